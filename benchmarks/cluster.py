@@ -11,8 +11,6 @@ Then ``--cluster`` with one and with two workers of this machine, compared with 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import logs
+import measuring
 import run
 from tabulate import tabulate
 
@@ -45,7 +44,7 @@ _Result = TypeVar("_Result")
 def main() -> None:
     """Print both tables; in the first one, everything is for each rank."""
     counts = [int(word) for word in sys.argv[1:]] or [1024, 4096, 16384]
-    print(run.machine() + "\n")
+    print(measuring.machine() + "\n")
     with uncollected():
         _row(64)  # what is loaded and compiled once counts for nobody
         print(tabulate([_row(ranks) for ranks in counts], COSTS, tablefmt="github", floatfmt=".3f") + "\n")
@@ -72,23 +71,20 @@ def _comparisons() -> Iterator[tuple[object, ...]]:
             for workers in (1, 2):
                 with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster:
                     command = [*run.TOOL, path, "--cluster", cluster.scheduler_address]
-                    yield kind, workers, *run.ratio(command, alone), _peak(command), _peak(alone)
-
-
-def _peak(command: list[str]) -> float:
-    """The largest amount of memory that a process had, in MB."""
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen(command, stdout=out)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status
-        return usage.ru_maxrss / 1e3
+                    yield (
+                        kind,
+                        workers,
+                        *run.ratio(command, alone),
+                        measuring.cost(command).peak,
+                        measuring.cost(alone).peak,
+                    )
 
 
 def _row(ranks: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         logs.per_process(Path(folder), len(logs.WIDE.read_bytes()) * ranks // 8)
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
-        groups, listing = _timed(lambda: partition.all_of(folder, lambda size: distributed._tasks(size, 2)))
+        groups, listing = _timed(lambda: partition.all_of(folder, lambda size: distributed.task_count(size, 2)))
         asker = tasks.Asker.here()
         found, reads = _timed(lambda: [tasks.read(group, 0, False, asker) for group in groups])
     (stretch,), joins = _timed(lambda: tasks.joined(found, asker))

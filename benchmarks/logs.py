@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import random
 import re
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+
+from wide_job import BEGIN
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_logs"
 SMALL = SAMPLES / "efa-provider-missing-socket-fallback/job.log"
@@ -23,37 +26,6 @@ def many_hosts(sample: bytes, size: int) -> Iterator[bytes]:
     ranks = max(int(found) for found in re.findall(rb" n[rR]anks (\d+) ", sample))
     copies = -(-size // len(sample))
     return (_renumbered(sample, copy, ranks, copies) for copy in range(copies))
-
-
-def many_communicators(sample: bytes, size: int, hosts: int = 128) -> Iterator[bytes]:
-    """A job on some hosts whose ranks make one communicator after the other, as training frameworks do."""
-    world = list(many_hosts(sample, len(sample) * hosts))
-    yield from world
-    again = re.sub(rb"(?m)^(?!.* NCCL INFO (?:%b)).*\n" % b"|".join(_OF_A_COMMUNICATOR), b"", b"".join(world))
-    for number in range(1, -(-(size - len(again)) // len(again)) + 1):
-        other = re.sub(
-            rb"( comm(?:Id)? 0x)([0-9a-f]+)",
-            lambda found, moved=4096 * number: b"%b%x" % (found[1], int(found[2], 16) + moved),  # type: ignore[misc]
-            again,
-        )
-        yield other.replace(b" total 1.", b" total 1%d." % number)
-
-
-_OF_A_COMMUNICATOR = (
-    *(rb"ncclComm\w+ comm ", rb"comm 0x", rb"Channel ", rb"Trees ", rb"\d+ coll channels", rb"Connected "),
-    rb"Init timings ",
-)
-"""How the lines begin that each communicator has."""
-
-
-def collected(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same as a collector passes it on: with the time before each line."""
-    begin = datetime(2026, 11, 20, 23, 13, 7)
-    numbers = itertools.count()
-    for block in blocks:
-        lines = block.splitlines(keepends=True)
-        times = (begin + timedelta(microseconds=37 * number) for number in numbers)
-        yield b"".join(time.isoformat().encode() + b"Z " + line for line, time in zip(lines, times, strict=False))
 
 
 def training(size: int, share: int = 100) -> Iterator[bytes]:
@@ -79,24 +51,39 @@ def _step(step: int, chance: random.Random) -> bytes:
     return front % clock + values % (step, *(chance.random() for _ in range(4)))
 
 
-def spam(size: int) -> Iterator[bytes]:
-    """A peer dies, and NCCL 2.23 prints the same errors until somebody ends the job."""
-    head = KILLED.read_bytes()
-    yield head
-    host, pid = re.findall(rb"(?m)^([\w.-]+):(\d+):\d+ ", head)[0]
-    chance = random.Random(1)
-    kinds = [
-        line
-        for thread in range(8)
-        for line in (
-            b"%b:%b:%d [%d] misc/socket.cc:46 NCCL WARN socketProgress: Connection closed by remote peer %b<4%04d>\n"
-            % (host, pid, 6000 + thread, thread, host, thread),
-            b"%b:%b:%d [%d] NCCL INFO misc/socket.cc:749 -> 6\n" % (host, pid, 6000 + thread, thread),
-        )
-    ]
-    block = b"".join(chance.choices(kinds, k=10_000))
+def flood_of_one_line(size: int) -> Iterator[bytes]:
+    """A peer dies, and each thread of one process prints the same error until somebody ends the job."""
+    return _flood([_lost(0)], size)
+
+
+def flood_of_a_cycle(size: int) -> Iterator[bytes]:
+    """The same, with what stands between: an empty line, and a warning that ends in bytes that are no UTF-8."""
+    lines = [_lost(0), _lost(1), b"\n", _lost(2), _lost(3).replace(b"\n", b" \xff\xfe\n"), _lost(4)]
+    return _flood(lines, size)
+
+
+def _lost(thread: int) -> bytes:
+    host, pid = re.findall(rb"(?m)^([\w.-]+):(\d+):\d+ ", KILLED.read_bytes())[0]
+    text = b"misc/socket.cc:46 NCCL WARN socketProgress: Connection closed by remote peer %b<4%04d>" % (host, thread)
+    return b"%b:%b:%d [%d] %b\n" % (host, pid, 6000 + thread, thread, text)
+
+
+def _flood(lines: list[bytes], size: int) -> Iterator[bytes]:
+    yield KILLED.read_bytes()
+    block = b"".join(lines) * 1000
     for _ in range(-(-size // len(block))):
         yield block
+
+
+def docker(lines: Iterable[str]) -> Iterator[str]:
+    """The log as Docker keeps it: a JSON object for each line."""
+    for number, line in enumerate(lines):
+        record = {
+            "log": line,
+            "stream": "stdout",
+            "time": (BEGIN + timedelta(microseconds=37 * number)).isoformat() + "Z",
+        }
+        yield json.dumps(record, separators=(",", ":")) + "\n"
 
 
 def calls(size: int) -> Iterator[bytes]:

@@ -1,91 +1,212 @@
-"""Measures speed as ratios to other programs within one run, because absolute times mean little on shared machines.
+"""Measures speed and memory in one run on one machine, as ratios to other programs, and writes the table of the docs.
 
-Each pair of programs runs alternately; the ratio is that of the medians, and its spread that of the single pairs. The
-ratio of processor times changes less where other programs are busy; with several processes it counts the work of all.
-``NCCLINSPECT_BENCH_BYTES`` sets the size of the large logs (default 200 MB), ``NCCLINSPECT_BENCH_ROUNDS`` how often
-each pair runs, ``NCCLINSPECT_BENCH_STREAM`` the bytes that are piped in to measure memory (default 2 GB).
+Each pair of programs runs alternately; the ratio is that of the medians, its spread that of the single pairs. Before a
+wide job is measured, what is read from it is compared with its truth. ``NCCLINSPECT_BENCH_BYTES`` sets the size of the
+sparse log and the floods (default 200 MB), ``NCCLINSPECT_BENCH_ROUNDS`` how often each pair runs (default 5),
+``NCCLINSPECT_BENCH_STREAM`` the bytes that ``--stream`` pipes in (default 2 GB).
+
+examples:
+  python benchmarks/run.py                            a few minutes
+  python benchmarks/run.py --large --stream --write   all of docs/performance.md
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
-import platform
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import logs
+from measuring import ROUNDS, Comparison, compared, machine, peak_of
 from tabulate import tabulate
+from wide_job import WideJob, collected
 
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 TOOL = [sys.executable, "-c", "from nccl_inspect.cli import main; main()", "summarize"]
 BYTES = int(os.environ.get("NCCLINSPECT_BENCH_BYTES", "200_000_000"))
 STREAM = int(os.environ.get("NCCLINSPECT_BENCH_STREAM", "2_000_000_000"))
-ROUNDS = int(os.environ.get("NCCLINSPECT_BENCH_ROUNDS", "5"))
-IMPORTS = [sys.executable, "-c", "import click, regex, tabulate"]
 COUNT_VIA = ["awk", '/ via /{for(i=1;i<=NF;i++) if($i=="via") c[$(i+1)]++} END{for(k in c) print c[k],k}']
 COUNT_NCCL = ["grep", "-c", " NCCL "]
+RANKS = (8, 128, 1024)
+LARGE = (4096, 8192)
+HEAD = (
+    "summarize",
+    "MB",
+    "compared with",
+    "seconds",
+    "ratio",
+    "spread",
+    "processor",
+    "µs per line",
+    "ms per rank",
+    "MB at most",
+)
+FORMATS = ("", ".1f", "", ".2f", ".2f", "", ".2f", ".2f", ".2f", ".0f")
 
 
 def main() -> None:
-    """Measure, and print tables."""
-    print(machine() + "\n")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        wide = written(folder / "dense.log", logs.many_hosts(logs.WIDE.read_bytes(), BYTES))
-        half = written(folder / "half.log", logs.many_hosts(logs.WIDE.read_bytes(), BYTES // 2))
-        kilo = written(folder / "kilo.log", logs.many_communicators(logs.WIDE.read_bytes(), BYTES))
-        stamped = written(
-            folder / "stamped.log", logs.collected(logs.many_communicators(logs.WIDE.read_bytes(), BYTES // 4))
+    """Measure, print tables, and write them into the page."""
+    arguments = _arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = _rows(Path(folder), RANKS + LARGE * arguments.large)
+        tables = {"speed": _table(list(rows), HEAD, FORMATS)}
+    if arguments.stream:
+        tables["stream"] = _table(
+            _streams(), ("piped in", "MB after 1 %", "MB at the end", "seconds"), ("", *3 * (".0f",))
         )
-        sparse = written(folder / "sparse.log", logs.training(BYTES))
-        spam = written(folder / "spam.log", logs.spam(BYTES))
-        (several := folder / "files").mkdir()
-        logs.per_process(several, BYTES // 10)
-        files = list(map(str, sorted(several.iterdir())))
-        rows = [
-            ("20 kB", "imports", 2.0, *ratio([*TOOL, str(logs.SMALL)], IMPORTS, ROUNDS * 3)),
-            ("every line NCCL's", "awk", 1.0, *ratio([*TOOL, wide], [*COUNT_VIA, wide])),
-            ("the same, --jobs 1", "awk", None, *ratio([*TOOL, wide, "--jobs", "1"], [*COUNT_VIA, wide])),
-            ("1,024 ranks, many communicators", "awk", None, *ratio([*TOOL, kilo], [*COUNT_VIA, kilo])),
-            ("the same, --jobs 1", "awk", None, *ratio([*TOOL, kilo, "--jobs", "1"], [*COUNT_VIA, kilo])),
-            ("a quarter of it with a collector's times", "awk", None, *ratio([*TOOL, stamped], [*COUNT_VIA, stamped])),
-            ("1 % of the lines NCCL's", "grep -c", 1.5, *ratio([*TOOL, sparse], [*COUNT_NCCL, sparse])),
-            ("the same, --jobs 1", "grep -c", None, *ratio([*TOOL, sparse, "--jobs", "1"], [*COUNT_NCCL, sparse])),
-            ("the same errors again and again", "awk", 1.0, *ratio([*TOOL, spam], [*COUNT_VIA, spam])),
-            (f"{len(files)} files, a tenth", "awk", None, *ratio([*TOOL, str(several)], [*COUNT_VIA, *files])),
-            ("half as many ranks", "all ranks", 0.5, *ratio([*TOOL, half], [*TOOL, wide], 2)),
-        ]
-    head = ["summarize", "compared with", "goal", "seconds", "other's", "ratio", "spread", "processor"]
-    print(f"Logs of {BYTES / 1e6:.0f} MB:\n")
-    print(tabulate(rows, head, tablefmt="github", floatfmt=("", "", ".1f", ".2f", ".3f", ".2f", "", ".2f")))
-    print(f"\nMemory for {STREAM / 1e9:.1f} GB from standard input:\n")
-    kinds = [
-        ("1 % of the lines NCCL's", logs.training(STREAM)),
-        ("the same errors again and again", logs.spam(STREAM)),
-        ("collective calls, no two the same", logs.calls(STREAM // 10)),
-    ]
-    table = [(kind, *memory(stream)) for kind, stream in kinds]
-    print(tabulate(table, ["piped in", "MB after 1 %", "MB at the end", "seconds"], tablefmt="github", floatfmt=".0f"))
+    for name, table in tables.items():
+        print(f"{table}\n")
+        if arguments.write:
+            _write(name, table)
 
 
-def machine() -> str:
-    """What this was measured on."""
-    names = [line.split(":")[1].strip() for line in lines_of("/proc/cpuinfo") if line.startswith("model name")]
-    processors = len(os.sched_getaffinity(0))
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    model = names[0] if names else platform.machine()
-    day, python = time.strftime("%Y-%m-%d"), platform.python_version()
-    return f"{day}, {processors} x {model}, Python {python}, load {load}"
+def _arguments() -> argparse.Namespace:
+    about, _, examples = (__doc__ or "").partition("\nexamples:")
+    parser = argparse.ArgumentParser(
+        description=about, epilog=f"examples:{examples}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--large", action="store_true", help="also measure jobs of 4,096 and 8,192 ranks")
+    parser.add_argument("--stream", action="store_true", help="also measure the memory for a stream of 2 GB")
+    parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE.name}")
+    return parser.parse_args()
 
 
-def lines_of(path: str) -> list[str]:
-    """A file of the kernel; nothing on other systems."""
-    return Path(path).read_text(encoding="utf-8").splitlines() if Path(path).exists() else []
+def _rows(folder: Path, sizes: Iterable[int]) -> Iterator[tuple[object, ...]]:
+    yield _row("20 kB", str(logs.SMALL), _imports(), "its imports", rounds=ROUNDS * 3)
+    for ranks in sizes:
+        log = _job(folder / f"wide-{ranks}.log", ranks)
+        yield _row(f"{ranks:,} ranks", log, [*COUNT_VIA, log], "awk", ranks)
+        if ranks == 1024:
+            for jobs in ("1", "2"):
+                yield _row(f"the same, --jobs {jobs}", log, [*COUNT_VIA, log], "awk", ranks, options=["--jobs", jobs])
+            log = _job(folder / "collected.log", ranks, collected)
+            yield _row("the same, with pod and time", log, [*COUNT_VIA, log], "awk", ranks)
+            log = _job(folder / "docker.log", ranks, logs.docker)
+            yield _row("the same, in JSON", log, [*COUNT_VIA, log], "awk", ranks)
+    sparse = written(folder / "sparse.log", logs.training(BYTES))
+    yield _row("1 % of the lines NCCL's", sparse, [*COUNT_NCCL, sparse], "grep -c")
+    yield _row("the same, --jobs 2", sparse, [*COUNT_NCCL, sparse], "grep -c", options=["--jobs", "2"])
+    for name, flood in (
+        ("one error again and again", logs.flood_of_one_line),
+        ("six lines in a cycle", logs.flood_of_a_cycle),
+    ):
+        log = written(folder / "flood.log", flood(BYTES))
+        yield _row(name, log, [*COUNT_VIA, log], "awk")
+    (several := folder / "files").mkdir()
+    logs.per_process(several, BYTES // 10)
+    files = sorted(map(str, several.iterdir()))
+    yield _row(f"{len(files):,} files", str(several), [*COUNT_VIA, *files], "awk", len(files))
+
+
+def _job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[str]] = iter) -> str:
+    """The log of a wide job, which is read as its truth says."""
+    job = WideJob(ranks)
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(passed_on(job.lines()))
+    document = json.loads(
+        subprocess.run([*TOOL, str(path), "--format", "json"], stdout=subprocess.PIPE, check=True).stdout
+    )
+    paths = {(found["src"], found["dst"]): (found["transport"], found["gdr"]) for found in document["paths"]}
+    if paths != job.truth or document["verdict"] != "ok":
+        wrong = sum(paths.get(pair) != way for pair, way in job.truth.items())
+        raise SystemExit(f"{path.name}: verdict {document['verdict']}, {wrong} of {len(job.truth)} paths are wrong")
+    return str(path)
+
+
+def _row(
+    name: str,
+    log: str,
+    other: list[str],
+    its_name: str,
+    ranks: int = 0,
+    *,
+    options: Iterable[str] = (),
+    rounds: int = ROUNDS,
+) -> tuple[object, ...]:
+    print(f"{name} …", file=sys.stderr)
+    files = [Path(log)] if Path(log).is_file() else list(Path(log).iterdir())
+    lines = sum(_lines_in(file) for file in files)
+    size = sum(file.stat().st_size for file in files) / 1e6
+    result = compared([*TOOL, log, *options], other, rounds)
+    spread = f"{result.least:.2f} to {result.most:.2f}"
+    processor = result.ours.processor / result.other.processor
+    per_rank = 1e3 * result.ours.seconds / ranks if ranks else None
+    cost = result.ours.seconds, result.ratio, spread, processor, 1e6 * result.ours.seconds / lines, per_rank
+    return name, size, its_name, *cost, result.ours.peak
+
+
+def _lines_in(file: Path) -> int:
+    with file.open("rb") as blocks:
+        return sum(block.count(b"\n") for block in iter(lambda: blocks.read(1 << 20), b""))
+
+
+def _imports() -> list[str]:
+    """Python with nothing but the modules of others that a summary of a small log imports."""
+    ours = _imported([*TOOL[1:], str(logs.SMALL)])
+    always = set(_imported(["-c", ""]))
+    others = [name for name in ours if name.split(".")[0] != "nccl_inspect" and name not in always and _is_there(name)]
+    return [sys.executable, "-c", f"import {', '.join(others)}"]
+
+
+def _is_there(module: str) -> bool:
+    """Whether it can be imported: the log of imports has also what was not found."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _imported(arguments: list[str]) -> list[str]:
+    """What Python imports, in the order of its own log."""
+    command = [sys.executable, "-X", "importtime", *arguments]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    return [line.rpartition("|")[2].strip() for line in told.splitlines()[1:] if line.startswith("import time:")]
+
+
+def _streams() -> Iterator[tuple[object, ...]]:
+    kinds = {
+        "1 % of the lines NCCL's": (logs.training(STREAM), STREAM),
+        "six lines in a cycle": (logs.flood_of_a_cycle(STREAM), STREAM),
+        "collective calls, no two the same": (logs.calls(STREAM // 10), STREAM // 10),
+    }
+    return ((kind, *_piped(blocks, size)) for kind, (blocks, size) in kinds.items())
+
+
+def _piped(blocks: Iterable[bytes], size: int) -> tuple[float, float, float]:
+    """The peak of memory in MB after a hundredth and at the end, and the seconds that it took."""
+    start = time.perf_counter()
+    early, done = 0.0, 0
+    with tempfile.TemporaryFile() as out, subprocess.Popen([*TOOL, "-"], stdin=subprocess.PIPE, stdout=out) as process:
+        assert process.stdin is not None
+        for block in blocks:
+            process.stdin.write(block)
+            done += len(block)
+            if not early and done >= size / 100:
+                early = peak_of(process.pid)
+        late = peak_of(process.pid)
+        process.stdin.close()
+        process.wait()
+    return early, late, time.perf_counter() - start
+
+
+def _table(rows: Iterable[tuple[object, ...]], head: tuple[str, ...], formats: tuple[str, ...]) -> str:
+    return f"{machine()}:\n\n{tabulate(list(rows), head, tablefmt='github', floatfmt=formats)}"
+
+
+def _write(name: str, table: str) -> None:
+    """Put a table between its marks in the page."""
+    before, mark, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- benchmark: {name} -->\n")
+    _, end, after = rest.partition("<!-- benchmark: end -->\n")
+    if not (mark and end):
+        raise SystemExit(f"{PAGE}: no marks of the table {name}")
+    PAGE.write_text(f"{before}{mark}\n{table}\n\n{end}{after}", encoding="utf-8")
 
 
 def written(path: Path, blocks: Iterable[bytes]) -> str:
@@ -95,47 +216,12 @@ def written(path: Path, blocks: Iterable[bytes]) -> str:
     return str(path)
 
 
-def ratio(command: list[str], other: list[str], rounds: int = ROUNDS) -> tuple[float, float, float, str, float]:
+def ratio(command: list[str], other: list[str]) -> tuple[float, float, float, str, float]:
     """Two commands in turn: median times, their ratio, the smallest and largest ratio, that of processor times."""
-    times = [(seconds(command), seconds(other)) for _ in range(rounds + 1)][1:]  # the first round warms the caches
-    ours, theirs = (statistics.median(pair[side][0] for pair in times) for side in (0, 1))
-    work, others_work = (statistics.median(pair[side][1] for pair in times) for side in (0, 1))
-    single = [mine[0] / its[0] for mine, its in times]
-    return ours, theirs, ours / theirs, f"{min(single):.2f} to {max(single):.2f}", work / others_work
-
-
-def seconds(command: list[str]) -> tuple[float, float]:
-    """Wall time and processor time of one run; its output goes to a file, as a user's would."""
-    with tempfile.TemporaryFile() as out:
-        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, stdout=out, env={**os.environ, "LC_ALL": "C"}, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return time.perf_counter() - start, work
-
-
-def memory(blocks: Iterable[bytes]) -> tuple[float, float, float]:
-    """The peak of memory in MB after a hundredth and at the end, and the seconds that it took."""
-    start = time.perf_counter()
-    early = 0.0
-    done = 0
-    with tempfile.TemporaryFile() as out, subprocess.Popen([*TOOL, "-"], stdin=subprocess.PIPE, stdout=out) as process:
-        assert process.stdin is not None
-        for block in blocks:
-            process.stdin.write(block)
-            done += len(block)
-            if not early and done >= STREAM / 100:
-                early = peak(process.pid)
-        late = peak(process.pid)
-        process.stdin.close()
-        process.wait()
-    return early, late, time.perf_counter() - start
-
-
-def peak(pid: int) -> float:
-    """The largest amount of memory that a process had, in MB."""
-    found = [line.split()[1] for line in lines_of(f"/proc/{pid}/status") if line.startswith("VmHWM")]
-    return int(found[0]) / 1e3 if found else float("nan")
+    result: Comparison = compared(command, other)
+    spread = f"{result.least:.2f} to {result.most:.2f}"
+    times = result.ours.seconds, result.other.seconds
+    return *times, result.ratio, spread, result.ours.processor / result.other.processor
 
 
 if __name__ == "__main__":

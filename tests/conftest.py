@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# What asserts fail with is told as in tests.
+_HELPERS = {file.stem for file in (Path(__file__).parent / "helpers").glob("*.py")}
+pytest.register_assert_rewrite(*sorted(_HELPERS - sys.modules.keys()))
+
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
 
@@ -26,7 +31,7 @@ os.environ.pop("COLUMNS", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "local_clusters"]
 
 
 @pytest.fixture

@@ -52,13 +52,14 @@ def rows(job: Job) -> list[SettingRow]:
     sizes: dict[str, dict[str, int]] = {}
     for setting in job.environment:
         sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
-    return [_row(setting, sizes[setting.name], job) for setting in job.environment]
+    notes = {name: unusual(values) for name, values in sizes.items()}
+    return [_row(setting, notes[setting.name], job) for setting in job.environment]
 
 
-def _row(setting: Setting, sizes: Mapping[str, int], job: Job) -> SettingRow:
+def _row(setting: Setting, notes: Mapping[str, str], job: Job) -> SettingRow:
     first = setting.evidence[0] if setting.evidence else None
     everywhere = setting.ranks is None
-    differs = len(sizes) > 1 or not everywhere
+    differs = len(notes) > 1 or not everywhere
     return SettingRow(
         name=setting.name,
         value=setting.value,
@@ -67,19 +68,19 @@ def _row(setting: Setting, sizes: Mapping[str, int], job: Job) -> SettingRow:
         hosts=setting.hosts,
         everywhere=everywhere,
         differs=differs,
-        note=unusual(setting.value, sizes) or ("differs" if differs else None),
+        note=notes[setting.value] or ("differs" if differs else None),
         source=first.source if first else None,
         line=first.line if first else None,
     )
 
 
-def unusual(value: str, sizes: Mapping[str, int]) -> str:
-    """What is unusual about a value: ``outlier``, ``differs`` or nothing.
+def unusual(sizes: Mapping[str, int]) -> dict[str, str]:
+    """What is unusual about each value: ``outlier``, ``differs`` or nothing.
 
     Args:
-        value: one of them.
-        sizes: how many processes have each.
+        sizes: how many processes have each value.
     """
     if len(sizes) == 1:
-        return ""
-    return "outlier" if sizes[value] * 2 < max(sizes.values()) else "differs"
+        return dict.fromkeys(sizes, "")
+    most = max(sizes.values(), default=0)
+    return {value: "outlier" if size * 2 < most else "differs" for value, size in sizes.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 from nccl_inspect.util.records import Record
 
-MAX_BYTES = 32 << 20
+_MAX_BYTES = 32 << 20
 MAX_VALUES = 2_000_000
 """Values of a file, with all that its aliases stand for."""
 MAX_DEPTH = 100
@@ -73,19 +73,20 @@ ABSENT = Node()
 """What is not there."""
 
 
-def documents(data: bytes) -> list[Node]:
+def documents(data: bytes, most: int = _MAX_BYTES) -> list[Node]:
     """The documents of a file.
 
     Args:
         data: YAML or JSON.
+        most: bytes that are read.
 
     Raises:
         ValueError: it is neither, or holds more than is read.
     """
     import yaml  # takes some time to load, and most jobs have no such file
 
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES >> 20} MB")
+    if len(data) > most:
+        raise ValueError(f"larger than {most >> 20} MB")
     reader = _Reader()
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -22,10 +22,8 @@ from nccl_inspect.ingest.sources import files, log_detection
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.util.discovery import instead_of
 
-MAX_BYTES = 4 << 30
-"""Of all files of one question: a larger log takes longer than assistants wait."""
-MAX_ENTRIES = 20_000
-"""Files below one folder, or that match one pattern."""
+_MAX_BYTES = 4 << 30
+_MAX_ENTRIES = 20_000
 MAX_SMALL = 4 << 20
 """Bytes of a policy or a topology."""
 _GLOB = frozenset("*?[")
@@ -41,13 +39,17 @@ class Folders:
 
     Args:
         roots: as they were named.
+        max_entries: files below one folder, or that match one pattern.
+        max_bytes: of all files of one question: a larger log takes longer than assistants wait.
 
     Raises:
         NcclInspectError: one of them is not a folder that can be read.
     """
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
         self._roots = {_root(name): _opened_root(name) for name in roots}
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
 
     @property
     def names(self) -> list[str]:
@@ -61,8 +63,8 @@ class Folders:
             NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
         """
         chosen = [file for name in names for file in self._logs(_plain(name))]
-        if sum(file.size or 0 for file in chosen) > MAX_BYTES:
-            raise NcclInspectError(f"more than {MAX_BYTES >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
+        if sum(file.size or 0 for file in chosen) > self._max_bytes:
+            raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
 
     def text(self, name: str) -> str:
@@ -96,9 +98,9 @@ class Folders:
             raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
         fixed = next(index for index, part in enumerate(parts) if _GLOB.intersection(part))
         begin = self._resolved(str(Path(*parts[:fixed])))
-        matches = dict.fromkeys(islice(self._expanded(begin, parts[fixed:]), MAX_ENTRIES + 1))
-        if len(matches) > MAX_ENTRIES:
-            raise NcclInspectError(f"{pattern}: more than {MAX_ENTRIES:,} files", "name a folder with fewer")
+        matches = dict.fromkeys(islice(self._expanded(begin, parts[fixed:]), self._max_entries + 1))
+        if len(matches) > self._max_entries:
+            raise NcclInspectError(f"{pattern}: more than {self._max_entries:,} files", "name a folder with fewer")
         inside = [name for name in matches if self._root_of(Path(os.path.realpath(name)))]
         if not inside:
             raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
@@ -142,8 +144,8 @@ class Folders:
         """The logs below a folder and the evidence beside them."""
         entries, problems = [], list[OSError]()
         for number, path in enumerate(folders.walk(folder, problems)):
-            if number >= MAX_ENTRIES:
-                raise NcclInspectError(f"{shown}: more than {MAX_ENTRIES:,} files", "name a folder with fewer")
+            if number >= self._max_entries:
+                raise NcclInspectError(f"{shown}: more than {self._max_entries:,} files", "name a folder with fewer")
             real = Path(os.path.realpath(path))
             if not self._root_of(real) or not _is_file(real):
                 continue  # a link that leads out is not a part of the folder

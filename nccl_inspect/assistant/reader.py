@@ -27,7 +27,6 @@ _MAX_KEPT_BYTES = 512 << 20
 """Bytes of the logs of which jobs are kept, but for the last one."""
 _MAX_UNPACKED = "8G"
 _INTERVAL = 0.5
-"""Seconds between two notices of progress."""
 _Result = TypeVar("_Result")
 
 
@@ -67,11 +66,13 @@ class Reader:
     Args:
         folders: what may be read.
         options: how jobs are judged where nobody asks for something else.
+        interval: seconds between two notices of progress.
     """
 
-    def __init__(self, folders: Folders, options: reading.Options) -> None:
+    def __init__(self, folders: Folders, options: reading.Options, interval: float = _INTERVAL) -> None:
         self.folders = folders
         self._options = options
+        self._interval = interval
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._lock: anyio.Lock | None = None
 
@@ -89,7 +90,7 @@ class Reader:
         Raises:
             NcclInspectError: they cannot be read, or the wish cannot be met.
         """
-        return await self.alone(lambda: self._job(logs, wish, _Progress(tells), visit))
+        return await self.alone(lambda: self._job(logs, wish, _Progress(tells, self._interval), visit))
 
     async def alone(self, work: Callable[[], _Result]) -> _Result:
         """What some work in a thread gives, while no other reads; a request that is given up ends it.
@@ -152,17 +153,18 @@ class _Progress:
         tells: takes notice.
     """
 
-    def __init__(self, tells: Tells) -> None:
+    def __init__(self, tells: Tells, interval: float) -> None:
         self._tells = tells
+        self._interval = interval
         self._done = 0
-        self._next = time.monotonic() + _INTERVAL
+        self._next = time.monotonic() + interval
 
     def __call__(self, size: int, total: int | None) -> None:
         anyio.from_thread.check_cancelled()
         self._done += size
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + _INTERVAL
+            self._next = now + self._interval
             anyio.from_thread.run(self._tells.report_progress, self._done, total, "reading the log")
 
 

@@ -170,8 +170,8 @@ class Message(Event):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """All values in one tuple."""
-        return {"values": tuple(values.items())}
+        """All values in one tuple; names that begin with ``__`` are left out."""
+        return {"values": tuple(item for item in values.items() if item[0][:2] != "__")}
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nccl_inspect.event.base import Event, Message, Notice, Where
+from nccl_inspect.event.process_ended import ProcessEnded
 from nccl_inspect.util.ports import with_merged
 
-__all__ = ["KINDS", "Event", "Message", "Notice", "Where"]
+__all__ = ["KINDS", "Event", "Message", "Notice", "ProcessEnded", "Where"]
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
@@ -360,10 +361,9 @@ class CollectiveTimeout(Event):
     """Rank of the job (2.2 and later); ``rank`` is that of the process group."""
     group: str | None = None
     seq: int | None = None
-    """None until PyTorch 1.12."""
     operation: str
     numel_in: int | None = None
-    """Elements; PyTorch 1.13 and 2.0 print the shape instead."""
+    """Elements; PyTorch 1.13 and 2.0 print the shape instead. Until 1.12 ``seq`` is None."""
     numel_out: int | None = None
     timeout_ms: int
     ran_ms: int | None = None

@@ -12,8 +12,9 @@ from functools import cache
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.types import Value
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.text import decode
+from nccl_inspect.util.text import decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
@@ -59,14 +60,18 @@ class Grammar:
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
         self._needled: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
         """The same with needles, as far as they were needed."""
+        self._named: dict[tuple[str, str], Production] = {}
+        """By dialect and name, made when first asked for."""
         self._loose: list[Production] = []
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
         self.traced: list[Production] = []
         """Those of other programs that only the end of a traceback is asked for."""
+        self.last: list[Production] = []
+        """Those of other programs that only the last lines of a log are asked for."""
         for production in self.productions:
-            if production.traced:
-                self.traced.append(production)
+            if production.traced or production.last:
+                (self.traced if production.traced else self.last).append(production)
                 continue
             if production.foreign:
                 self._foreign.append(production)
@@ -76,6 +81,12 @@ class Grammar:
             if not production.follows:
                 self._index(production)
         self._foreign.sort(key=lambda production: production.general)
+
+    def named(self, dialect: str, name: str) -> Production | None:
+        """The production of that name; None where there is none."""
+        if not self._named:
+            self._named = {(production.dialect, production.name): production for production in self.productions}
+        return self._named.get((dialect, name))
 
     def _index(self, production: Production) -> None:
         for lead in _leads(production.line):
@@ -252,28 +263,28 @@ def shipped() -> Grammar:
 
 def says(dialect: str, production: str) -> str:
     """What a message means, for people; empty for a production that the package does not have."""
-    known = _named().get((dialect, production))
+    known = shipped().named(dialect, production)
     return known.says if known else ""
 
 
-def rule_of(dialect: str, production: str) -> str:
+def rule_of(event: events.Event) -> str:
     """The rule that a message leads to; empty where it leads to none."""
-    known = _named().get((dialect, production))
+    known = shipped().named(event.dialect, event.production)
     return known.rule if known else ""
 
 
-def roles_of(dialect: str, production: str) -> frozenset[str]:
+def roles_of(event: events.Event) -> frozenset[str]:
     """What kind of statement a message is, as the grammar says with ``role:``."""
-    known = _named().get((dialect, production))
+    known = shipped().named(event.dialect, event.production)
     return known.roles if known else frozenset()
 
 
 def is_of(event: events.Event, role: str) -> bool:
     """Whether an event is of a production with that role."""
-    return role in roles_of(event.dialect, event.production)
+    return role in roles_of(event)
 
 
-@cache
-def _named() -> dict[tuple[str, str], Production]:
-    """The productions of the package by dialect and name."""
-    return {(one.dialect, one.name): one for one in shipped().productions}
+def unlisted(event: events.Event, name: str) -> Value:
+    """A field that no event lists (its name begins with ``__``), read from the message again."""
+    known = shipped().named(event.dialect, event.production)
+    return ((known and known.read(encode(event.message))) or {}).get(name)

@@ -18,11 +18,13 @@ begin with ``#`` are comments; a line that begins with two blanks continues the 
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
 ``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`,
+A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
 ``general: yes`` of shapes that are so wide that all others come before them,
-``traced: yes`` of foreign ones that are wider still: only the line below the frames of a traceback is asked for them.
+``traced: yes`` of foreign ones that are wider still: only the line below the frames of a traceback is asked for them,
+``last: yes`` of foreign ones that mean something only in the last lines of a log: no other line is asked for them.
 """
 
 import os
@@ -52,6 +54,7 @@ _KEYS = {
     "foreign",
     "general",
     "traced",
+    "last",
 }
 
 
@@ -103,6 +106,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
         production.foreign = "foreign" in common
         production.general = "general" in common
         production.traced = "traced" in common
+        production.last = "last" in common
         productions.append(production)
     return productions
 

@@ -70,6 +70,7 @@ class Production:
         "follows",
         "foreign",
         "general",
+        "last",
         "line",
         "name",
         "traced",
@@ -88,6 +89,8 @@ class Production:
         """Whether it is asked only where no other one knows a line."""
         self.traced = False
         """Whether only the line below the frames of a traceback is asked for it."""
+        self.last = False
+        """Whether only the last lines of a log are asked for it."""
         self.follows = ""
         """The multi-line message that this line, which has no prefix, continues."""
         self._load = load

@@ -7,6 +7,7 @@ ROLES = {
     # How a job ends, and who passes it on
     "ends-job": "A launcher, a scheduler, a shell or the process itself says that processes have ended, or ends them.",
     "forced-end": "Somebody ended processes from outside: that is no failure of theirs.",
+    "ends-one": "It is known of one process only that somebody ended it: others may run on.",
     "propagated-error": "A caller, a launcher or a shell passes on that something failed: the cause is elsewhere.",
     "failed-call": "A program prints the error that a call of NCCL returned to it.",
     "nccl-result": "A program prints the result of a call in NCCL's own words (ncclGetErrorString).",
@@ -15,6 +16,7 @@ ROLES = {
     "watchdog-status": "How far a process group of PyTorch came, as its watchdog says at a time-out.",
     "watchdog-dump": "PyTorch's watchdog says why it dumps what it recorded.",
     "test-end": "nccl-tests says how a test ended.",
+    "thread-refused": "A library of the program could not start a thread.",
     # What goes on
     "survivable": "A plugin, a NIC or one of its ports does not come up. NCCL goes on with what is left.",
     "probe": "NCCL asks for something that it can do without: no error at the level INFO.",
@@ -40,6 +42,7 @@ ROLES = {
     "shm-segment": "An operation on a segment of shared memory failed.",
     # Networks
     "no-ib": "NCCL finds no InfiniBand or RoCE NIC, or no library to look for one.",
+    "no-network": "NCCL has none of the networks that it was asked for.",
     "gdr-refused": "Driver or plugin say that a NIC cannot reach GPU memory.",
     "gdr-too-far": "NCCL knows that GPUDirect RDMA is supported, and GPU and NIC are too far apart for it.",
     "size-mismatch": "A network got a message of another size than the receiver expects.",
@@ -64,6 +67,10 @@ ROLES = {
     "calls-full": "A table of calls is full: a group or a graph has too many.",
     "transfers-full": "A table of transfers is full: too many are under way on one connection.",
     # What NCCL finds of the machine
+    "nvswitch": "The GPUs of a rank are behind an NVSwitch: they report a fabric, or can multicast.",
+    "rings-broken": "The parts of the ranks form no ring or no tree.",
+    "file-refused": "A topology or graph file cannot be read: the rank stops.",
+    "doubtful-topology": "NCCL's reader of topologies complains, of a file or of what it detected itself.",
     "topology-incomplete": "The topology of this rank lacks what another rank or the search asks for.",
     "host-identity": "NCCL cannot tell which ranks are on one host.",
 }

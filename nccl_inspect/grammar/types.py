@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
+from nccl_inspect.util import signals
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import decode
 
@@ -108,5 +109,6 @@ _PLAIN = {
     "e": FieldType(r"(?:(?!No such file).)+", decode, _text, str, free=True),
     "hx": FieldType(r"[0-9A-F]{1,16}", _pointer, _text, str),
     "b": FieldType(r" *", decode, _text, str, run=" "),
+    "sig": FieldType("|".join((r"\d{1,2}", r"(?:Signals\.)?SIG[A-Z0-9]{2,9}", *signals.WORDS)), decode, _text, str),
     "t": FieldType(r".*", decode, _text, str, free=True),
 }

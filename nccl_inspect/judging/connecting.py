@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -21,13 +21,26 @@ def gave_up(facts: Facts, *errors: str) -> list[Notice]:
     """Connections that failed for good with one of these errors; with any error, where none is given."""
     calls = [notice for notice in facts.notices(*_CALLS) if value(notice, "call") == "connect"]
     said = [*facts.with_role("connection-failed"), *calls]
-    return [notice for notice in said if not errors or any(error in notice.message for error in errors)]
+    return [notice for notice in said if not errors or is_one_of(notice, errors)]
 
 
 def retried(facts: Facts, *errors: str) -> list[Notice]:
     """Connections that failed with one of these errors and were tried again."""
     said = facts.with_role("connection-retry")
-    return [notice for notice in said if any(f"returned {error}" in notice.message for error in errors)]
+    return [notice for notice in said if error_of(notice).startswith(errors)]
+
+
+def is_one_of(notice: Notice, errors: tuple[str, ...]) -> bool:
+    """Whether a connection failed with one of these errors."""
+    return any(error in reason(notice) for error in errors)
+
+
+def reason(notice: Notice) -> str:
+    """Why a connection failed; until 2.23 some lines only tell what it had too many of."""
+    exceeded = next((name for name in ("retries", "timeouts") if value(notice, name) is not None), "")
+    # What the connection came to; beside it errno is that of the wait.
+    result = str(value(notice, "result_text") or "")
+    return result or error_of(notice) or (f"exceeded {exceeded}" if exceeded else "")
 
 
 def of_one_link(facts: Facts) -> list[Notice]:

@@ -6,7 +6,7 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.line_order import is_before
-from nccl_inspect.judging.process_ends import mpi
+from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import quoted, rank_in_front, value
 from nccl_inspect.model.finding import Finding
@@ -64,9 +64,9 @@ def _speakers(facts: Facts, finding: Finding) -> set[Process]:
 def _counts(results: Results, notice: Notice, is_shown: bool) -> bool:
     """Whether an error may be the first one.
 
-    The traceback of a rank that lost another is shown, and is none; Hydra tells the end of those that it ended, too.
+    The traceback of a rank that lost another is shown, and is none; Hydra reports those that it killed, too.
     """
-    if notice.production == mpi.HYDRA:
+    if report_of(notice).kills_with:
         return False
     return not results.is_effect(notice) or (is_shown and notice.production != "torch/rank-traceback")
 

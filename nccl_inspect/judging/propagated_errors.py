@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.statements import error_of, is_retold
 from nccl_inspect.model.job import Notice
 
 _WORDS = {
@@ -37,7 +37,7 @@ def unexplained(facts: Facts, code: int) -> list[Notice]:
     found = frames(facts, code)
     reached = [frame for frame in found if file_of(frame).rpartition("/")[2] in _INTERFACE]
     named, words = _WORDS[code]
-    told = [*facts.notices(named), *(one for one in facts.with_role("nccl-result") if words in one.message)]
+    told = [*facts.notices(named), *(one for one in facts.with_role("nccl-result") if words in error_of(one))]
     if not (reached or told) or _is_explained(facts):
         return []
     return [*found[:1], *told, *reached]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from nccl_inspect.event import types as events
+from nccl_inspect.grammar import engine
 from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
@@ -58,7 +59,7 @@ def _is_left_over(notice: Notice) -> bool:
 
 def _is_logged(notice: Notice) -> bool:
     """Whether PyTorch only logs what its store met with: it may try again, and raises an exception when it gives up."""
-    return "logged-retry" in notice.roles and "Error: " not in notice.message
+    return "logged-retry" in notice.roles and "Error: " not in str(value(notice, "_head"))
 
 
 def broken(notice: Notice) -> str | None:
@@ -87,7 +88,14 @@ def of_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
 
 def value(notice: Notice, name: str) -> Any:
     """A value of a statement, None where its wording has no such field."""
-    return dict(notice.event.values).get(name) if isinstance(notice.event, events.Notice) else None
+    if not isinstance(notice.event, events.Notice):
+        return None
+    return engine.unlisted(notice.event, name) if name[:2] == "__" else dict(notice.event.values).get(name)
+
+
+def error_of(notice: Notice) -> str:
+    """The error that a statement names, in the words of CUDA, NCCL or the system; empty where it names none."""
+    return str(value(notice, "error") or getattr(notice.event, "error", None) or "")
 
 
 def words(notice: Notice) -> str:

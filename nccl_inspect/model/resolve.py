@@ -356,12 +356,16 @@ class _Builder:
             for number, text in source.counts.tail:
                 if said := job_end.said(text, self._fold.wrapped):
                     lines.setdefault(position(index, number), decode(said))
-        begun = [source_and_line(process.log.first) for process in self._processes]
+        begun: dict[int, int] = {}
+        """By source the line at which the last process begins."""
+        for process in self._processes:
+            source_at, number = source_and_line(process.log.first)
+            begun[source_at] = max(begun.get(source_at, 0), number)
         return [
             self._line(place, lines[place])
             for place in sorted(lines)
-            for source, line in [source_and_line(place)]
-            if not any(source == other and line < first for other, first in begun)
+            for source_at, number in [source_and_line(place)]
+            if number >= begun.get(source_at, 0)
         ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.util.records import Record
@@ -112,12 +113,22 @@ class _Links:
         self.by_pair = {(path.src, path.dst): path for path in job.paths}
         self.host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
         self.of_communicator: dict[str, list[Path]] = {}
+        self._ways: dict[tuple[str, int, int], Path | AlsoPath] = {}
+        """How ranks talk in a communicator."""
         for path in job.paths:
             for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
                 if host is not None:
                     self.host_of.setdefault(rank, host)
             for name in path.communicators:
                 self.of_communicator.setdefault(name, []).append(path)
+            ways: list[Path | AlsoPath] = [path, *path.also]
+            for way in ways:
+                for name in way.communicators:
+                    self._ways.setdefault((name, path.src, path.dst), way)
+
+    def way(self, path: Path, comm: str) -> Path | AlsoPath:
+        """How the ends of a path talk in a communicator; as in others, where the log does not have it."""
+        return self._ways.get((comm, path.src, path.dst), path)
 
     def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
         """The ranks of each host; those of unknown hosts under ``?``."""
@@ -135,9 +146,9 @@ def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[rang
         if _in(channel, ranges) and tree
     )
     ranks = [rank for rank in comm.ranks if rank is not None]
-    links = [*_links("ring", rings, job_links.by_pair, comm.id), *_links("tree", trees, job_links.by_pair, comm.id)]
+    links = [*_links("ring", rings, job_links, comm.id), *_links("tree", trees, job_links, comm.id)]
     if not links:
-        links = _connections(job_links.of_communicator.get(comm.id, []), ranges, comm.id)
+        links = _connections(job_links.of_communicator.get(comm.id, []), ranges, job_links, comm.id)
     return View(
         name=comm.id,
         state=comm.state,
@@ -155,9 +166,10 @@ def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[rang
 
 def _fragment(job: Job, ranges: list[range]) -> View:
     ranks = sorted(job.paths.ends())
-    links = tuple(_connections(list(job.paths), ranges, ""))
+    job_links = _Links(job)
+    links = tuple(_connections(list(job.paths), ranges, job_links, ""))
     return View(
-        "connections", "no communicator in the log", len(ranks), None, None, _Links(job).hosts(ranks), links=links
+        "connections", "no communicator in the log", len(ranks), None, None, job_links.hosts(ranks), links=links
     )
 
 
@@ -176,7 +188,7 @@ def _shapes(
     return tuple(by_shape.values())
 
 
-def _links(kind: str, shapes: Iterable[Shape], by_pair: dict[tuple[int, int], Path], comm: str) -> list[Link]:
+def _links(kind: str, shapes: Iterable[Shape], job_links: _Links, comm: str) -> list[Link]:
     channels: dict[tuple[int, int], set[int]] = {}
     for shape in shapes:
         pairs = shape.links or tuple(zip(shape.ranks, (*shape.ranks[1:], *shape.ranks[:1]), strict=True))
@@ -186,23 +198,20 @@ def _links(kind: str, shapes: Iterable[Shape], by_pair: dict[tuple[int, int], Pa
     links = []
     for (src, dst), some in sorted(channels.items()):
         # Trees carry data both ways; either end's line tells the path.
-        path = by_pair.get((src, dst)) or (by_pair.get((dst, src)) if kind == "tree" else None)
-        links.append(_link(src, dst, kind, some, path, comm))
+        path = job_links.by_pair.get((src, dst)) or (job_links.by_pair.get((dst, src)) if kind == "tree" else None)
+        links.append(_link(src, dst, kind, some, job_links.way(path, comm) if path else None))
     return links
 
 
-def _connections(paths: list[Path], ranges: list[range], comm: str) -> list[Link]:
+def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm: str) -> list[Link]:
     return [
-        _link(path.src, path.dst, "connection", some, path, comm)
+        _link(path.src, path.dst, "connection", some, job_links.way(path, comm))
         for path in paths
         if (some := {channel for channel in path.channels if _in(channel, ranges)})
     ]
 
 
-def _link(src: int, dst: int, kind: str, channels: Iterable[int], path: Path | None, comm: str) -> Link:
-    # Ranks may talk differently in another communicator.
-    also = [way for way in path.also if comm in way.communicators] if path and comm not in path.communicators else []
-    way = also[0] if also else path
+def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | AlsoPath | None) -> Link:
     return Link(
         src=src,
         dst=dst,

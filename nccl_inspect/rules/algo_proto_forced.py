@@ -123,7 +123,7 @@ def _is_perhaps_of_plugin(facts: Facts, setting: Setting) -> bool:
 
 def _is_unchecked(facts: Facts, setting: Setting) -> bool:
     """Whether it names LL128, or leaves out others only: both allow it on machines not known to have NVLink, too."""
-    known = (facts.platform and facts.platform.nvlink) or facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available")
+    known = (facts.platform and facts.platform.nvlink) or facts.with_role("nvswitch")
     if setting.name != "NCCL_PROTO" or known:
         return False
     lists = [entry.rpartition(":")[2].upper() for entry in setting.value.split(";")]

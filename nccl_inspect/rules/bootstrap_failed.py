@@ -8,7 +8,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.fabrics import meetings
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
-from nccl_inspect.judging.statements import of_role, value
+from nccl_inspect.judging.statements import error_of, of_role, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -87,12 +87,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"ranks do not find together: {first.message}",
         cause=_OTHER_FAMILY
-        if NO_FAMILY in first.message
+        if NO_FAMILY in error_of(first)
         else of_role(first, _CAUSES) or "the message tells: the system refuses a step of the set-up",
         impact="the job went on: one communicator, or one attempt, failed"
         if works
         else "the communicator is not built: the job does not start, and ranks without the error wait",
-        fix=(_ONE_FAMILY, *_FIX) if NO_FAMILY in first.message else of_role(first, _FIXES) or _FIX,
+        fix=(_ONE_FAMILY, *_FIX) if NO_FAMILY in error_of(first) else of_role(first, _FIXES) or _FIX,
         severity="warning" if works else "error",
         confidence="likely" if not _MAY_DIFFER.isdisjoint(first.roles) else "certain",
         notices=failed,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, retried
+from nccl_inspect.judging.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, is_one_of, reason, retried
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
@@ -24,6 +24,14 @@ _BRIDGE = re.compile(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 _OWN_NETWORK = "--network=host   # option of docker run; or an overlay network. Pods: hostNetwork: true"
 _ONE_FAMILY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 on all ranks; AF_INET6 where all hosts have IPv6"
 
+_DROPPED = (
+    "packets are dropped without a word: a firewall, security group or NetworkPolicy, or an address that nobody has"
+)
+_REJECTED = (
+    "no route to that address from this host or pod, or a firewall that rejects: another subnet, a NetworkPolicy, an "
+    "interface that other hosts cannot reach"
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that were given up, those still tried when the job was ended, or where the log ends."""
@@ -32,25 +40,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not told:
         return
     ended = bool(failed or facts.job.ended_by)
-    silent = all(any(error in notice.message for error in TIMED_OUT) for notice in told)
+    silent = all(is_one_of(notice, TIMED_OUT) for notice in told)
     where = addresses(told) or "another rank"
     bridge = _bridge(told)
     families = _families(facts)
+    causes = [
+        _DROPPED if silent else _REJECTED,
+        f"{bridge} may be of a Docker bridge, which no other host reaches" if bridge else "",
+        _different(facts),
+        families,
+        "" if ended else "The lines up to 'exceeded' or to 'Init COMPLETE' tell how it ended",
+    ]
     yield RULE.finding(
         f"ranks cannot reach {where}: "
         + ("no answer" if silent else "no route, or a firewall refuses")
         + ("" if ended else f" ({_error(told[-1])}); the log ends while NCCL tries again"),
-        cause=(
-            "packets are dropped without a word: a firewall, security group or NetworkPolicy, or an address that "
-            "nobody has"
-            if silent
-            else "no route to that address from this host or pod, or a firewall that rejects: another subnet, a "
-            "NetworkPolicy, an interface that other hosts cannot reach"
-        )
-        + (f". {bridge} may be of a Docker bridge, which no other host reaches" if bridge else "")
-        + _different(facts)
-        + (f". {families}" if families else "")
-        + ("" if ended else ". The lines up to 'exceeded' or to 'Init COMPLETE' tell how it ended"),
+        cause=". ".join(filter(None, causes)),
         impact="ranks that cannot reach each other build no communicator: the job does not start",
         fix=[
             f"ip route get <address>; nc -vz <address> <port>   # {where}, on the host that says so, in its container",
@@ -73,14 +78,14 @@ def interface(notice: Notice) -> str:
 
 
 def _error(notice: Notice) -> str:
-    return next(error for error in NO_ROUTE if error in notice.message)
+    return next(error for error in NO_ROUTE if error in reason(notice))
 
 
 def _different(facts: Facts) -> str:
     """The interfaces, where hosts use such of different names: their networks may have no route to each other."""
     said = facts.said(BootstrapInterface)
     names = {getattr(notice.event, "interface", "") for notice in said}
-    return f". The hosts use different interfaces: {listed(map(interface, said))}" if len(names) > 1 else ""
+    return f"The hosts use different interfaces: {listed(map(interface, said))}" if len(names) > 1 else ""
 
 
 def _bridge(told: list[Notice]) -> str:

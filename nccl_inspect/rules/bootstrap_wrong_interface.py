@@ -12,6 +12,7 @@ from nccl_inspect.judging.connecting import (
     connected,
     gave_up,
     is_alone,
+    is_one_of,
     of_one_link,
     peer,
     retried,
@@ -105,7 +106,7 @@ def _is_lost(facts: Facts, notice: Notice) -> bool:
     On a host alone a refused loopback address is that of a process that ended.
     """
     address = peer(notice)
-    is_refused = any(error in notice.message for error in REFUSED)
+    is_refused = is_one_of(notice, REFUSED)
     return leads_nowhere(address) and not (address.startswith("127.") and is_refused and not facts.several_hosts())
 
 

@@ -9,7 +9,7 @@ from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.departures import departures, last_words
+from nccl_inspect.judging.process_ends.ends import last_words, process_ends
 from nccl_inspect.judging.statements import rank_in_front, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
@@ -69,7 +69,7 @@ def _of_program(facts: Facts) -> list[cuda.Failure]:
         for one in facts.notices("torch/watchdog-terminated", "torch/cuda-error")
         if not exceptions.is_caught(facts, one)
     ]
-    ended = departures(facts)
+    ended = process_ends(facts)
     told = {cuda.code_in(str(value(one, "error"))) for one in last_words(facts, ended).values()}
     failed = []
     for notice in said:

@@ -8,7 +8,7 @@ from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, fil
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.text import cut
 
@@ -103,7 +103,7 @@ def _said(notice: Notice) -> int | None:
     if notice.production in _STATED:
         return _STATED[notice.production]
     words = (text for text, code in CUDA_CODES.items() if code in _CAUSES and code != _UNKNOWN)
-    return next((CUDA_CODES[text] for text in words if text in notice.message), None)
+    return next((CUDA_CODES[text] for text in words if text in error_of(notice)), None)
 
 
 def _of_nvml(notice: Notice) -> int | None:

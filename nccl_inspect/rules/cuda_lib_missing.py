@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -14,12 +15,11 @@ RULE = Rule(
     supersedes=("cuda-init-error",),
     local=True,
 )
-_OPTIONAL = "libgdrapi"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
-    nvml = [notice for notice in facts.leading_to(RULE.name) if _OPTIONAL not in notice.message]
+    nvml = [notice for notice in facts.leading_to(RULE.name) if not value(notice, "__library")]
     failed = [*facts.notices("nccl/cuda-library-missing", "nccl/cuda-symbol-missing"), *nvml]
     if not failed:
         return

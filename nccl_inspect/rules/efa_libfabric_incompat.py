@@ -22,7 +22,7 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-_STATED = ("aws-ofi-nccl/ofi-efa-libfabric-too-old", "aws-ofi-nccl/ofi-cuda-api-permitted-undeclared")
+
 _INVALID = -22
 _GPU = 2
 _CUMEM = versions.order("2.19")
@@ -31,7 +31,7 @@ _CUMEM = versions.order("2.19")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the plugin says of libfabric, and GPU memory that libfabric calls invalid."""
-    stated, refused = facts.notices(*_STATED), _refused(facts)
+    stated, refused = facts.leading_to(RULE.name), _refused(facts)
     told = [*stated, *refused]
     if not told:
         return

@@ -7,6 +7,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -52,4 +53,4 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _says_so(notice: Notice) -> bool:
-    return _WORDS in notice.message
+    return _WORDS in error_of(notice)

@@ -160,7 +160,7 @@ def _should_have_it(facts: Facts, pairs: Selection) -> bool:
         return False
     forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
     reading = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail and not forced)
-    return bool(facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available") or reading)
+    return bool(facts.with_role("nvswitch") or reading)
 
 
 def _hidden(facts: Facts) -> str:

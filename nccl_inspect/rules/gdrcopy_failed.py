@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -13,12 +14,11 @@ RULE = Rule(
     title="GDRCopy, by which the CPU writes into GPU memory, does not work",
 )
 _REQUIRED = "nccl/gdrcopy-required"
-_LIBRARY = "libgdrapi"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls of GDRCopy that failed, and its library where it is missing: NCCL does without by default."""
-    missing = [notice for notice in facts.leading_to("cuda-lib-missing") if _LIBRARY in notice.message]
+    missing = [notice for notice in facts.leading_to("cuda-lib-missing") if value(notice, "__library")]
     said = [*facts.leading_to(RULE.name), *missing]
     if not said:
         return

@@ -8,7 +8,7 @@ from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import broken, value, words
+from nccl_inspect.judging.statements import broken, error_of, value, words
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield _of_switch(switch)
         return
     is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
-    is_sure = any(text in notice.message for notice in stated for text in (*_TEXTS, _LOST))
+    is_sure = any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
     yield RULE.finding(
         f"the hardware of a GPU failed: {listed(map(_words, said), limit=2)}",
         cause=_NO_ANSWER if lost else _cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
@@ -119,7 +119,7 @@ def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
 
 
 def _says_so(notice: Notice) -> bool:
-    return any(text in notice.message for text in (*_TEXTS, _CONTAINED))
+    return any(text in error_of(notice) for text in (*_TEXTS, _CONTAINED))
 
 
 def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
@@ -140,4 +140,4 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
 def _words(notice: Notice) -> str:
     if notice.production == "kernel/xid":
         return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({broken(notice)})"
-    return next((text for text in (*_TEXTS, _CONTAINED) if text in notice.message), words(notice).strip())
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), words(notice).strip())

@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.statements import rank_in_front
+from nccl_inspect.judging.statements import rank_in_front, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -30,7 +30,7 @@ RULE = Rule(
 )
 
 _SHARED = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
-_ON_HOST = "CUDA host alloc"
+_ON_HOST = "host alloc"
 _GPU_STEPS = (
     "Leave NCCL some GB: a smaller batch, more sharding, or torch.cuda.set_per_process_memory_fraction(0.9).",
     _SHARED,
@@ -55,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if sizes and not cuda.failures(facts):
             yield _unproved(sizes)
         return
-    host_calls = any(_ON_HOST in notice.message for notice in sizes)
+    host_calls = any(value(notice, "call") == _ON_HOST for notice in sizes)
     on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in full))
     of_xla = bool(facts.notices("frameworks/xla-nccl-failed"))
     yield RULE.finding(
@@ -105,7 +105,7 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
 
 def _unproved(sizes: list[Notice]) -> Finding:
     """An allocation that failed where the line with CUDA's reason is missing, as in what exceptions retell."""
-    on_host = all(_ON_HOST in notice.message for notice in sizes)
+    on_host = all(value(notice, "call") == _ON_HOST for notice in sizes)
     return RULE.finding(
         f"{sizes[0].message}, and CUDA's reason is not in the log",
         cause=(

@@ -18,7 +18,7 @@ from nccl_inspect.judging.hangs.progress import (
     suspects,
     suspicion,
 )
-from nccl_inspect.judging.process_ends.departures import departures
+from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
-    silent = [] if departures(facts) else silence(facts)
+    silent = [] if process_ends(facts) else silence(facts)
     if (cut := broken_off(facts)) and comms and not is_local_p2p(facts):
         yield _clue(facts, comms[0], cut)
     elif open_ones and ends:

@@ -20,7 +20,7 @@ from nccl_inspect.judging.hangs.progress import (
 )
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.hardware.machine_type import gpu_names
-from nccl_inspect.judging.process_ends.departures import departures
+from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.evidence import Evidence
@@ -65,7 +65,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if is_starting_another(facts):
         return
     stuck = _first_work(facts, comms[0])
-    silent = [] if departures(facts) else silence(facts)
+    silent = [] if process_ends(facts) else silence(facts)
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else empty_tables(facts, silent)

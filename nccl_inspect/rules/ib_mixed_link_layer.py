@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Selection
@@ -22,8 +23,9 @@ _BOTH = {"IB", "RoCE"}
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that fail; else whether traffic uses ports of both kinds."""
     clashes = facts.notices("nccl/ib-link-layer-mixed", "nccl/ib-devices-incompatible")
-    apart = [notice for notice in clashes if "to merge" in notice.message]  # NCCL goes on and uses the ports one by one
-    failed = [notice for notice in clashes if "to merge" not in notice.message]
+    # NCCL goes on and uses the ports one by one.
+    apart = [notice for notice in clashes if value(notice, "__step") == "merge"]
+    failed = [notice for notice in clashes if notice not in apart]
     apart += facts.notices("nccl/ib-merge-link-layer")
     lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}

@@ -1,6 +1,7 @@
 """Ranks of one communicator use different networks."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
@@ -19,7 +20,7 @@ from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind, Selection
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -33,6 +34,11 @@ RULE = Rule(
 
 _EARLY = "NCCL_NET=IB   # (or Libfabric, …) makes every rank fail early instead of falling back"
 _ALIKE = "env | grep NCCL_; ls /dev/infiniband   # in each pod: same image, device resources and variables?"
+_SOME_ONLY = (
+    "a network plugin, a card or a setting (NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA) is there on some ranks only"
+)
+_NEVER = "ranks of different networks cannot connect: NCCL stops or waits for ever"
+_BY_CHANCE = "connections between these ranks fail; those that this log shows happen to join ranks of one network"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -45,44 +51,60 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not mixed and not crossed:
         yield from _met(facts) if meetings(facts) else _clue(facts)
         return
-    refused = _refused(facts)
-    names = {comm.id for comm in mixed}
-    idle = not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed)
-    works = not facts.job.failed and any(
-        names.intersection(comms) for (comms,) in facts.leaving().distinct("communicators")
-    )
-    dead = bool(crossed or refused or facts.job.failed) and not idle
-    stuck = bool(mixed) and not idle and not works and facts.unfinished(mixed)  # or the log was cut there
-    odd = _odd_ranks(mixed)
+    refused, odd = _refused(facts), _odd_ranks(mixed)
+    outcome = _outcome(facts, mixed, crossed, bool(refused))
     where = set(hosts_with(facts.job, odd))
     without = [notice for notice in without_cards(facts) if set(notice.hosts) <= where]
     lines = [line for comm in mixed[:1] for line in comm.network_lines]
     yield RULE.finding(
-        f"communicator {mixed[0].id} mixes networks: {_who(mixed[0])}"
-        if mixed
-        else f"the two ends of a connection use different networks: {' and '.join(_both(crossed[0]))} between ranks "
-        f"{crossed[0].src} and {crossed[0].dst}",
-        cause=no_cards_on(without)
-        if without
-        else "a network plugin, a card or a setting (NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA) is there on some ranks "
-        "only",
-        impact="none as long as no path of this communicator uses the network"
-        if idle
-        else "ranks of different networks cannot connect: NCCL stops or waits for ever"
-        if dead or not works
-        else "connections between these ranks fail; those that this log shows happen to join ranks of one network",
+        _summary(mixed, crossed),
+        cause=no_cards_on(without) if without else _SOME_ONLY,
+        impact=outcome.impact,
         fix=[
             *([f"Repair {ranks_word(odd)}: the lines before 'Using network' say what failed there."] if odd else []),
             _EARLY,
             _ALIKE,
         ],
-        severity="info" if idle else "error" if dead or not works else "warning",
-        confidence="certain" if mixed and (dead or idle) else "likely",
+        severity=outcome.severity,
+        confidence="certain" if mixed and outcome.is_shown else "likely",
         ranks=odd or ends(crossed),
         hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
         evidence=[*first_said(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
-        fatal=dead or stuck,
+        fatal=outcome.is_fatal,
         paths=crossed,
+    )
+
+
+class _Outcome(NamedTuple):
+    """What became of communicators with several networks."""
+
+    severity: str
+    impact: str
+    is_shown: bool = True
+    is_fatal: bool = False
+
+
+def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: Selection, is_refused: bool) -> _Outcome:
+    if not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed):
+        return _Outcome("info", "none as long as no path of this communicator uses the network")
+    names = {comm.id for comm in mixed}
+    works = not facts.job.failed and any(
+        names.intersection(comms) for (comms,) in facts.leaving().distinct("communicators")
+    )
+    is_dead = bool(crossed) or is_refused or facts.job.failed
+    if works and not is_dead:
+        return _Outcome("warning", _BY_CHANCE, is_shown=False)
+    is_stuck = bool(mixed) and not works and facts.unfinished(mixed)  # or the log was cut there
+    return _Outcome("error", _NEVER, is_shown=is_dead, is_fatal=is_dead or is_stuck)
+
+
+def _summary(mixed: list[CommunicatorInfo], crossed: Selection) -> str:
+    if mixed:
+        return f"communicator {mixed[0].id} mixes networks: {_who(mixed[0])}"
+    networks = " and ".join(_both(crossed[0]))
+    return (
+        f"the two ends of a connection use different networks: {networks} between ranks "
+        f"{crossed[0].src} and {crossed[0].dst}"
     )
 
 
@@ -96,8 +118,7 @@ def _met(facts: Facts) -> Iterator[Finding]:
         f"a rank that uses {peer} connects to one that uses {own}"
         if typed
         else "a rank got an address that is none of its own network",
-        cause="a network plugin, a card or a setting (NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA) is there on some ranks "
-        "only" + ("" if typed else "; more seldom the ranks run different releases of NCCL"),
+        cause=_SOME_ONLY + ("" if typed else "; more seldom the ranks run different releases of NCCL"),
         impact="ranks of different networks cannot connect: NCCL stops",
         fix=[_ALIKE, _EARLY],
         confidence="likely" if typed or failed or facts.plugin("NET", "failed") else "possible",
@@ -118,7 +139,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         f"InfiniBand or RoCE cards that NCCL can use are on {some_names(sorted(hosts_in(others)))}, and none on "
         f"{some_names(sorted(hosts_in(without)))}",
         cause=no_cards_on(without),
-        impact="ranks of different networks cannot connect: NCCL stops or waits for ever",
+        impact=_NEVER,
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
         confirm="Compare 'Using network' on these hosts: all must name the same network.",
         severity="warning",

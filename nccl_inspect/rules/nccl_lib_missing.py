@@ -15,6 +15,7 @@ RULE = Rule(
     local=True,
 )
 _WHERE = "ldconfig -p | grep libnccl; pip list | grep nvidia-nccl   # in the container: which ones are there?"
+_OTHER = Answer("the message tells", (_WHERE,))
 _ANSWERS = {
     "frameworks/nccl-not-built-in": Answer(
         "PyTorch was built without NCCL: a build for CPUs, or for Windows or macOS, where there is no NCCL",
@@ -47,13 +48,14 @@ _ANSWERS = {
 
 def judge(facts: Facts) -> Iterator[Result]:
     """Judge what PyTorch and the linker say, unless NCCL is used all the same: then the program had another way."""
-    told = facts.notices(*_ANSWERS)
+    told = facts.leading_to(RULE.name)
     used = {id(one) for one in told if facts.job.communicators or exceptions.is_used_below(facts, one)}
     yield Effects([one for one in told if id(one) in used])
     said = [one for one in told if id(one) not in used]
     if not said:
         return
-    answers = [_ANSWERS[name] for name in dict.fromkeys(notice.production for notice in said)]
+    named = dict.fromkeys(notice.production for notice in said)
+    answers = [_ANSWERS.get(name, _OTHER) for name in named]
     yield RULE.finding(
         f"NCCL cannot be used: {said[0].message.strip()}",
         cause="; ".join(answer.cause for answer in answers),

@@ -21,7 +21,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning: without NCCL_NET Socket always fits, so some setting leaves it out."""
-    failed = [*facts.notices("nccl/net-not-found", "nccl/net-init-failed"), *facts.leading_to(RULE.name)]
+    failed = facts.leading_to(RULE.name)
     if not failed:
         return
     named = [str(name) for notice in failed if (name := _name(notice))]

@@ -15,6 +15,13 @@ RULE = Rule(
     title="Fused NICs have different numbers of ports, or cannot be fused as asked",
 )
 
+_STOPS = "NCCL stops"
+_SAME_PORTS = (
+    "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # the same ports on all nodes",
+    "ibstat | grep -E 'CA |State'   # on both hosts: which port is down?",
+    "Show physical or virtual functions to NCCL, not both.",
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
@@ -23,45 +30,54 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _not_fused(facts, wrong, refused)
         refused = []
     unequal = facts.notices("nccl/ib-device-count-mismatch")
-    said = [*unequal, *refused]
-    if not said:
-        return
-    dead = bool(refused) and facts.job.failed and not facts.job.paths
-    first = unequal[0] if unequal else None
-    yield RULE.finding(
+    is_dead = bool(refused) and facts.job.failed and not facts.job.paths
+    if unequal:
+        yield _unequal(unequal, refused, is_dead)
+    elif refused:
+        yield _forbidden(refused, is_dead)
+
+
+def _unequal(unequal: list[Notice], refused: list[Notice], is_dead: bool) -> Finding:
+    """Two hosts fuse different numbers of ports."""
+    first = unequal[0]
+    return RULE.finding(
         f"{value(first, 'device')} fuses {value(first, 'devices')} ports, its peer {value(first, 'peer_device')} "
-        f"{value(first, 'peer_devices')}"
-        if first
-        else "fusing of NICs is asked for, and NCCL_IB_MERGE_NICS=0 forbids it",
+        f"{value(first, 'peer_devices')}",
         cause="the hosts show NCCL different ports of a card: one port is down, or one side shows the physical "
-        "function and a virtual one of the same port"
-        if first
-        else "NCCL by itself, a topology file or NCCL_NET_FORCE_MERGE wants ports of a card as one, while "
-        "NCCL_IB_MERGE_NICS=0 is set",
-        impact="NCCL stops"
-        if dead
-        else "the pair shares out its traffic unevenly and has the bandwidth of the side with fewer ports"
-        if first
-        else "none if nothing else fails: NCCL uses the ports one by one",
+        "function and a virtual one of the same port",
+        impact=_STOPS
+        if is_dead
+        else "the pair shares out its traffic unevenly and has the bandwidth of the side with fewer ports",
         fix=[
-            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # the same ports on all nodes",
-            "ibstat | grep -E 'CA |State'   # on both hosts: which port is down?",
-            "Show physical or virtual functions to NCCL, not both.",
+            *_SAME_PORTS,
             "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port by itself. 2.24 and 2.25 stop without "
-            "NCCL_NET_MERGE_LEVEL=LOC beside it"
-            if first
-            else "unset NCCL_IB_MERGE_NICS   # or unset NCCL_NET_FORCE_MERGE",
+            "NCCL_NET_MERGE_LEVEL=LOC beside it",
         ],
-        severity="error" if dead else "warning" if first else "info",
-        confidence="likely" if dead else "certain",
-        notices=said,
-        fatal=dead,
+        severity="error" if is_dead else "warning",
+        confidence="likely" if is_dead else "certain",
+        notices=[*unequal, *refused],
+        fatal=is_dead,
+    )
+
+
+def _forbidden(refused: list[Notice], is_dead: bool) -> Finding:
+    """Ports are to be fused, and a setting says that none may be."""
+    return RULE.finding(
+        "fusing of NICs is asked for, and NCCL_IB_MERGE_NICS=0 forbids it",
+        cause="NCCL by itself, a topology file or NCCL_NET_FORCE_MERGE wants ports of a card as one, while "
+        "NCCL_IB_MERGE_NICS=0 is set",
+        impact=_STOPS if is_dead else "none if nothing else fails: NCCL uses the ports one by one",
+        fix=[*_SAME_PORTS, "unset NCCL_IB_MERGE_NICS   # or unset NCCL_NET_FORCE_MERGE"],
+        severity="error" if is_dead else "info",
+        confidence="likely" if is_dead else "certain",
+        notices=refused,
+        fatal=is_dead,
     )
 
 
 def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Finding:
     """What ends the initialisation (src/graph/topo.cc): 2.26 and later go on only where they chose the ports."""
-    by_itself = any("Tried merging" in notice.message for notice in wrong)
+    by_itself = any(value(notice, "__step") for notice in wrong)
     asked = facts.chosen("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
     return RULE.finding(
         f"ports cannot be fused into one NIC: {wrong[0].message}",

@@ -6,8 +6,9 @@ from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.peer_to_peer import not_shared, stated_value
+from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.remedies import GPUS_IN_POD
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -39,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not told or (others and not refused_by_cuda):
         return
     is_forbidden = any(code_of(notice) == _NOT_PERMITTED for notice in refused_by_cuda)
-    only_refused = not refused_by_cuda and all(stated_value(notice, "errno") == _REFUSED for notice in sockets)
+    only_refused = not refused_by_cuda and all(value(notice, "errno") == _REFUSED for notice in sockets)
     yield RULE.finding(
         f"GPU memory could not be shared between ranks of one host: {told[0].message}",
         cause="a rank does not answer: it uses another P2P setting (NCCL_P2P_DISABLE, NCCL_CUMEM_ENABLE on some ranks "

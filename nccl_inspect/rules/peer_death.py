@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Effects, Result, Rule, registered
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
@@ -12,23 +12,15 @@ from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
 from nccl_inspect.judging.process_ends import exceptions, ray, slurm_tasks, victims
-from nccl_inspect.judging.process_ends.departure import Departure
-from nccl_inspect.judging.process_ends.departures import (
-    TOLD,
-    departures,
-    in_order,
-    is_doubtful,
-    is_weak,
-    last_words,
-    logged_at,
-    since_start,
-)
-from nccl_inspect.judging.process_ends.departures import echoes as told_as_echoes
+from nccl_inspect.judging.process_ends.ends import echoes as stated_losses
+from nccl_inspect.judging.process_ends.ends import in_order, last_words, logged_at, process_ends, since_start
+from nccl_inspect.judging.process_ends.hydra import stopped
 from nccl_inspect.judging.process_ends.lost_peer import UNANSWERED, absent_of, one_of, summary, where, why_closed
-from nccl_inspect.judging.process_ends.mpi import stopped
+from nccl_inspect.judging.process_ends.process_end import ProcessEnd
+from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
 from nccl_inspect.judging.process_ends.wording import fix, what, why
-from nccl_inspect.judging.statements import FLUSHED, is_retold, rank_in_front, value, words
+from nccl_inspect.judging.statements import FLUSHED, is_retold, rank_in_front, words
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import LastLine
@@ -60,27 +52,15 @@ RULE = Rule(
     supersedes=("nccl-tests-failed",),
     leads=True,
 )
-_OF_ONE = ("launchers/slurm-task-ended", "torch/rank-interrupted", "torch/python-interrupted", *job_end.OF_WORKERS)
-"""They tell that one process was ended."""
 _AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
 _SYMPTOMS = ("internal-error", "internal-limit-reached", "transfer-failed")
 """Rules for what also fails where a peer is gone."""
 _KERNEL_LOG = ("kernel/xid", "kernel/sxid", "kernel/gpu-lost")
 _KILLED = (
-    *(
-        "kernel/out-of-memory",
-        "kernel/out-of-memory-task",
-        "kernel/out-of-memory-container",
-        "launchers/kubernetes-oom",
-        "launchers/ray-memory-node",
-    ),
-    *(
-        "launchers/ray-memory",
-        "launchers/ray-memory-workers",
-        "launchers/slurm-out-of-memory",
-        "launchers/slurm-out-of-memory-20-11",
-    ),
+    *("kernel/out-of-memory", "kernel/out-of-memory-task", "kernel/out-of-memory-container"),
+    *("launchers/kubernetes-oom", "launchers/slurm-out-of-memory", "launchers/slurm-out-of-memory-20-11"),
+    *("launchers/ray-memory-node", "launchers/ray-memory", "launchers/ray-memory-workers"),
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
 _OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
@@ -94,7 +74,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     """Judge processes that ended, and connections that closed by it, where no error came before."""
     closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
-    killed = [*filter(_is_slurm_kill, facts.notices(slurm_tasks.TASK)), *facts.notices(*_KILLED)]
+    killed = [*filter(_is_slurm_kill, slurm_tasks.ended(facts)), *facts.notices(*_KILLED)]
     departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
     caught = [one for one in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, one)]
@@ -107,7 +87,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     if killed:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
         return
-    weak = bool(departed) and is_weak(departed[0])
+    weak = bool(departed) and departed[0].is_weak
     if weak and not departed[0].is_hit and _nccl_failed(facts):
         return  # ranks ended because of that: what a launcher says of them follows from it
     silent = fell_silent(facts, [*closed, *given_up]) if weak and closed else []
@@ -120,10 +100,10 @@ def judge(facts: Facts) -> Iterator[Result]:
         yield from _silenced(facts, [*closed, *lost], given_up)
 
 
-def _is_one_of(silent: list[LastLine], departure: Departure) -> bool:
+def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
     """Whether a process that crashed or was killed may be one that fell silent: how it ended is told then."""
     ranks = {rank for last in silent for rank in last.ranks}
-    return departure.is_hit and (not departure.ranks or not ranks.isdisjoint(departure.ranks))
+    return end.is_hit and (not end.ranks or not ranks.isdisjoint(end.ranks))
 
 
 def _nccl_failed(facts: Facts) -> bool:
@@ -143,12 +123,12 @@ def _closed(facts: Facts) -> tuple[list[Notice], list[Notice]]:
 def _lost(facts: Facts) -> list[Notice]:
     """Where ranks say with an exception that they lost another one, before anybody ended the job."""
     first = first_of_each(end.evidence[0] for end in _ends(facts))
-    told = [(one, one.evidence[0]) for one in told_as_echoes(facts)]
+    told = [(one, one.evidence[0]) for one in stated_losses(facts)]
     return [one for one, line in told if line.order <= first.get(line.source, line.order)]
 
 
 def _came_before(
-    facts: Facts, echoes: list[Notice], follow: list[Notice], killed: list[Notice], departed: list[Departure]
+    facts: Facts, echoes: list[Notice], follow: list[Notice], killed: list[Notice], departed: list[ProcessEnd]
 ) -> list[Notice]:
     """Errors that do not follow from the end of a process: the cause is there."""
     known = set(map(id, (*echoes, *follow)))
@@ -214,27 +194,27 @@ def _at_the_end(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[Departure], list[Departure]]:
+def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd], list[ProcessEnd]]:
     """Processes that ended by themselves, and those that ended as an effect of something else.
 
     What comes after somebody ended the job is an effect of that, and so is the exception of a rank that had lost a
     connection before, or the exit code that a launcher tells of it.
     """
     first = first_of_each(end.evidence[0] for end in _ends(facts))
-    workers = (one for one in facts.notices(*job_end.OF_WORKERS) if job_end.is_forced(one.event))
+    workers = (one for one in facts.with_role("ends-one") if report_of(one).is_external)
     first_worker = first_of_each(one.evidence[0] for one in workers)
     losses: dict[int, list[Evidence]] = {}
     for notice in closed:
         for rank in notice.ranks:
             losses.setdefault(rank, []).append(notice.evidence[0])
     lost = {rank: first_of_each(lines) for rank, lines in losses.items()}
-    own: list[Departure] = []
-    effects: list[Departure] = []
-    for one in departures(facts):
+    own: list[ProcessEnd] = []
+    effects: list[ProcessEnd] = []
+    for one in process_ends(facts):
         line = one.begin.evidence[0]
         is_late = line.order > first.get(line.source, line.order)
-        is_late |= is_weak(one) and line.order > first_worker.get(line.source, line.order)
-        mine = one.ranks if is_weak(one) and not one.is_hit else [one.trace.rank] if one.trace else []
+        is_late |= one.is_weak and line.order > first_worker.get(line.source, line.order)
+        mine = one.ranks if one.is_weak and not one.is_hit else [one.trace.rank] if one.trace else []
         is_victim = any(line.order > lost.get(rank, {}).get(line.source, line.order) for rank in mine)
         (effects if is_late or is_victim else own).append(one)
     return own, effects
@@ -242,34 +222,39 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[Departure],
 
 def _ends(facts: Facts) -> list[Notice]:
     """Where somebody ended the job; of srun's tasks one may have been the first."""
-    ends = [one for one in facts.errors() if job_end.is_forced(one.event) and one.production not in _OF_ONE]
+    ends = [one for one in facts.errors() if job_end.is_forced(one.event) and not _is_of_one(one)]
     if facts.notices("launchers/deepspeed-signalled"):  # told after what it did to the processes
         ends += facts.notices("launchers/deepspeed-killing")
     return since_start(facts, [*ends, *stopped(facts)])
 
 
-def _waits(facts: Facts, killed: list[Notice], departed: list[Departure]) -> list[Notice]:
+def _is_of_one(notice: Notice) -> bool:
+    """Whether it tells of one process that somebody ended it."""
+    return "ends-one" in notice.roles or report_of(notice).process == "task"
+
+
+def _waits(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> list[Notice]:
     """The ranks that waited in vain for a process that was killed, or that had ended before."""
     gone = [one for one in departed if one.is_crash or one.is_by_exception]
     waits = facts.said(CollectiveTimeout)
     return waits if killed else [wait for wait in waits if any(_is_before(one, wait) for one in gone)]
 
 
-def _is_before(departure: Departure, wait: Notice) -> bool:
+def _is_before(end: ProcessEnd, wait: Notice) -> bool:
     """Whether a process had ended when another gave up waiting: by the lines of a source, else by their times."""
-    when = logged_at(departure.notice)
-    return precedes(departure.begin, wait) or (bool(when) and when < logged_at(wait))
+    when = logged_at(end.notice)
+    return precedes(end.begin, wait) or (bool(when) and when < logged_at(wait))
 
 
-def _led_to(departure: Departure, error: Notice) -> bool:
+def _led_to(end: ProcessEnd, error: Notice) -> bool:
     """Whether an error of another rank may follow from the end of a process: lines of several sources have no order."""
-    here, there = departure.begin.evidence[0], error.evidence[0]
-    if {*error.ranks, rank_in_front(error)} & {*departure.ranks}:
+    here, there = end.begin.evidence[0], error.evidence[0]
+    if {*error.ranks, rank_in_front(error)} & {*end.ranks}:
         return False
     is_after = here.order < there.order if here.source == there.source else _is_loss(error)
     # Whoever ended with an exit code before anything else was said did not lose another one.
-    is_first = _is_loss(error) and here.source == there.source and departure.echo is None and not is_weak(departure)
-    is_gone = departure.is_by_exception or departure.is_hit or (departure.is_unclear and bool(departure.ranks))
+    is_first = _is_loss(error) and here.source == there.source and end.echo is None and not end.is_weak
+    is_gone = end.is_by_exception or end.is_hit or (end.is_unclear and bool(end.ranks))
     return is_after and (is_gone or is_first)
 
 
@@ -284,7 +269,7 @@ def _stores_lost(facts: Facts) -> list[Notice]:
     return [] if ended or not facts.job.communicators else facts.notices("torch/store-lost")
 
 
-def _effects(facts: Facts, departed: list[Departure]) -> tuple[list[Notice], list[Notice]]:
+def _effects(facts: Facts, departed: list[ProcessEnd]) -> tuple[list[Notice], list[Notice]]:
     """What an exception that ended a rank explains: others lose the store, and old lines of the kernel tell nothing."""
     named = [one for one in departed if one.is_by_exception]
     if not named:
@@ -294,7 +279,7 @@ def _effects(facts: Facts, departed: list[Departure]) -> tuple[list[Notice], lis
 
 
 def _is_known_end(notice: Notice) -> bool:
-    return is_retold(notice) or notice.production in TOLD or _is_of_program(notice)
+    return is_retold(notice) or isinstance(notice.event, ProcessEnded) or _is_of_program(notice)
 
 
 def _is_of_program(notice: Notice) -> bool:
@@ -303,10 +288,10 @@ def _is_of_program(notice: Notice) -> bool:
 
 
 def _is_slurm_kill(notice: Notice) -> bool:
-    return str(value(notice, "how")).startswith(_SLURM_KILLED)
+    return str(report_of(notice).how).startswith(_SLURM_KILLED)
 
 
-def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], echoes: list[Notice]) -> Finding:
+def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes of which the kernel, or who runs the job, says that it killed them for want of memory."""
     gone = [one for one in departed if one.code == -signal.SIGKILL]
     ranks = {rank for one in gone for rank in one.ranks} | ray.selected(facts)
@@ -330,7 +315,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], ec
     )
 
 
-def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> Finding:
+def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that ended by themselves, as launchers, shells or they say."""
     departed = in_order(victims.without(departed))
     words = last_words(facts, departed)
@@ -352,12 +337,12 @@ def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> 
     )
 
 
-def _is_doubtful(facts: Facts, departure: Departure) -> bool:
-    return departure.is_nameless or is_doubtful(departure) or ray.is_maybe_caught(facts, departure.notice)
+def _is_doubtful(facts: Facts, end: ProcessEnd) -> bool:
+    return end.is_nameless or end.is_doubtful or ray.is_maybe_caught(facts, end.notice)
 
 
-def _raised(departure: Departure) -> list[Evidence]:
-    return [departure.raised.line] if departure.raised else []
+def _raised(end: ProcessEnd) -> list[Evidence]:
+    return [end.raised.line] if end.raised else []
 
 
 def _is_reset(notice: Notice) -> bool:

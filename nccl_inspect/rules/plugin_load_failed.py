@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not broken or facts.plugin("NET", "loaded"):
         return
     slow = tcp_paths(facts)
-    missed = bool(facts.notices("nccl/net-not-found", "nccl/net-init-failed"))
+    missed = bool(facts.with_role("no-network"))
     yield RULE.finding(
         f"the network plugin cannot be loaded: {getattr(broken[0].event, 'detail', None) or broken[0].message}",
         cause="the plugin does not fit the image: a library it needs is missing or too old (GLIBC, libfabric, CUDA)",

@@ -18,7 +18,7 @@ RULE = Rule(
     supersedes=("internal-error",),
     local=True,
 )
-_OF_LIBRARIES = ("frameworks/thread-pool-failed", "frameworks/thread-pool-failed-gomp")
+_OF_LIBRARIES = "thread-refused"
 """Numeric libraries that the program uses beside NCCL."""
 _NO_MORE = "Resource temporarily unavailable"
 """What the C library says of EAGAIN."""
@@ -26,8 +26,8 @@ _NO_MORE = "Resource temporarily unavailable"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge threads that the system does not let NCCL start; other calls get the same error for other reasons."""
-    calls = facts.notices("nccl/system-call-failed", "nccl/thread-failed", *_OF_LIBRARIES)
-    failed = [notice for notice in calls if notice.production in _OF_LIBRARIES or _is_start(notice)]
+    calls = [*facts.notices("nccl/system-call-failed", "nccl/thread-failed"), *facts.with_role(_OF_LIBRARIES)]
+    failed = [notice for notice in calls if _OF_LIBRARIES in notice.roles or _is_start(notice)]
     if not failed:
         return
     is_dead = facts.job.failed or not facts.job.paths
@@ -51,5 +51,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _is_start(notice: Notice) -> bool:
-    starts = value(notice, "call") == "pthread_create" or notice.message.startswith("Thread creation")
-    return starts and value(notice, "error") == _NO_MORE
+    starts = value(notice, "call") == "pthread_create" or value(notice, "__step") == "creation"
+    return starts and bool(value(notice, "error") == _NO_MORE)

@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import absent_elsewhere, node_failed, phases, suspects
-from nccl_inspect.judging.process_ends.departures import silent_workers
+from nccl_inspect.judging.process_ends.ends import silent_workers
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, ranks_word

@@ -90,8 +90,8 @@ def _of(said: list[Notice], production: str) -> list[Notice]:
 
 
 def _taken(said: list[Notice]) -> tuple[str, str, list[str]]:
-    message = _of(said, _LISTEN)[0].message
-    is_taken = "EADDRINUSE" in message or "already in use" in message
+    detail = str(value(_of(said, _LISTEN)[0], "_detail"))
+    is_taken = "EADDRINUSE" in detail or "already in use" in detail
     return (
         "rank 0, or torchrun, could not open MASTER_PORT" + (": another program has it" if is_taken else ""),
         "most often a process of an earlier job is left on that host, or two jobs share it and have the same port"

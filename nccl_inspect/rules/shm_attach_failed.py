@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -22,7 +22,7 @@ _FILE = "misc/shmutils.cc"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed attaching where nothing else failed: else the maker of the segment went away for another reason."""
-    failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if _value(notice, "what") == "attaching to"]
+    failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "attaching to"]
     failed += facts.leading_to(RULE.name)
     others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
     removed = [notice for notice in facts.notices("nccl/shm-unlink-failed") if _is_missing(notice)]
@@ -32,14 +32,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     calls = [one for one in facts.notices("nccl/system-call-failed") if _is_about_shm(one)]
     said = [*calls, *failed, *removed]
     failed = failed or removed
-    reason = next((str(found) for notice in failed if (found := _value(notice, "error"))), "")
+    reason = next((str(found) for notice in failed if (found := value(notice, "error"))), "")
     yield RULE.finding(
         f"a shared memory segment {what}" + (f": {reason}" if reason else ""),
         cause="the file is gone, or was never in this rank's /dev/shm: something cleans /dev/shm (systemd-logind with "
         "RemoveIPC=yes at the end of a session, a cron job), or the containers have a /dev/shm each"
         if any(map(_is_missing, failed))
         else "the file cannot be opened or mapped: no right to it (other user), or memory is short"
-        if any(_value(notice, "error") for notice in failed)
+        if any(value(notice, "error") for notice in failed)
         else "the line does not say why. Most often containers or pods of one host have a /dev/shm each, so that the "
         "file is not in this one; else something removed it, another user made it, or memory is short",
         impact="the rank fails, and with it the job",
@@ -64,9 +64,4 @@ def _is_about_shm(notice: Notice) -> bool:
 
 
 def _is_missing(notice: Notice) -> bool:
-    return _value(notice, "errno") == _NOT_THERE or "No such file" in str(_value(notice, "error"))
-
-
-def _value(notice: Notice, name: str) -> object:
-    """A value of the warning, None where its wording has no such field."""
-    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None
+    return value(notice, "errno") == _NOT_THERE or "No such file" in str(value(notice, "error"))

@@ -194,6 +194,4 @@ def _on_nvlink(facts: Facts, pairs: Selection) -> bool:
 
 def _has_nvlink_fabric(facts: Facts) -> bool:
     """Hopper and later behind an NVSwitch report a fabric; PCIe cards do not (src/graph/topo.cc, 2.20 and later)."""
-    return any(
-        isinstance(notice.event, Message) for notice in facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available")
-    )
+    return any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))

@@ -1,12 +1,11 @@
 """A shared memory segment could not be made."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
+from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -31,10 +30,9 @@ _IMPACT = Estimate(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
-        *facts.notices("nccl/shm-extend-failed", "nccl/shm-create-failed"),
         *facts.leading_to(RULE.name),
-        *(notice for notice in facts.notices("nccl/shm-segment-failed") if _value(notice, "what") == "creating"),
-        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if "Unable to allocate" in notice.message),
+        *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
+        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
     ]
     full = [
         notice for notice in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old") if _is_full(notice)
@@ -42,12 +40,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = failed or full
     if not failed:
         return
-    codes = {code for notice in failed if (code := _value(notice, "errno")) is not None}
+    codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
     codes |= {_NO_SPACE} if full else set()
-    sizes = [size for notice in failed if (size := _value(notice, "size")) is not None]
+    sizes = [size for notice in failed if (size := value(notice, "size")) is not None]
     asked = f" of {max(sizes) / 1e6:.1f} MB" if sizes else ""
     other = sorted(
-        {str(_value(notice, "error")) for notice in failed if _value(notice, "errno") not in (None, _NO_SPACE)}
+        {str(value(notice, "error")) for notice in failed if value(notice, "errno") not in (None, _NO_SPACE)}
     )
     yield RULE.finding(
         f"a shared memory segment{asked} could not be made in /dev/shm" + (f": {', '.join(other)}" if other else ""),
@@ -73,9 +71,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_full(notice: Notice) -> bool:
     """Whether there was no room for a file: until 2.11 the call that makes the segment tells it."""
-    return "allocate" in notice.message and "No space left on device" in notice.message
-
-
-def _value(notice: Notice, name: str) -> Any:
-    """A value of the warning, None where its wording has no such field."""
-    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None
+    allocates = value(notice, "size") is not None or "allocate" in str(value(notice, "call"))
+    return allocates and error_of(notice) == "No space left on device"

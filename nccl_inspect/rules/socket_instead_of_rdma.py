@@ -1,11 +1,12 @@
 """Traffic between hosts over TCP where nothing tells which RDMA network should be there."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, first_said
-from nccl_inspect.judging.impact import over_tcp
+from nccl_inspect.judging.impact import Estimate, over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
     VERBS,
@@ -33,6 +34,7 @@ RULE = Rule(
     title="Hosts talk over TCP sockets; no sign of an RDMA network",
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
+_NO_RDMA = "(TCP, no RDMA)"
 _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
 """Networks that only work by a plugin, and a daemon beside the job."""
 
@@ -48,18 +50,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     sure = paths.where(lambda kind: kind.scope == "inter")
     doubtful = paths.without(sure).where(lambda _: sure)
+    reason = _as_expected(facts) or _avoidable(facts, bool(sure))
     paths = sure or paths
-    network = facts.platform.network if facts.platform else None
-    without = network in _KINDS_WITHOUT_RDMA
-    better = _better(facts)
     yield RULE.finding(
-        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} "
-        + (f"instead of {better}" if better else "(TCP, no RDMA)"),
-        cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network" if without else _cause(facts),
-        impact="none to mend: TCP is the network of this machine" if without else over_tcp(facts.platform),
-        fix=[NOTHING] if without else _fixes(facts),
-        severity="info" if without else "error" if better else "warning",
-        confidence="certain" if without else "likely" if sure else "possible",
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
+        cause=reason.cause,
+        impact=reason.impact,
+        fix=reason.fix,
+        severity=reason.severity,
+        confidence=reason.confidence,
         evidence=[
             *first_lines(paths)[:3],
             *first_said([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
@@ -67,6 +66,38 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         paths=paths,
         open_paths=doubtful,
+    )
+
+
+class _Reason(NamedTuple):
+    """Why paths take TCP."""
+
+    instead: str
+    cause: str
+    impact: str | Estimate
+    fix: list[str]
+    severity: str
+    confidence: str
+
+
+def _as_expected(facts: Facts) -> _Reason | None:
+    """For machines that have nothing better."""
+    machine = facts.platform
+    if machine is None or machine.network not in _KINDS_WITHOUT_RDMA:
+        return None
+    impact = "none to mend: TCP is the network of this machine"
+    return _Reason(_NO_RDMA, f"{machine.name} has no RDMA network", impact, [NOTHING], "info", "certain")
+
+
+def _avoidable(facts: Facts, is_sure: bool) -> _Reason:
+    better = _better(facts)
+    return _Reason(
+        f"instead of {better}" if better else _NO_RDMA,
+        cause=_cause(facts),
+        impact=over_tcp(facts.platform),
+        fix=_fixes(facts),
+        severity="error" if better else "warning",
+        confidence="likely" if is_sure else "possible",
     )
 
 

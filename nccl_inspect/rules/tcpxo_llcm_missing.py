@@ -16,14 +16,14 @@ RULE = Rule(
     title="The devices of LLCM are missing for GPUDirect-TCPXO",
     supersedes=("tcpxo-init-failed",),
 )
-_SAID = ("tcpxo/fastrak-llcm-missing", "tcpxo/fastrak-llcm-unreadable")
+
 _REASONS = ("No files found matching", "No LLCM device", "resource0", "resource2", "BAR4", "mmap Llcm", "mmap Reverse")
 _READ_ONLY = "Read-only file system"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the search for the devices of LLCM; one that cannot be read is passed over by the plugin itself."""
-    told = [*facts.notices(*_SAID), *google_plugins.aborted(facts, *_REASONS)]
+    told = [*facts.leading_to(RULE.name), *google_plugins.aborted(facts, *_REASONS)]
     if not told or (google_plugins.works(facts) and not facts.job.failed):
         return
     read_only = any(_READ_ONLY in str(value(notice, "error")) for notice in told) or any(

@@ -20,13 +20,13 @@ RULE = Rule(
     causes=("tcpxo-init-failed",),
     echoes=("tcpxo-offload-failed",),
 )
-_PEER = ("tcpxo/fastrak-version-mismatch", "tcpxo/fastrak-peer-misbehaves")
+
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the plugin says of releases, and plugins of several releases in a job that did not connect."""
-    peers = facts.notices(*_PEER)
+    peers = facts.leading_to(RULE.name)
     refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
     if told := [*peers, *refused]:
         yield RULE.finding(

@@ -18,7 +18,7 @@ RULE = Rule(
     local=True,
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-_DOUBTFUL = ("nccl/topology-attribute-missing", "nccl/topology-xml-mismatch", "nccl/topology-too-large")
+_DOUBTFUL = "doubtful-topology"
 """What is about the file where one is read, and else about what NCCL detected itself. At INFO it asks for what it may
 do without."""
 _OF_FILES = re.compile(r"of node cpu not found|^XML |^KV Convert")
@@ -32,11 +32,11 @@ _UNNAMED = (
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL's reader of these files complains about: all but a missing topology file stops the rank."""
     unread = facts.notices("nccl/topology-file-not-opened")
-    broken = facts.notices("nccl/graph-file-missing", "nccl/topology-file-version", "nccl/topology-xml-error")
+    broken = facts.with_role("file-refused")
     settings = facts.settings(*_NAMES)
-    doubtful = [notice for notice in facts.notices(*_DOUBTFUL) if notice.level != "INFO"]
+    doubtful = [notice for notice in facts.with_role(_DOUBTFUL) if notice.level != "INFO"]
     if not (settings or broken):  # without a file the machine itself may have too many parts
-        doubtful = [notice for notice in doubtful if notice.production != _DOUBTFUL[-1]]
+        doubtful = [notice for notice in doubtful if notice.production != "nccl/topology-too-large"]
     broken += doubtful
     said = broken or unread
     if not said:
@@ -72,7 +72,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _confidence(said: list[Notice], *, certain: bool) -> str:
     if certain:
         return "certain"
-    of_files = any(one.production not in _DOUBTFUL or _OF_FILES.search(one.message) for one in said)
+    of_files = any(_DOUBTFUL not in one.roles or _OF_FILES.search(one.message) for one in said)
     return "likely" if of_files else "possible"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
 from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, went_on
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -37,7 +38,7 @@ _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what stops the job, rings that do not close before other faults, and searches that found nothing."""
-    broken = [*facts.notices("nccl/ring-broken", "nccl/tree-too-many-children"), *_old(facts, _OLD_ENDS)]
+    broken = [*facts.with_role("rings-broken"), *_old(facts, _OLD_ENDS)]
     faults = [notice for notice in facts.leading_to(RULE.name) if notice.production != _OLD]
     if broken:
         yield _finding(facts, [*broken, *faults], _DIFFERENT)
@@ -56,11 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _without_order(facts: Facts) -> list[Notice]:
-    return [
-        notice
-        for notice in facts.notices("nccl/topology-no-path")
-        if any(f"pattern {number}," in notice.message for number in _RING_AND_TREES)
-    ]
+    return [notice for notice in facts.notices("nccl/topology-no-path") if value(notice, "pattern") in _RING_AND_TREES]
 
 
 def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:

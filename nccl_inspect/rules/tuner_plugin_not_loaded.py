@@ -6,6 +6,7 @@ from nccl_inspect.event.types import PluginStatus
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
 from nccl_inspect.judging.remedies import NOTHING
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -47,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Result]:
             fix=["unset NCCL_ALGO NCCL_PROTO   # unless they are wanted"],
         )
     elif unavailable:
-        tuned = any(f": {kind}" in notice.message for notice in unavailable for kind in _TUNED)
+        tuned = any(str(value(notice, "platform")).startswith(_TUNED) for notice in unavailable)
         yield _finding(
             unavailable,
             cause="aws-ofi-nccl has no tuning data for this number of ranks and nodes"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_with
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.departures import departures
+from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.statements import rank_in_front, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import usage
@@ -25,7 +25,7 @@ _AT_END = (
 
 def judge(facts: Facts) -> Iterator[Result]:
     """Judge what the thread says that looks after the watchdog."""
-    told = facts.notices("torch/watchdog-stuck", "torch/heartbeat-timeout")
+    told = facts.leading_to(RULE.name)
     survived = [notice for notice in told if exceptions.came_up_below(facts, notice)]
     yield Effects(survived)
     said = [notice for notice in told if notice not in survived]
@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Result]:
 
 def _is_at_end(facts: Facts, said: list[Notice]) -> bool:
     """Whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
-    if departures(facts):
+    if process_ends(facts):
         return False
     destroyed = all(comm.state == "destroyed" for comm in usage.in_use(facts.job))
     return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in said))

@@ -10,7 +10,7 @@ from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import rank_in_front, value, words
+from nccl_inspect.judging.statements import error_of, rank_in_front, value, words
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
@@ -111,7 +111,7 @@ def _as_others_tell(facts: Facts) -> Iterator[Finding]:
 
 def _gave_up(told: Notice) -> list[int]:
     """Whose time-out a dump signal is about, if it says so."""
-    if "from this local rank" in told.message:
+    if value(told, "__self") is not None:
         return _rank_of(told)
     rank = value(told, "origin_rank")
     return [] if rank is None else [rank]
@@ -234,7 +234,7 @@ _UNKNOWN = "Which rank did not come is not in the log"
 
 
 def _is_cuda(notice: Notice) -> bool:
-    return notice.production != "torch/watchdog-terminated" or "CUDA error" in notice.message
+    return notice.production != "torch/watchdog-terminated" or "CUDA error" in error_of(notice)
 
 
 def _rank_of(notice: Notice) -> list[int]:

@@ -14,7 +14,6 @@ from nccl_inspect.collecting.collection import Collection
 _COMMAND_SECONDS = 15.0
 _RAS_SECONDS = 10.0
 _BETWEEN = 5.0
-"""Seconds between two questions: NCCL stands still only where no operation was launched between them."""
 _COUNTS = "collective_counts"
 
 
@@ -23,17 +22,19 @@ class Gathering:
 
     Args:
         folder: of the run.
+        between: seconds between two questions: NCCL stands still only where no operation was launched between them.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, between: float = _BETWEEN) -> None:
         self._folder = folder
+        self._between = between
         self._ended = threading.Event()
 
     def answers(self) -> bool:
         """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
         self.forget()
         first = self._ask()
-        if first and not self._ended.wait(_BETWEEN):
+        if first and not self._ended.wait(self._between):
             second = self._ask()
             if first.keys() & second.keys() and first != second:
                 self.forget()

@@ -82,7 +82,7 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
         (None if wrapped else _direct(line, grammar))
         or _scanned(line, grammar)
         or _direct(line, grammar)
-        or _of_traceback(line, grammar)
+        or _in_place(line, grammar)
         or _of_excerpt([line], grammar)
     )
 
@@ -131,12 +131,13 @@ def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
     return _meaning(parsed, origin, level, message) if parsed else None
 
 
-def _of_traceback(line: bytes, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line that only says something as a part of a traceback, if it is one by its own looks."""
+def _in_place(line: bytes, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line that says something only below a traceback, if it looks so, or at the end of a log."""
     layers = [line]
     while len(layers) < envelopes.MAX_DEPTH and (layer := envelopes.peel(layers[-1])):
         layers.append(layer.text)
-    parsed = next(filter(None, (grammar.parse_foreign(layer, grammar.traced) for layer in layers)), None)
+    among = [*grammar.traced, *grammar.last]
+    parsed = next(filter(None, (grammar.parse_foreign(layer, among) for layer in layers)), None)
     exception = (parsed.production.read(parsed.message) or {}).get("exception") if parsed else None
     if parsed is None or (exception is not None and not _is_exception(str(exception))):
         return None

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import re
-import subprocess
-import sys
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +12,7 @@ from typing import Any
 
 import pytest
 import sample_data
+from anonymized_logs import PRIVATE, anonymized
 from envelope_samples import PREFIXES, WHOLE, wrapper
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,23 +22,12 @@ import nccl_inspect
 from nccl_inspect.anonymous import Anonymizer
 from nccl_inspect.anonymous.names import Names, load
 from nccl_inspect.anonymous.text import Scrubber
-from nccl_inspect.cli import cli
-from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.text import decode
 
-RUN = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 FIELD_NOTES = sorted((sample_data.FOLDER / "field-notes").glob("*.log"))
-
-
-def anonymized(*logs: bytes, names: Names | None = None) -> tuple[Anonymizer, list[bytes]]:
-    anonymizer = Anonymizer(names or Names())
-    for source in blocks.find(list(logs)):
-        anonymizer.learn_from(source)
-    anonymizer.settle()
-    return anonymizer, [b"".join(anonymizer.blocks(source)) for source in blocks.find(list(logs))]
 
 
 def said(job: Job, anonymizer: Anonymizer | None = None) -> Any:
@@ -210,26 +196,6 @@ def test_a_host_is_known_from_lines_that_cannot_be_read() -> None:
     assert b"gpu-a17" not in anonymized(log)[1][0]
 
 
-PRIVATE = b"""\
-2026-11-20 gpu-a17.cluster.corp torchrun --nnodes 2 --rdzv_endpoint gpu-a17:29500 /home/alice/acme/train_secret.py
-gpu-a17:11:11 [0] NCCL INFO Bootstrap: Using eth0:10.77.3.9<0>
-gpu-a17:11:11 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/IB [RO]; OOB bond0.112:10.77.3.9<0>
-gpu-a18:12:12 [0] NCCL INFO Bootstrap: Using eth0:fe80::a00:27ff:fe8e:8aa8%eth0<0>
-gpu-a18:12:12 [0] NCCL INFO NCCL_DEBUG_FILE set by environment to /fsx/acme-nlp/alice/nccl.%h.%p.log
-gpu-a18:12:12 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to ^docker0,lo
-gpu-a18:12:12 [0] /home/alice/nccl/src/misc/socket.cc:500 NCCL WARN Call to bind failed: Permission denied
-gpu-a17:11:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA
-gpu-a17:11:11 [0] NCCL INFO NET/OFI GUID for dev[0]: 00000000000000000a00057000000000
-alice@gpu-a18:~$ nvidia-smi -L
-GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5e1f6c1a-1234-4321-aaaa-0123456789ab)
-link/ether 0c:42:a1:77:3b:10 brd ff:ff:ff:ff:ff:ff guid 0c42:a103:0077:3b10
-gid fe80:0000:0000:0000:0e42:a1ff:fe77:3b10 and 0000:0000:0000:0000:0000:ffff:0a4d:0309
-wandb: run at https://wandb.acme-corp.com/nlp/secret-run and s3://acme-bucket/ckpt/step-100
-WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 HF_TOKEN=hf_abcdefghijklmnopqrstuvwx
-mail bob.smith@acme-corp.com on gpu-a18, i-0123456789abcdef0
-ip-10-77-3-9.ec2.internal, arn:aws:iam::123456789012:role/x
-error on node gpu-a18: rank 3 of nccl.gpu-a17.4182.log; see https://pytorch.org/docs/stable/elastic/errors.html
-"""
 LEFT = (
     rb"gpu-a|acme|alice|bob|10\.77|10-77|8aa8|5e1f|0c:42|0c42|3b10|0309|"
     rb"wandb\.a|secret|hf_a|01234567|123456789012|cluster\.corp"
@@ -341,62 +307,6 @@ def test_time_is_linear(piece: str) -> None:
         return time.process_time() - begin
 
     assert min(seconds(80_000) for _ in range(3)) < 30 * max(seconds(10_000), 0.01)
-
-
-def run(*words: object, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*RUN, "anonymize", *map(str, words)], input=data, capture_output=True)
-
-
-def test_what_is_piped_in_comes_out(tmp_path: Path) -> None:
-    done = run(data=PRIVATE)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == anonymized(PRIVATE)[1][0]
-    done = run("-", "-o", tmp_path / "out.log", "--map", tmp_path / "names.json", data=PRIVATE)
-    assert done.returncode == 0
-    assert (tmp_path / "out.log").read_bytes() == anonymized(PRIVATE)[1][0]
-    table = json.loads((tmp_path / "names.json").read_text())
-    assert "gpu-a17" in table["names"]["host"]
-
-
-def test_a_folder_becomes_a_folder(tmp_path: Path) -> None:
-    source = sample_data.FOLDER / "debug-file-per-process"
-    done = run(source, "-o", tmp_path / "out")
-    assert done.returncode == 0
-    assert re.fullmatch(
-        rb"nccl-inspect: passed over: \S+/truth\.json \(neither a log nor evidence of a known kind\)\n", done.stderr
-    )
-    names = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.log"))
-    assert names[:3] == ["job.log", "per-process/nccl.host-1.4182.log", "per-process/nccl.host-1.4183.log"]
-    assert len(names) == 9
-    assert nccl_inspect.read(str(tmp_path / "out")).verdict == nccl_inspect.read(str(source)).verdict
-    assert run(source).stderr == b"nccl-inspect: several files; name a folder for them: -o FOLDER, or -o FILE.tar.gz\n"
-
-
-def test_archives_are_unpacked_and_stay_in_the_folder(tmp_path: Path) -> None:
-    archive = tmp_path / "logs.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        for name in ("../gpu-a17.log", "b/gpu-a17.log", "b/gpu-a17.log.gz"):
-            info = tarfile.TarInfo(name)
-            info.size = len(PRIVATE)
-            tar.addfile(info, io.BytesIO(PRIVATE))
-    assert run(archive, "-o", tmp_path / "out").returncode == 0
-    names = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.log"))
-    assert names == ["out/b/2-host-1.log", "out/b/host-1.log", "out/host-1.log"]
-
-
-def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "job.log").write_text("hello\n")
-    with pytest.raises(NoInputError, match=r"job\.log: no NCCL line among 1 line;"):
-        cli.main(["anonymize", str(tmp_path / "job.log"), "-o", str(tmp_path / "out")], standalone_mode=False)
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(NoInputError, match="no such file"):
-        cli.main(["anonymize", str(tmp_path / "no.log")], standalone_mode=False)
-    (tmp_path / "good.log").write_bytes(PRIVATE)
-    done = run(tmp_path / "good.log", tmp_path / "no.log", "-o", tmp_path / "out.log")
-    assert done.returncode == 0
-    assert b"no such file" in done.stderr
-    assert (tmp_path / "out.log").is_file()
-    assert run(tmp_path / "good.log", "-o", tmp_path / "no" / "out.log").returncode == 2
 
 
 def test_names_do_not_hide_in_torn_lines() -> None:

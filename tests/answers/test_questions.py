@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -15,49 +13,16 @@ import pytest
 import sample_data
 from command_line import invoke
 from jsonschema import Draft202012Validator
+from questions import TWO_HOSTS, rails, records
 
 import nccl_inspect
 from nccl_inspect.answers import env, hosts, names_of, nics, ranks
-from nccl_inspect.cli.paths import VERDICTS
 from nccl_inspect.report import head
 
 QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
 KILLED = str(sample_data.FOLDER / "peer-killed")
 MISSING = str(sample_data.FOLDER / "rank-missing-hang")
-TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
-SHARED = 3
-"""The GPU whose NIC is moved to that of the one before it."""
-
-
-@cache
-def rails(moved: bool = False) -> bytes:
-    """A job of 2 hosts with 8 GPUs and 8 NICs each, every GPU with its own NIC; or one NIC of the second host idle."""
-    listed = " ".join(f"[{nic}]mlx5_{nic}:1/IB" for nic in range(8))
-    lines = []
-    for line in large_job.log(2).decode().splitlines():
-        head, _, message = line.partition(" NCCL INFO ")
-        if message.startswith("Using network"):
-            lines += [f"{head} NCCL INFO NET/IB : Using {listed} [RO]; OOB eth0:192.0.2.2<0>"]
-            lines += [f"{head} NCCL INFO NCCL_IB_HCA set by environment to mlx5", f"{head} NCCL INFO Using network IB"]
-        elif message.startswith("Connected all rings"):
-            rank = int(head.rpartition(":")[2].partition(" ")[0]) - 4000
-            other, nic = (rank + 8) % 16, rank % 8
-            nic -= moved and rank == 8 + SHARED
-            way = f"via NET/IB/{nic}/GDRDMA"
-            lines += [f"{head} NCCL INFO Channel 00/0 : {rank}[{rank % 8}] -> {other}[{rank % 8}] [send] {way}"]
-            lines += [
-                f"{head} NCCL INFO Channel 00/0 : {other}[{rank % 8}] -> {rank}[{rank % 8}] [receive] {way}",
-                line,
-            ]
-        elif "Libfabric" not in message:
-            lines.append(line)
-    return "\n".join([*lines, ""]).encode()
-
-
-def records(command: str, *args: str, data: bytes | None = None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(invoke(*command.split(), *args, "--format", "json", data=data).stdout)
-    return found
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -324,72 +289,6 @@ def test_progress_is_told() -> None:
     assert {row.state for row in ranks.rows(nccl_inspect.read("\n".join(alive).encode()))} == {"connected"}
     begun = [line for line in alive if "COMPLETE" not in line and "Channel" not in line and "Connected" not in line]
     assert {row.state for row in ranks.rows(nccl_inspect.read("\n".join(begun).encode()))} == {"begun"}
-
-
-# --- paths
-
-
-def test_both_nics_of_a_path_are_told() -> None:
-    paths = {(path["src"], path["dst"]): path for path in records("paths", data=rails(moved=True))}
-    assert (paths[3, 11]["src_nic"], paths[3, 11]["dst_nic"], paths[3, 11]["nic"]) == ("mlx5_3", "mlx5_2", "mlx5_3")
-    assert (paths[0, 1]["src_nic"], paths[0, 1]["dst_nic"]) == (None, None)
-    assert "mlx5_3 -> mlx5_2" in invoke("paths", "--rank", "3", data=rails(moved=True)).stdout
-    table = list(csv.reader(io.StringIO(invoke("paths", "--format", "csv", data=rails()).stdout)))
-    assert table[0][-2:] == ["src_nic", "dst_nic"]
-
-
-def test_a_nic_that_the_log_does_not_tell_is_a_question() -> None:
-    log = b"a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2/GDRDMA\n"
-    assert "2 -> ?" in invoke("paths", data=log).stdout
-
-
-@pytest.mark.parametrize("verdict", VERDICTS)
-def test_paths_are_filtered_by_verdict(verdict: str) -> None:
-    wanted = [path for path in records("paths", TWO_HOSTS) if path["verdict"] == verdict]
-    assert records(f"paths --verdict {verdict}", TWO_HOSTS) == wanted
-
-
-@pytest.mark.parametrize("rule", ["socket-instead-of-rdma", "socket-*"])
-def test_paths_are_filtered_by_finding(rule: str) -> None:
-    found = records(f"paths --finding {rule}", TWO_HOSTS)
-    assert found
-    assert found == [path for path in records("paths", TWO_HOSTS) if "socket-instead-of-rdma" in path["rules"]]
-
-
-@pytest.mark.parametrize(
-    ("word", "details"),
-    [
-        ("socket", {"NET/Socket"}),
-        ("NET/Socket", {"NET/Socket"}),
-        ("net/so", {"NET/Socket"}),
-        ("NET", {"NET/Socket"}),
-        ("P2P/CUMEM", {"P2P/CUMEM"}),
-        ("cumem", {"P2P/CUMEM"}),
-        ("ib", set()),
-        ("SHM", set()),
-    ],
-)
-def test_a_transport_is_named_as_it_is_printed(word: str, details: set[str]) -> None:
-    assert {path["detail"] for path in records(f"paths --transport {word}", TWO_HOSTS)} == details
-
-
-def test_the_slowest_come_first() -> None:
-    everything = records("paths", TWO_HOSTS)
-    found = records(f"paths --slowest {len(everything) - 1}", TWO_HOSTS)
-    assert len(found) == len(everything) - 1
-    assert found == sorted(found, key=lambda path: str(path["transport"]))
-    found = records("paths --slowest 4", data=large_job.log(4, without_gdr=2))
-    assert {path["gdr"] for path in found} == {False}
-    assert "usual speed" in invoke("paths", TWO_HOSTS, "--slowest", "1").stdout
-
-
-def test_a_long_table_says_how_to_narrow_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    sound = large_job.log(12)
-    tcp = re.sub(rb"NET/Libfabric/\d+/GDRDMA", b"NET/Socket/0", sound).replace(b"network Libfabric", b"network Socket")
-    assert invoke("paths", data=tcp).stdout.endswith("\n118 paths; narrow with --verdict fallback\n")
-    assert invoke("paths", data=sound).stdout.endswith("\n118 paths; narrow with --rank, --host or --slowest\n")
-    assert "narrow with" not in invoke("paths", TWO_HOSTS).stdout
 
 
 # --- help

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_artifacts import DONE, MESH, beside, dump, entry
+from dumps import DONE, MESH, beside, dump, entry
 
 import nccl_inspect
 from nccl_inspect import artifacts

@@ -19,7 +19,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent, TextResourceContents
 
 from nccl_inspect.assistant import bounds, server
-from nccl_inspect.assistant import reader as assistant_reader
 from nccl_inspect.assistant.quotes import NOTE
 from nccl_inspect.report import brief
 
@@ -293,9 +292,8 @@ def test_a_log_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkey
     anyio.run(ask)
 
 
-def test_a_request_that_is_given_up_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_is_given_up_ends_the_reading(tmp_path: Path) -> None:
     """And the server answers the next one."""
-    monkeypatch.setattr(assistant_reader, "_INTERVAL", 0.0)
     (tmp_path / "long.log").write_bytes(sample_data.contents("socket-2node-tp4-dp2")[0] * 400)
     (tmp_path / "job.log").write_bytes(sample_data.contents("peer-killed")[0])
     seen: list[float] = []
@@ -315,8 +313,7 @@ def test_a_request_that_is_given_up_ends_the_reading(tmp_path: Path, monkeypatch
     assert 1 <= len(seen) <= 2  # of a dozen pieces
 
 
-def test_progress_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assistant_reader, "_INTERVAL", 0.0)
+def test_progress_grows(tmp_path: Path) -> None:
     log = sample_data.contents("socket-2node-tp4-dp2")[0] * 400
     (tmp_path / "long.log").write_bytes(log)
     seen: list[float] = []

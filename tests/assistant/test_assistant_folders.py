@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sample_data
-from assistant_client import call, problem, values
+from assistant_client import call, problem, reader, values
 
 from nccl_inspect.assistant import folders
 from nccl_inspect.assistant.folders import Folders
@@ -202,14 +202,13 @@ def _place(inside: Path, path: Path) -> str:
     return f"{line['source']}:{line['line']}"
 
 
-def test_too_much_is_refused(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "MAX_ENTRIES", 3)
+def test_too_much_is_refused(inside: Path) -> None:
     for number in range(5):
         (inside / f"{number}.log").write_bytes(LOG)
-    assert "more than 3 files" in problem(call(inside, "summarize", logs="."))
-    assert "more than 3 files" in problem(call(inside, "summarize", logs="*.log"))
-    monkeypatch.setattr(folders, "MAX_BYTES", 10)
-    assert "of logs" in problem(call(inside, "summarize", logs="0.log"))
+    few = reader(inside, max_entries=3)
+    assert "more than 3 files" in problem(call(few, "summarize", logs="."))
+    assert "more than 3 files" in problem(call(few, "summarize", logs="*.log"))
+    assert "of logs" in problem(call(reader(inside, max_bytes=10), "summarize", logs="0.log"))
 
 
 def test_several_folders_and_paths_below_the_second(inside: Path) -> None:

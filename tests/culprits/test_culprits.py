@@ -3,121 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from large_job import log as large_log
+from worlds import Ends, World, found, named, tcp_on
 
 import nccl_inspect
-from nccl_inspect.culprits import search
-from nccl_inspect.culprits.traits import Trait
 from nccl_inspect.differences import compare
 from nccl_inspect.differences.formats import text as diff_text
-from nccl_inspect.judging import culprits
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.job import PathKind
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, github, html, junit, markdown, prometheus, sarif, text
 
-Ends = tuple[int, int]
-"""Host and GPU."""
-
-
-@dataclass
-class World:
-    """A job whose ranks all print: pairs within hosts, and neighbours of the same GPU on the next hosts."""
-
-    hosts: int
-    gpus: int = 8
-    local: Callable[[Ends, Ends], str] = lambda a, b: "P2P/CUMEM"
-    """How two GPUs of a host talk."""
-    remote: Callable[[Ends, Ends, Ends], str] = lambda a, b, own: f"NET/IB/{own[1]}/GDRDMA"
-    """What an end (the third) prints of a connection between hosts."""
-    said: Callable[[Ends], list[str]] = lambda end: []
-    """What else a rank prints, at its beginning."""
-    split: Callable[[Ends, Ends], str] | None = None
-    """How pairs of a second communicator talk, which are three hosts apart."""
-    names: list[str] = field(default_factory=list)
-
-    def lines(self) -> Iterator[str]:
-        self.names = self.names or [f"node-{host:03}" for host in range(self.hosts)]
-        for host in range(self.hosts):
-            for gpu in range(self.gpus):
-                name, pid = self.names[host], 1000 + gpu
-                for line in self._rank((host, gpu)):
-                    yield f"{name}:{pid}:{pid} [{gpu}] NCCL INFO {line}\n"
-
-    def job(self) -> Job:
-        return nccl_inspect.read("".join(self.lines()).encode())
-
-    def _number(self, end: Ends) -> int:
-        return end[0] * self.gpus + end[1]
-
-    def _rank(self, own: Ends) -> Iterator[str]:
-        host, gpu = own
-        rank, size = self._number(own), self.hosts * self.gpus
-        yield f"Bootstrap: Using eth0:10.0.{host}.1<0>"
-        yield from self.said(own)
-        nics = " ".join(f"[{nic}]mlx5_{nic}:1/IB" for nic in range(self.gpus))
-        yield f"NET/IB : Using {nics} [RO]; OOB eth0:10.0.{host}.1<0>"
-        about = f"rank {rank} nranks {size} cudaDev {gpu} nvmlDev {gpu} busId {gpu + 1}000"
-        init = f"ncclCommInitRank comm 0xa{rank:06x} {about} commId 0x949dfd688ed0b46b"
-        yield f"{init} - Init START"
-        shape = f"rank {rank} nRanks {size} nNodes {self.hosts} localRanks {self.gpus} localRank {gpu} MNNVL 0"
-        yield f"comm 0xa{rank:06x} {shape}"
-        yield f"{init} - Init COMPLETE"
-        for other in range(self.gpus):
-            if other != gpu:
-                yield self._connection(own, (host, other), f"via {self.local(own, (host, other))}")
-        steps = {step % self.hosts for step in (1, 2, -1, -2)} - {0}
-        yield from self._between(own, steps, self.remote)
-        yield "Connected all rings, use ring PXN 0 GDR 1"
-        if self.split:
-            after = f"comm 0xb{rank:06x} {about} parent 0xa{rank:06x} splitCount 1 color 0 key {rank}"
-            yield f"ncclCommSplit {after}- Init START"
-            yield f"comm 0xb{rank:06x} {shape}"
-            yield f"ncclCommSplit {after} - Init COMPLETE"
-            way = self.split
-            yield from self._between(own, {3 % self.hosts, -3 % self.hosts}, lambda a, b, _: way(a, b))
-            yield "Connected all rings, use ring PXN 0 GDR 1"
-
-    def _between(self, own: Ends, steps: set[int], way: Callable[[Ends, Ends, Ends], str]) -> Iterator[str]:
-        for step in sorted(steps):
-            other = (own[0] + step) % self.hosts, own[1]
-            yield self._connection(own, other, f"[send] via {way(own, other, own)}")
-            yield self._connection(other, own, f"[receive] via {way(other, own, own)}")
-
-    def _connection(self, a: Ends, b: Ends, via: str) -> str:
-        return f"Channel 00/0 : {self._number(a)}[{a[1]}] -> {self._number(b)}[{b[1]}] {via}"
-
-
 SIZES = {"8 ranks": (2, 4), "128 ranks": (16, 8), "1,024 ranks": (128, 8)}
-
-
-def tcp_on(*bad: int) -> Callable[[Ends, Ends, Ends], str]:
-    """Hosts without InfiniBand."""
-    return lambda a, b, own: "NET/Socket/0" if {a[0], b[0]} & set(bad) else f"NET/IB/{own[1]}/GDRDMA"
 
 
 def without_gdr(lacks: Callable[[Ends], bool]) -> Callable[[Ends, Ends, Ends], str]:
     """Ends without GPUDirect RDMA."""
     return lambda a, b, own: f"NET/IB/{own[1]}" + ("" if lacks(own) else "/GDRDMA")
-
-
-def found(job: Job, rule: str) -> Finding:
-    (finding,) = [finding for finding in job.findings if finding.rule == rule]
-    return finding
-
-
-def named(finding: Finding) -> list[tuple[str, str]]:
-    return [(culprit.kind, culprit.name) for culprit in finding.culprits]
 
 
 @cache
@@ -333,129 +240,3 @@ def test_a_host_without_gdr_at_either_end() -> None:
     job = nccl_inspect.read(large_log(8, without_gdr=5))
     (finding,) = [finding for finding in job.findings if finding.rule in ("gdr-disabled", "gdr-one-sided")]
     assert named(finding) == [("host", "train-7f9c-node-5")]
-
-
-# --- what holds for all jobs ----------------------------------------------------------------------------------------
-
-KINDS = ("host", "gpu")
-Units = list[tuple[tuple[int, int], bool]]
-
-
-def group(units: Units, names: Callable[[int], int]) -> tuple[search.Group, list[Trait]]:
-    """Pairs of hosts; the numbers of traits and their names follow the names of the hosts."""
-    traits = [Trait("host", f"{host:03}") for host in range(64)]
-    sets = [({names(a), names(b)}, bad) for (a, b), bad in units]
-    bad, good = ([one for one, is_bad in sets if is_bad is kind] for kind in (True, False))
-    return search.Group(bad, lambda wanted: (one & wanted for one in good), len(good)), traits
-
-
-@st.composite
-def jobs(draw: st.DrawFn) -> Units:
-    hosts = draw(st.integers(2, 20))
-    bad = draw(st.sets(st.integers(0, hosts - 1), max_size=4))
-    pairs = draw(st.lists(st.tuples(st.integers(0, hosts - 1), st.integers(0, hosts - 1)), max_size=120))
-    noise = draw(st.sets(st.integers(0, 119), max_size=3))
-    return [((a, b), bool({a, b} & bad) != (at in noise)) for at, (a, b) in enumerate(pairs) if a != b]
-
-
-@given(jobs(), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
-def test_other_names_give_the_same_culprits_with_these_names(units: Units, random: Any) -> None:
-    order = list(range(64))
-    random.shuffle(order)
-    plain, traits = group(units, lambda host: host)
-    renamed, _ = group(units, order.__getitem__)
-    before, after = (search.explain(one, traits, KINDS) for one in (plain, renamed))
-    assert before.explained == after.explained
-    counts = [sorted((count.bad, count.good) for count in one.culprits) for one in (before, after)]
-    assert counts[0] == counts[1]
-    distinct = len(set(counts[0])) == len(counts[0])
-    if distinct:
-        assert [order[count.trait] for count in before.culprits] == [count.trait for count in after.culprits]
-
-
-@given(st.permutations([f"pod-{name}" for name in "azbycx"]), st.integers(0, 5), st.integers(0, 2))
-@settings(max_examples=15, deadline=None)
-def test_a_job_on_other_hosts_has_its_culprit_there(names: list[str], host: int, gpu: int) -> None:
-    tcp = World(6, 3, remote=tcp_on(host), names=names).job()
-    shm = lambda a, b: "SHM/direct/direct" if (host, gpu) in (a, b) else "P2P/CUMEM"  # noqa: E731
-    assert named(found(tcp, "socket-instead-of-ib")) == [("host", names[host])]
-    local = World(6, 3, local=shm, names=names).job()
-    assert named(found(local, "shm-instead-of-p2p")) == [("gpu", f"{names[host]} GPU {gpu}")]
-
-
-@given(jobs())
-@settings(max_examples=150, deadline=None)
-def test_counts_add_up(units: Units) -> None:
-    compared, traits = group(units, lambda host: host)
-    found = search.explain(compared, traits, KINDS)
-    covered: set[int] = set()
-    for count in found.culprits:
-        having = [at for at, ((a, b), _) in enumerate(units) if count.trait in (a, b)]
-        assert count.bad == sum(units[at][1] for at in having)
-        assert count.good == len(having) - count.bad
-        assert count.good < compared.goods, "there are good ones without it"
-        covered.update(at for at in having if units[at][1])
-    assert found.explained == len(covered)
-    assert not found.culprits or found.explained >= 0.95 * len(compared.bad)
-
-
-def test_a_sound_job_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(culprits, "Traits", None)
-    assert World(16).job().verdict == "ok"
-
-
-@pytest.mark.parametrize("hosts", [8, 16, 32])
-def test_each_path_is_looked_at_a_fixed_number_of_times(hosts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = 0
-    plain = culprits._slowness
-
-    def counted(kind: PathKind) -> int:
-        nonlocal calls
-        calls += 1
-        return plain(kind)
-
-    monkeypatch.setattr(culprits, "_slowness", counted)
-    job = World(hosts, 4, remote=tcp_on(1)).job()
-    assert named(found(job, "socket-instead-of-ib")) == [("host", "node-001")]
-    assert calls <= 2 * len(job.paths)
-
-
-# --- what ranks say -------------------------------------------------------------------------------------------------
-
-
-def unanswered(own: Ends, peer: int, nic: int) -> str:
-    """A line of a transfer without an answer, after the format string of NCCL 2.24."""
-    status = "status=12 opcode=0 len=0 vendor err 129 (Send) localGid ::ffff:10.0.0.1 remoteGids::ffff:10.0.0.2"
-    said = f"NET/IB: Got completion from peer 10.0.{peer}.1<40000> with {status} hca mlx5_{nic}"
-    return f"node-{own[0]:03}:{1000 + own[1]}:{3000 + own[1]} [{own[1]}] transport/net_ib.cc:2003 NCCL WARN {said}\n"
-
-
-def after(world: World, *lines: str) -> Job:
-    return nccl_inspect.read("".join([*world.lines(), *lines]).encode())
-
-
-def test_the_host_that_no_transfer_reaches() -> None:
-    lines = [unanswered((own, gpu), 5, gpu) for own in (3, 4, 6, 7) for gpu in range(8)]
-    finding = found(after(World(16), *lines), "ib-timeout-err12")
-    assert named(finding) == [("host", "node-005")]
-    assert finding.where.startswith("all 32 ") and "include node-005; none of the other " in finding.where
-
-
-def test_the_nic_from_which_no_transfer_arrives() -> None:
-    lines = [unanswered((5, 2), peer, 2) for peer in (3, 4, 6, 7)]
-    finding = found(after(World(16), *lines), "ib-timeout-err12")
-    assert named(finding) == [("nic", "node-005 mlx5_2")]
-    assert finding.fix[0].startswith("ibstat mlx5_2")
-
-
-def test_of_two_hosts_nothing_tells_which_one_does_not_answer() -> None:
-    lines = [unanswered((4, gpu), 5, gpu) for gpu in range(8)]
-    assert found(after(World(16), *lines), "ib-timeout-err12").culprits == []
-
-
-def test_the_nic_that_all_ranks_of_a_host_speak_of() -> None:
-    said = "transport/net_ib.cc:100 NCCL WARN NET/IB : mlx5_3:1 Got async event : port error"
-    lines = [f"node-004:{1000 + gpu}:{5000 + gpu} [{gpu}] {said}\n" for gpu in range(8)]
-    finding = found(after(World(16), *lines), "ib-async-event")
-    assert named(finding)[0] == ("nic", "node-004 mlx5_3")

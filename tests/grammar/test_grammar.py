@@ -29,15 +29,18 @@ def test_samples_are_read_and_written_back_byte_for_byte(production: Production)
 def _parse(production: Production, sample: str) -> engine.Parsed | None:
     """A line without a prefix is parsed by itself, not as a message."""
     if production.foreign:
-        return GRAMMAR.parse_foreign(sample.encode(), GRAMMAR.traced if production.traced else None)
+        among = GRAMMAR.traced if production.traced else GRAMMAR.last if production.last else None
+        return GRAMMAR.parse_foreign(sample.encode(), among)
     return GRAMMAR.parse_bare(sample.encode()) if production.follows else GRAMMAR.parse(sample.encode())
 
 
 def _candidates(production: Production, sample: str) -> list[Production]:
     if production.traced:
         return [next(other for other in GRAMMAR.traced if other.match(sample.encode()))]
+    if production.last:
+        return GRAMMAR.last
     if production.foreign:
-        others = (other for other in GRAMMAR.productions if other.foreign and not other.traced)
+        others = (other for other in GRAMMAR.productions if other.foreign and not (other.traced or other.last))
         return [other for other in others if other.general <= production.general]
     if production.follows:
         return [other for other in GRAMMAR.productions if other.bare]
@@ -98,7 +101,9 @@ def test_a_message_of_several_lines_is_one_event() -> None:
     assert found[0].message.count("\n") == len(lines) - 1
 
 
-FOREIGN = [pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions if p.foreign and not p.traced]
+FOREIGN = [
+    pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions if p.foreign and not (p.traced or p.last)
+]
 
 
 @pytest.mark.parametrize("production", FOREIGN)

@@ -110,7 +110,10 @@ READERS: dict[str, tuple[Match, bytes]] = {
     "last words": (scanner._LAST_WORDS.search, b"node-1: [rank3]: a.b.c_Error: Exception Error"),
     "peers": (lambda data: exceptions._OF_PEERS.match(data.decode("latin-1")), b"RuntimeError: [c10d/gloo/x Rank 1 f"),
     "absent": (lambda data: exceptions._ABSENT.findall(data.decode("latin-1")), b"Ranks 1, 2, 3 failed to pass"),
-    "endings": (job_end.LAUNCHERS.search, b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***"),
+    "endings": (
+        lambda data: job_end.said(data, wrapped=False),
+        b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***",
+    ),
 }
 UNITS = {b"a", b"0", b" ", b"[", b"(", b'"', b"{", b"\\", b",", b":", b"a:", b":1", b" NCCL ", b"a b", b"\x1b", b"-1 "}
 

@@ -22,22 +22,23 @@ from nccl_inspect.pipeline import reading
 _Result = TypeVar("_Result")
 
 
-def reader(*roots: Path) -> Reader:
-    """Reads logs below some folders."""
-    return Reader(Folders([str(root) for root in roots]), reading.Options())
+def reader(*roots: Path, **limits: int) -> Reader:
+    """Reads logs below some folders, and tells of all progress."""
+    return Reader(Folders([str(root) for root in roots], **limits), reading.Options(), interval=0.0)
 
 
-def asked(root: Path, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
+def asked(root: Path | Reader, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
     """What a client hears from a server in this process."""
+    reads = root if isinstance(root, Reader) else reader(root)
 
     async def ask() -> _Result:
-        async with Client(server.of(reader(root))) as client:
+        async with Client(server.of(reads)) as client:
             return await question(client)
 
     return anyio.run(ask)
 
 
-def call(root: Path, tool: str, **arguments: Any) -> CallToolResult:
+def call(root: Path | Reader, tool: str, **arguments: Any) -> CallToolResult:
     """The answer of a tool."""
     return asked(root, lambda client: client.call_tool(tool, arguments))
 

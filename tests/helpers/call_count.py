@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 
@@ -14,6 +15,23 @@ def calls(work: Callable[[], object]) -> int:
     def called(_frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
         count += event.endswith("call")
+
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def calls_by_function(work: Callable[[], object]) -> Counter[str]:
+    """How often each function of Python is called, by its file and name; a generator, how often it is resumed."""
+    count: Counter[str] = Counter()
+
+    def called(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            code = frame.f_code
+            count[f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"] += 1
 
     sys.setprofile(called)
     try:

@@ -108,20 +108,6 @@ def test_where_ranks_connected_nothing_is_said() -> None:
     assert "env-mismatch-across-ranks" not in [one.rule for one in job.findings]
 
 
-def test_a_refused_connection_is_explained_by_the_interface() -> None:
-    failed = "socketStartConnect: Connect to 192.0.2.9<4000> failed : Connection refused"
-    refused = f"vm:13:13 [3] misc/socket.cc:463 NCCL WARN {failed}\n"
-    text = (
-        "vm:12:12 [2] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0\n"
-        "vm:11:11 [1] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0\n"
-        "vm:13:13 [3] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth1\n"
-        "vm:12:12 [2] NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>\n"
-        "vm:13:13 [3] NCCL INFO Bootstrap: Using eth1:198.51.100.2<0>\n" + refused
-    )
-    rules = [one.rule for one in read(text).findings]
-    assert rules[:2] == ["env-mismatch-across-ranks", "bootstrap-connect-refused"]
-
-
 def test_the_table_names_rules() -> None:
     names = {one.rule.name for one in registered()}
     told = {rule for one in AGREEMENTS if one.effect for rule in one.effect.rules}

@@ -6,6 +6,7 @@ import re
 
 import pytest
 import sample_data
+from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect import report
@@ -110,24 +111,7 @@ def test_the_same_error_is_not_where_the_rank_goes_on() -> None:
 
 
 def test_of_lost_connections_the_silent_host_is_told_and_not_the_victims() -> None:
-    def line(rank: int, words: str) -> str:
-        return f"h{rank // 2}:{rank + 9}:{rank + 9} [{rank % 2}] {words}\n"
-
-    log = "".join(
-        line(
-            rank,
-            f"NCCL INFO ncclCommInitRank comm 0x{rank + 1} rank {rank} nranks 8 "
-            f"cudaDev {rank % 2} nvmlDev {rank % 2} busId {rank}0 "
-            f"commId 0x77 - Init {phase}",
-        )
-        for phase in ("START", "COMPLETE")
-        for rank in range(8)
-    )
-    lost = [
-        line(rank, "misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer h1<36372>")
-        for rank in (0, 1, 4, 5, 6, 7)
-    ]
-    job = nccl_inspect.read((log + "".join(lost)).encode())
+    job = nccl_inspect.read(TESTS / "logs" / "judging" / "silent-host.log")
     lead = job.findings[0]
     assert (lead.rule, lead.ranks, lead.hosts) == ("peer-death", [2, 3], ["h1"])
     assert {row.rank for row in ranks.rows(job) if ranks.is_bad(row)} == {2, 3}

@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
-import pty
-import select
 import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import sample_data
-from command_line import invoke
+from watching import HANG, HEALTHY, TWO_HOSTS, Clock, Watched
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.live.tail import Note, Piece, Splitter, Waiter, follow
 from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reading import Judge, Options
 
-EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()", "watch"]
-ENV = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")} | {"TERM": "xterm"}
-FAST = ["--interval", "0.04", "--settle", "0.2"]
-HEALTHY = (sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log").read_bytes()
-TWO_HOSTS = (sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log").read_bytes()
-HANG = (sample_data.FOLDER / "rank-missing-hang" / "job.log").read_bytes()
 BAD_PLUGIN = b"vm:7:7 [0] NCCL INFO Failed to initialize NET plugin IB\n"
-PATIENCE = 30.0
-"""Seconds that something may take before the test fails; none waits so long when all is well."""
 
 
 # --- looking at a job does not change what is read
@@ -85,34 +68,6 @@ def test_the_extent_of_a_fold_changes_with_every_line_that_counts_and_with_no_ot
         extent, known = fold.extent(), now
     fold.feed([b"loss 0.25", b"vm:1:1 [0] NCCL INFO a line that no release prints"])
     assert fold.extent() == extent
-
-
-# --- a watch with a clock of our own
-
-
-class Clock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Watched:
-    """A watch that is fed and looked at in steps."""
-
-    def __init__(self, timing: Timing | None = None) -> None:
-        self.clock = Clock()
-        self.watch = Watch(Judge(Options()), timing or Timing(), clock=self.clock)
-
-    def after(self, seconds: float, data: bytes = b"") -> list[News]:
-        """The news after so many seconds, when this came at their end."""
-        self.clock.now += seconds
-        if data:
-            self.watch.feed(data)
-        return self.watch.look()
 
 
 def kinds(news: list[News]) -> list[type]:
@@ -312,236 +267,3 @@ def test_the_end_without_a_line_of_nccl_is_an_error_and_compressed_data_too() ->
         watched.watch.end()
     with pytest.raises(NoInputError, match="compressed"):
         Watched().after(0, b"\x1f\x8b\x08")
-
-
-# --- bytes as they come
-
-
-def test_a_line_waits_for_its_end() -> None:
-    splitter = Splitter()
-    assert [list(splitter.split(data)) for data in (b"on", b"e\r\ntw", b"o", b"\n\nthr")] == [
-        [],
-        [b"one"],
-        [],
-        [b"two", b""],
-    ]
-    (rest,) = splitter.rest()
-    assert (list(rest), rest.size) == ([b"thr"], 0)
-    assert list(splitter.rest()) == []
-
-
-def test_each_object_of_a_file_of_docker_is_a_line_at_once() -> None:
-    splitter = Splitter()
-    lines = [json.dumps({"log": f"a:1:1 [0] NCCL INFO {n}\n", "stream": "stdout"}).encode() + b"\n" for n in range(3)]
-    assert [len(splitter.split(line).lines) for line in lines] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_an_export_is_watched_as_it_is_summarized(indent: int | None, tmp_path: Path) -> None:
-    lines = sample_data.contents("peer-killed")[0].decode().splitlines()
-    document = {"hits": {"hits": [{"_source": {"message": line}} for line in lines]}}
-    log = tmp_path / "export.json"
-    log.write_text(json.dumps(document, indent=indent))
-    assert invoke("watch", "--until-end", str(log)).stdout == invoke("summarize", str(log)).stdout
-
-
-def following(pieces: Iterator[Piece]) -> list[Piece]:
-    """What comes until nothing comes any more."""
-    found: list[Piece] = []
-    for piece in pieces:
-        if piece is None:
-            break
-        found.append(piece)
-    return found
-
-
-def test_a_file_is_followed_from_before_it_exists_until_it_is_cut_and_replaced(tmp_path: Path) -> None:
-    log = tmp_path / "job.log"
-    pieces = follow(log, Waiter(0.001))
-    (waiting,) = following(pieces)
-    assert isinstance(waiting, Note)
-    assert "not there yet" in waiting.text
-    log.write_bytes(b"one\n")
-    assert following(pieces) == [b"one\n"]
-    with log.open("ab") as file:
-        file.write(b"two\n")
-    assert following(pieces) == [b"two\n"]
-    log.write_bytes(b"3\n")
-    cut, data = following(pieces)
-    assert isinstance(cut, Note)
-    assert (cut.begins, data) == (True, b"3\n")
-    log.write_bytes(b"another one, and longer than what was there\n")
-    anew, data = following(pieces)
-    assert isinstance(anew, Note)
-    assert (anew.begins, data) == (True, b"another one, and longer than what was there\n")
-    log.rename(tmp_path / "job.log.1")
-    assert following(pieces) == []
-    with (tmp_path / "job.log.1").open("ab") as file:
-        file.write(b"last words\n")
-    log.write_bytes(b"4\n")
-    said = following(pieces)
-    assert said[0] == b"last words\n"
-    assert isinstance(said[1], Note)
-    assert "replaced" in said[1].text
-    assert said[2:] == [b"4\n"]
-
-
-# --- the command
-
-
-@contextmanager
-def started(
-    *args: str, stderr: int = subprocess.PIPE, stdout: int = subprocess.PIPE
-) -> Iterator[subprocess.Popen[bytes]]:
-    """The command with pipes; killed at the end if it still runs."""
-    with subprocess.Popen(
-        [*EXE, *args], stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=ENV, bufsize=0
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def read_until(descriptor: int, wanted: bytes, seen: bytes = b"") -> bytes:
-    """What comes until a text is in it."""
-    while wanted not in seen:
-        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
-        assert ready, f"{wanted!r} did not come: {seen!r}"
-        data = os.read(descriptor, 65536)
-        assert data, f"{wanted!r} did not come: {seen!r}"
-        seen += data
-    return seen
-
-
-def write(process: subprocess.Popen[bytes], data: bytes) -> None:
-    assert process.stdin is not None
-    process.stdin.write(data)
-
-
-def fd(stream: object) -> int:
-    return int(stream.fileno())  # type: ignore[attr-defined]
-
-
-def test_on_a_pipe_status_verdict_findings_and_end_come_one_after_the_other() -> None:
-    with started(*FAST, "--fail-on", "warning") as process:
-        begin, rest = HEALTHY[:3000], HEALTHY[3000:]
-        write(process, begin)
-        assert b"\r" not in read_until(fd(process.stderr), b"nccl-inspect: ")
-        write(process, rest)
-        shown = read_until(fd(process.stdout), b"intra")
-        assert shown.startswith(b"OK: ")
-        write(process, TWO_HOSTS)
-        shown = read_until(fd(process.stdout), b"the verdict is DEGRADED now (it was OK)\n")
-        assert b" socket-instead-of-rdma (" in shown
-        assert b"  fix   " in shown
-        assert b"  evidence  <stdin>:" in shown
-        assert process.poll() is None
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.stdout is not None
-        last = process.stdout.read()
-        assert last.startswith(b"DEGRADED: ")
-        assert process.wait(PATIENCE) == 1
-
-
-def test_half_a_line_waits_and_the_whole_summary_comes_at_the_end_if_none_came() -> None:
-    with started() as process:
-        write(process, HANG[:-40])
-        out, err = process.communicate(HANG[-40:], PATIENCE)
-    summary = subprocess.run(
-        [*EXE[:-1], "summarize"], input=HANG, env=ENV, capture_output=True, timeout=PATIENCE, check=True
-    ).stdout
-    assert (process.returncode, out, err) == (0, summary, b"")
-
-
-def test_a_stall_is_told_on_the_standard_output() -> None:
-    with started(*FAST, "--stall", "0.1") as process:
-        write(process, HANG)
-        shown = read_until(fd(process.stdout), b"last step")
-    assert shown.startswith(b"STALLED: communicator world (4 ranks)")
-    assert b"waiting   3 ranks: 0-1,3" in shown
-    assert b"missing   1 rank: 2" in shown
-
-
-def test_on_a_terminal_the_status_is_rewritten_in_place_and_the_verdict_has_colour() -> None:
-    ours, theirs = pty.openpty()
-    try:
-        with started(*FAST, stdout=theirs, stderr=theirs) as process:
-            os.close(theirs)
-            write(process, HEALTHY[:3000])
-            shown = read_until(ours, b"ranks ")
-            assert b"\n" not in shown
-            assert shown.startswith(b"\r0 s, ")
-            write(process, HEALTHY[3000:])
-            shown = read_until(ours, b"8/8, communicators 1/1 complete", shown)
-            shown = read_until(ours, b"\x1b[32mOK\x1b[0m: ", shown)
-            before = shown.partition(b"\x1b[32mOK")[0]
-            assert before.endswith(b" \r"), "the status line is wiped first"
-    finally:
-        os.close(ours)
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_ctrl_c_ends_with_what_is_known_and_status_130(told: bool, tmp_path: Path) -> None:
-    log = tmp_path / "job.log"
-    log.write_bytes(HEALTHY if told else HANG)
-    with started(str(log), *FAST) as process:
-        seen = read_until(fd(process.stdout), b"intra") if told else b""
-        seen_err = b"" if told else read_until(fd(process.stderr), b"3/4")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert b"Traceback" not in seen_err + err
-    if told:
-        assert (seen + out).rstrip().rpartition(b"\n")[2].startswith(b"OK: ")
-    else:
-        assert out.startswith(b"partial: interrupted after 36 lines\n")
-
-
-def test_ctrl_c_before_the_first_line_of_nccl_is_an_interruption_too() -> None:
-    with started(*FAST) as process:
-        write(process, b"hello\n")
-        read_until(fd(process.stderr), b"none of NCCL yet")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (130, b"")
-    assert err.endswith(b"nccl-inspect: interrupted\n")
-
-
-def test_input_without_a_line_of_nccl_ends_with_status_3() -> None:
-    for data, says in ((b"", b"<stdin>: empty; "), (b"x\ny\n", b"<stdin>: no NCCL line among 2 lines; ")):
-        done = subprocess.run(EXE, input=data, capture_output=True, timeout=PATIENCE, check=False)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
-        assert done.stderr.startswith(b"nccl-inspect: " + says)
-
-
-def test_a_closed_output_ends_in_silence_though_the_input_stays_open() -> None:
-    with started(*FAST) as process:
-        write(process, HEALTHY)
-        read_until(fd(process.stdout), b"OK: ")
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.wait(PATIENCE) == 0
-        assert process.stderr is not None
-        said = process.stderr.read()
-    assert all(line.startswith(b"nccl-inspect: ") and b" lines, " in line for line in said.splitlines())
-
-
-def test_output_that_was_never_open_is_no_error() -> None:
-    code = EXE[2].replace("main()", "import sys; sys.argv[1:] = ['watch']; main()")
-    command = f'"{sys.executable}" -c "{code}" >&- 2>&-'
-    done = subprocess.run(["bash", "-c", command], input=HEALTHY, timeout=PATIENCE, check=False)
-    assert done.returncode == 0
-
-
-def test_a_file_is_read_until_its_end_when_that_is_wanted(tmp_path: Path) -> None:
-    log = tmp_path / "job.log"
-    log.write_bytes(HEALTHY)
-    done = subprocess.run([*EXE, str(log), "--until-end"], capture_output=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(b"OK: ")
-    for path, says in ((tmp_path / "gone.log", b"gone.log: no such file; check the path"), (tmp_path, b"is a folder")):
-        done = subprocess.run([*EXE, str(path), "--until-end"], capture_output=True, timeout=PATIENCE, check=False)
-        assert (done.returncode, done.stdout) == (3, b"")
-        assert says in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sample_data
 from command_line import invoke
-from test_watch import FAST, HANG, HEALTHY, PATIENCE, Watched, fd, read_until, started, write
+from watching import FAST, HANG, HEALTHY, PATIENCE, Watched, fd, read_until, started, write
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.live import exit_conditions, metrics

@@ -8,6 +8,7 @@ import json
 import re
 from html import escape
 from html.parser import HTMLParser
+from itertools import accumulate, chain, repeat, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import large_job
 import pytest
 import sample_data
 from command_line import invoke
+from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect import report
@@ -24,6 +26,7 @@ from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.report.page import sections
+from nccl_inspect.report.page.packing import Texts, packed
 
 FALLBACK = "efa-provider-missing-socket-fallback"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -72,6 +75,12 @@ def html(job: Job) -> str:
 def data_of(text: str) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(Page(text).content["data"])
     return loaded
+
+
+def unpacked(text: str) -> list[int]:
+    """What ``0-packing.js`` makes of a column."""
+    runs = (run.partition("*") for run in text.split())
+    return list(accumulate(int(step) for step, _, times in runs for _ in range(int(times or 1))))
 
 
 def large(hosts: int, **changes: int) -> Job:
@@ -198,23 +207,49 @@ def test_suppressed_and_open_questions_are_told() -> None:
     assert "Needs: NCCL_DEBUG_SUBSYS=NET" in text
 
 
-def test_paths_have_their_kind_and_their_line() -> None:
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([], ""), ([0], "0"), ([3, 4, 5, 9], "3 1*2 4"), ([-1, -1, 7], "-1 0 8"), ([7, 7, 7, 7], "7 0*3")],
+)
+def test_columns_are_packed_as_steps(numbers: list[int], text: str) -> None:
+    assert packed(numbers) == text
+    assert unpacked(text) == numbers
+
+
+def test_paths_have_their_kind() -> None:
     job = sample_data.job(FALLBACK)
     data = data_of(html(job))
-    assert [row[:2] for row in data["paths"]] == [[path.src, path.dst] for path in job.paths]
-    for row, path in zip(data["paths"], job.paths, strict=True):
-        numbers = row[6].split(" ")
-        parts = data["patterns"][row[5]]
-        assert "".join(a + b for a, b in zip(parts, [*numbers, ""], strict=True)) == path.evidence[0].text
-        assert data["kinds"][row[2]]["detail"] == path.detail
+    src, dst, kinds = (unpacked(data["paths"][name]) for name in ("src", "dst", "kind"))
+    assert list(zip(src, dst, strict=True)) == [(path.src, path.dst) for path in job.paths]
+    assert [data["kinds"][kind]["detail"] for kind in kinds] == [path.detail for path in job.paths]
+
+
+def test_texts_keep_each_digit() -> None:
+    lines = ["", "no number", "00", "007 8", "7 8", "x" * 3 + "9" * 40, "9007199254740993", "1a000", "-5", "1٣ 4"]
+    texts = Texts()
+    for line in lines:
+        texts.append(line)
+    document = texts.document()
+    rows = {
+        kind: zip(*map(unpacked, columns), strict=True) if columns else repeat(())
+        for kind, (_, *columns) in enumerate(document["kinds"])
+    }
+    for line, kind in zip(lines, unpacked(document["order"]), strict=True):
+        numbers = map(str, next(rows[kind]))
+        assert "".join(chain.from_iterable(zip_longest(document["kinds"][kind][0], numbers, fillvalue=""))) == line
+    assert all(
+        abs(number) < 1 << 53 for _, *columns in document["kinds"] for text in columns for number in unpacked(text)
+    )
 
 
 def test_rings_and_trees_have_their_ways() -> None:
     data = data_of(html(sample_data.job("socket-2node-tp4-dp2")))
     world = data["comms"][0]
-    assert world["rings"] == [{"channels": "channels 0-1", "ranks": [0, 3, 2, 1, 4, 7, 6, 5], "cut": False}]
+    (ring,) = world["rings"]
+    assert unpacked(ring.pop("ranks")) == [0, 3, 2, 1, 4, 7, 6, 5]
+    assert ring == {"channels": "channels 0-1", "cut": False}
     assert [tree["channels"] for tree in world["trees"]] == ["channel 0", "channel 1"]
-    edges = {(a, b): world["ways"][way] for a, b, way in zip(*[iter(world["edges"])] * 3, strict=True)}
+    edges = {(a, b): world["ways"][way] for a, b, way in zip(*map(unpacked, world["edges"]), strict=True)}
     assert edges[1, 4] == ["net", "NET/Socket"]
     assert edges[0, 3] == ["p2p", "P2P/CUMEM"]
 
@@ -240,11 +275,23 @@ def test_all_pairs_of_64_ranks_fit_into_a_megabyte() -> None:
     assert len(html(job)) < 1_000_000
 
 
+@pytest.mark.slow
+def test_a_page_of_1024_ranks_stays_below_three_megabytes() -> None:
+    wide = WideJob(1024, rounds=2, no_gdr=77)
+    job = nccl_inspect.read("".join(wide.lines()).encode())
+    text = html(job)
+    assert len(text) < 3_000_000
+    data = data_of(text)
+    assert [host for host, _ in data["hosts"]] == wide.hosts
+    assert {host for host in wide.hosts if f"<td>{host}</td>" in text} == set(wide.hosts)
+    assert set(zip(*(unpacked(data["paths"][end]) for end in ("src", "dst")), strict=True)) == set(wide.truth)
+    assert {finding.rule for finding in job.findings if f'id="rule-{finding.rule}"' in text} == {"gdr-one-sided"}
+
+
 def test_values_of_few_are_outliers() -> None:
-    assert unusual("a", {"a": 1, "b": 7}) == "outlier"
-    assert unusual("b", {"a": 1, "b": 7}) == "differs"
-    assert unusual("a", {"a": 4, "b": 4}) == "differs"
-    assert unusual("a", {"a": 8}) == ""
+    assert unusual({"a": 1, "b": 7}) == {"a": "outlier", "b": "differs"}
+    assert unusual({"a": 4, "b": 4}) == {"a": "differs", "b": "differs"}
+    assert unusual({"a": 8}) == {"a": ""}
 
 
 @pytest.mark.parametrize("kind", [hosts, nics, env, ranks], ids=["hosts", "nics", "env", "ranks"])

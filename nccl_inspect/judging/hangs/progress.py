@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion
 from nccl_inspect.judging.agreement import AGREEMENTS, without
 from nccl_inspect.judging.facts import Facts, global_ranks, words_of
-from nccl_inspect.judging.process_ends.departures import since_start
-from nccl_inspect.judging.process_ends.mpi import stopped
+from nccl_inspect.judging.process_ends.ends import since_start
+from nccl_inspect.judging.process_ends.hydra import stopped
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import job_end

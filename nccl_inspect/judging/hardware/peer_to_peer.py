@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.facts import (
     Facts,
 )
@@ -10,6 +9,7 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection, Setting
 
 _LEVELS_WITHOUT_P2P = {"LOC", "0"}
@@ -72,13 +72,8 @@ def not_shared(facts: Facts) -> list[Notice]:
     return [
         *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
         *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-ipc-handle-failed"),
-        *(notice for notice in peers if stated_value(notice, "code") != _EXHAUSTED),
+        *(notice for notice in peers if value(notice, "code") != _EXHAUSTED),
     ]
-
-
-def stated_value(notice: Notice, name: str) -> object:
-    """A value of the statement, None where its wording has no such field."""
-    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None
 
 
 _OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import of_role
 from nccl_inspect.model.job import Notice
 
 COMPARE = (
@@ -43,6 +44,12 @@ _HOSTS = Fault(
         "unset NCCL_HOSTID   # or another value for each machine",
     ),
 )
+_UNSUITABLE = Fault(
+    "NCCL cannot use the topology that it found",
+    "the ranks do not see the same GPUs, NICs or hosts, or a topology file that does not fit",
+    (_VISIBLE,),
+)
+_OF_ROLES = {"topology-incomplete": _MISSING, "host-identity": _HOSTS}
 _FAULTS = {
     "nccl/topology-reverse-path": Fault(
         "an NVLink is seen from one end only",
@@ -106,7 +113,7 @@ _FAULTS = {
 
 def fault_of(notice: Notice) -> Fault:
     """What a statement means of the topology."""
-    return _FAULTS.get(notice.production) or (_HOSTS if "host-identity" in notice.roles else _MISSING)
+    return _FAULTS.get(notice.production) or of_role(notice, _OF_ROLES) or _UNSUITABLE
 
 
 def went_on(facts: Facts) -> bool:

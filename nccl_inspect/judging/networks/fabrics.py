@@ -129,7 +129,7 @@ def switched_off(facts: Facts) -> list[Setting]:
 def lacking_verbs(facts: Facts) -> list[Notice]:
     """What NCCL says where the library for InfiniBand cards cannot be opened."""
     said = facts.notices("nccl/verbs-library-missing", "nccl/verbs-library-not-opened")
-    return [notice for notice in said if "libibverbs" in notice.message]
+    return [notice for notice in said if "libibverbs" in str(value(notice, "library"))]
 
 
 _DIES = "2.28."

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
 from nccl_inspect.judging.facts import Facts, hosts_in
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
 
@@ -165,6 +165,6 @@ def without_family(facts: Facts) -> list[Notice]:
     A process that lists an interface has an address of its own, and was given that of another family by its peer.
     """
     chose = {process for one in offered(facts) for process in one.said.processes}
-    said = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in notice.message]
+    said = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in error_of(notice)]
     old = not any(order(text) >= _TELLS for text in facts.job.nccl_versions if "inferred" not in text)
     return [notice for notice in said if old and chose.isdisjoint(notice.processes)]

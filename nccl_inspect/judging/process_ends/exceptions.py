@@ -9,6 +9,7 @@ from typing import NamedTuple
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines
 from nccl_inspect.judging.line_order import first_of_each, is_before
+from nccl_inspect.judging.process_ends.reports import reports
 from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
@@ -73,8 +74,6 @@ _OWN = (*_WITH_TEXT, *_WITHOUT)
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
 _LINE = re.compile(r"\[rank(\d{1,7})\]: (?=\S)")
 """What PyTorch puts in front of an exception; its logger has a bracket behind the colon."""
-_ATTEMPT_ENDS = ("torch/worker-failed", "torch/failure-exitcode")
-"""What torchrun says of a process that ended, before it may start it anew."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
 """What they raise because a process of theirs ended."""
 _OF_PEERS = re.compile(
@@ -188,7 +187,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         if front is not None:
             said.setdefault(int(front[1]), []).append(notice)
     interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
-    ends = [notice.evidence[0] for notice in facts.notices(*_ATTEMPT_ENDS)]
+    ends = [notice.evidence[0] for notice in reports(facts, _ends_attempt)]
     traces: list[Trace] = []
     echoes: list[Trace] = []
     is_forced = any(job_end.is_forced(one.event) for one in facts.errors())
@@ -208,6 +207,11 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         last = next(of_cuda, own[-1] if own else None)
         traces.append(Trace(rank, begin, own[0] if own else None, last))
     return traces, echoes
+
+
+def _ends_attempt(event: events.ProcessEnded) -> bool:
+    """Whether a launcher, which may start the process anew, reports that it was the first one to end."""
+    return event.order == "first"
 
 
 def _of_last_attempt(begin: Notice, said: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
@@ -238,11 +242,15 @@ def _of_nobody(lines: Iterable[Evidence]) -> tuple[list[Raised], list[Raised]]:
     return loose, of_threads
 
 
+def _spawned_lines(facts: Facts) -> list[Evidence]:
+    told = reports(facts, lambda event: event.process == "spawned" and event.exception)
+    return [notice.evidence[0] for notice in told]
+
+
 def spawned(facts: Facts, begin: Notice) -> Raised | None:
     """What a process of torch.multiprocessing.spawn raised: the first exception below the line that says so."""
     here = begin.evidence[0]
-    others = (one.evidence[0].order for one in facts.notices("torch/spawn-raised") if is_before(here, one.evidence[0]))
-    until = min(others, default=None)
+    until = min((line.order for line in facts.once(_spawned_lines) if is_before(here, line)), default=None)
     others_tell = [_raised(one) for one in facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")]
     below = [one for one in (*found(facts).loose, *others_tell) if is_before(here, one.line)]
     near = [one for one in below if until is None or one.line.order < until]

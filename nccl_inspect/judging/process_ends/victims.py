@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.process_ends.departure import Departure
+from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.util.wording import ranks_word
 
 
-def without(departed: list[Departure]) -> list[Departure]:
+def without(ends: list[ProcessEnd]) -> list[ProcessEnd]:
     """Those that ended by themselves, if there are any."""
-    return [one for one in departed if one.echo is None] or departed
+    return [one for one in ends if one.echo is None] or ends
 
 
-def suspects(facts: Facts, departed: list[Departure]) -> set[int]:
+def suspects(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
     """Who may have kept the others waiting: the ranks that these name, or the only one that printed no traceback."""
     if named := exceptions.absent_ranks(facts):
         return named
     # Of tasks Ray shows the exception that the driver met with first.
-    if any(one.notice.production == ray.TASK for one in departed):
+    if any(ray.is_of_task(one.notice) for one in ends):
         return set()
-    gave_up = {rank for one in departed for rank in one.ranks} | {one.rank for one in exceptions.found(facts).echoes}
+    gave_up = {rank for one in ends for rank in one.ranks} | {one.rank for one in exceptions.found(facts).echoes}
     ranks = set(facts.job.ranks_seen)
     sizes = {comm.nranks for comm in facts.job.communicators}
     silent = ranks - gave_up
     return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
 
 
-def what(facts: Facts, departed: list[Departure]) -> str:
+def what(facts: Facts, ends: list[ProcessEnd]) -> str:
     """Who gave up, and whom they may have waited for."""
-    first = departed[0]
-    ranks = {rank for one in departed for rank in one.ranks}
-    suspected = set() if exceptions.absent_ranks(facts) else suspects(facts, departed)
-    who = first.who if len(departed) == 1 or not ranks else ranks_word(ranks)
+    first = ends[0]
+    ranks = {rank for one in ends for rank in one.ranks}
+    suspected = set() if exceptions.absent_ranks(facts) else suspects(facts, ends)
+    who = first.who if len(ends) == 1 or not ranks else ranks_word(ranks)
     hint = f"; possibly because of {ranks_word(suspected)}, which printed no traceback" if suspected else ""
     return f"{who} {first.how}{hint}"
 

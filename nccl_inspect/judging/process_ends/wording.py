@@ -7,9 +7,9 @@ import signal
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.process_ends import exceptions, mpi, ray
-from nccl_inspect.judging.process_ends.departure import Departure
-from nccl_inspect.judging.process_ends.departures import EXCEPTION, is_unordered
+from nccl_inspect.judging.process_ends import exceptions, hydra
+from nccl_inspect.judging.process_ends.ends import EXCEPTION, is_unordered
+from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed, ranks_word
@@ -43,80 +43,80 @@ _UNDECIDED = (
 _FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
 
 
-def what(departed: list[Departure]) -> str:
+def what(ends: list[ProcessEnd]) -> str:
     """Which processes ended, and how."""
-    first = departed[0]
-    if is_unordered(departed):
-        told = listed((f"{one.who} {one.how}" for one in departed), limit=2)
+    first = ends[0]
+    if is_unordered(ends):
+        told = listed((f"{one.who} {one.how}" for one in ends), limit=2)
         return f"{told}; which came first is not told, as the lines are of several sources"
     if first.is_undecided:
         return f"{first.who} {first.how}"
-    others = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
-    effect = "; the others were ended or lost their connections" if first.is_by_launcher else ""
+    others = f", and {len(ends) - 1} more" if len(ends) > 1 else ""
+    effect = "; the others were ended or lost their connections" if first.report.ends_others else ""
     return f"{first.who} {first.how}{others}{effect}"
 
 
-def fix(departure: Departure) -> tuple[str, ...]:
+def fix(end: ProcessEnd) -> tuple[str, ...]:
     """What to do about a process that ended."""
-    if departure.is_undecided:
+    if end.is_undecided:
         return _UNDECIDED
-    if departure.is_unclear:
+    if end.is_unclear:
         return _AFTER_DEATH_IN_RAY
-    if not departure.is_by_exception:
-        return _FIXES.get(-departure.code) or (_read(departure), *_AFTER_ERROR)
-    trace, raised = departure.trace, departure.raised
-    begin = trace.begin if trace else departure.notice
+    if not end.is_by_exception:
+        return _FIXES.get(-end.code) or (_read(end), *_AFTER_ERROR)
+    trace, raised = end.trace, end.raised
+    begin = trace.begin if trace else end.notice
     return (
         f"Read the traceback below {short(begin.evidence[0])}.",
         *(_AFTER_CUDA if raised and raised.is_of_cuda else ()),
     )
 
 
-def _read(departure: Departure) -> str:
-    of = f" of {ranks_word(departure.ranks)}" if departure.ranks else ""
-    above = short(departure.notice.evidence[0])
+def _read(end: ProcessEnd) -> str:
+    of = f" of {ranks_word(end.ranks)}" if end.ranks else ""
+    above = short(end.notice.evidence[0])
     return f"Read the output{of} above {above}: a traceback, an assertion or a segmentation fault."
 
 
-def why(facts: Facts, departure: Departure, said: Notice | None) -> str:
+def why(facts: Facts, end: ProcessEnd, said: Notice | None) -> str:
     """Why a process ended, as far as the log tells."""
-    if departure.is_undecided:
-        return _undecided(facts, departure)
-    if departure.code == -signal.SIGBUS:
-        return _bus_error(facts, departure)
-    if departure.is_by_exception:
-        return _of_exception(departure)
+    if end.is_undecided:
+        return _undecided(facts, end)
+    if end.code == -signal.SIGBUS:
+        return _bus_error(facts, end)
+    if end.is_by_exception:
+        return _of_exception(end)
     if said is not None:
         error = str(value(said, "error"))
         known = cuda.KERNEL_ERRORS.keys() & {cuda.code_in(error)}
         return f"its own output tells: {error}" + "".join(f". It comes from {cuda.cause(code)}" for code in known)
-    if departure.code == -signal.SIGKILL:
+    if end.code == -signal.SIGKILL:
         return (
             "unknown from this log; likely: "
             "killed from outside, most often by the out-of-memory killer of the kernel or the "
             "container, or by preemption"
         )
-    if departure.notice.production in ray.GIVEN_UP:
+    if end.report.process == "training":
         return "what failed first is not in the lines that this tool reads: an exception, or a process that ended"
-    if departure.is_unclear:
+    if end.is_unclear:
         return (
             "unknown from this log; likely: "
             "its process is gone. The out-of-memory killer of the kernel or the container ended it, "
             "or it crashed"
         )
-    if departure.is_crash:
+    if end.is_crash:
         return "unknown from this log; likely: the process crashed, in its own code or in a library"
-    if departure.code == -signal.SIGABRT:
+    if end.code == -signal.SIGABRT:
         return (
             "unknown from this log; likely: "
             "the process gave itself up, as PyTorch's watchdog or a failed assertion does"
         )
-    return _above(facts, departure)
+    return _above(facts, end)
 
 
-def _of_exception(departure: Departure) -> str:
-    trace, raised = departure.trace, departure.raised
-    begin = trace.begin if trace else departure.notice
+def _of_exception(end: ProcessEnd) -> str:
+    trace, raised = end.trace, end.raised
+    begin = trace.begin if trace else end.notice
     where = f"its traceback begins at {short(begin.evidence[0])}"
     if raised is None:
         return f"an exception of the program: {where}"
@@ -127,9 +127,9 @@ def _of_exception(departure: Departure) -> str:
     return f"an exception of the program: {where}" + (f". It raised first {first.text}" if first and is_root else "")
 
 
-def _undecided(facts: Facts, departure: Departure) -> str:
+def _undecided(facts: Facts, end: ProcessEnd) -> str:
     """SIGKILL in what Hydra says: from outside, or from Hydra itself."""
-    whole = mpi.put_together(facts, departure.notice)
+    whole = hydra.put_together(facts, end.notice)
     told = f". Its last line puts together how all ended: {value(whole, 'how')}" if whole else ""
     return (
         "unknown from this log: "
@@ -138,13 +138,13 @@ def _undecided(facts: Facts, departure: Departure) -> str:
     )
 
 
-def _above(facts: Facts, departure: Departure) -> str:
+def _above(facts: Facts, end: ProcessEnd) -> str:
     """For a process that ended with an error what the log holds of exceptions that nobody put his name to."""
-    if departure.echo is not None:
-        if exceptions.WAITED in departure.echo.text:
+    if end.echo is not None:
+        if exceptions.WAITED in end.echo.text:
             return "its own output says so: it timed out waiting for another process, which hung, was slow or had ended"
         return "its own output says so: it lost another process, or was ended. Which one was first is not in the log"
-    maybe = _candidates(facts, departure) if departure.code == EXCEPTION else []
+    maybe = _candidates(facts, end) if end.code == EXCEPTION else []
     if not maybe:
         return (
             "unknown from this log; likely: "
@@ -153,18 +153,18 @@ def _above(facts: Facts, departure: Departure) -> str:
     last = next((one for one in reversed(maybe) if one.is_error), maybe[-1])
     where = "above" if last is maybe[-1] else "near"
     more = f"; other exceptions stand {where} it" if len(maybe) > 1 else ""
-    if last.rank is not None and departure.ranks:
+    if last.rank is not None and end.ranks:
         return f"likely {last.text} ({short(last.line)}), in front of which the launcher puts this rank{more}"
     return f"likely {last.text} ({short(last.line)}), though that line does not say which process printed it{more}"
 
 
-def _candidates(facts: Facts, departure: Departure) -> list[exceptions.Raised]:
-    return exceptions.candidates(facts, departure.notice, departure.pid, departure.ranks)
+def _candidates(facts: Facts, end: ProcessEnd) -> list[exceptions.Raised]:
+    return exceptions.candidates(facts, end.notice, end.pid, end.ranks)
 
 
-def _bus_error(facts: Facts, departure: Departure) -> str:
+def _bus_error(facts: Facts, end: ProcessEnd) -> str:
     """SIGBUS: a write to a file in memory that has no room."""
-    sharing = "data loader workers hand over what they load in it" if departure.is_loader else ""
+    sharing = "data loader workers hand over what they load in it" if end.is_loader else ""
     if not sharing and facts.paths(transport="SHM"):
         sharing = "ranks of this job share memory in it (SHM)"
     if sharing:

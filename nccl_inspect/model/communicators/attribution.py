@@ -336,11 +336,11 @@ def _end(ends: Ends, twin: bool = False) -> tuple[object, ...]:
 
 def _kind(comm: Communicator | None) -> tuple[object, ...]:
     """What the same communicator is called in every process: SPMD programs use them in the same order."""
-    if comm is None:
-        return ()
-    if comm.parent is None:
-        return ("root", comm.first)
-    return (*_kind(comm.parent), comm.ordinal)
+    ordinals: list[object] = []
+    while comm is not None and comm.parent is not None:
+        ordinals.append(comm.ordinal)
+        comm = comm.parent
+    return ("root", comm.first, *reversed(ordinals)) if comm is not None else ()
 
 
 def _neighbours(comm: Communicator) -> set[tuple[int, int]]:

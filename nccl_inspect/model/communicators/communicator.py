@@ -14,6 +14,8 @@ from nccl_inspect.model.communicators.joining import Joiner
 from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
 from nccl_inspect.model.fold.process_log import source_and_line
 
+_LONGEST_NAME = 160
+"""A split of a split of a split has such a name; one of hundreds is only numbered."""
 _MAX_LISTED = 1 << 21
 """Ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks."""
 
@@ -74,10 +76,18 @@ class _Join:
 
     def all(self, members: list[Member]) -> list[Communicator]:
         """Join parents before their children, whose identity is that of the parent."""
-        while members:
-            ready = [member for member in members if member.parent is None or member.parent.communicator is not None]
-            members = [member for member in members if member.parent is not None and member.parent.communicator is None]
-            self._generation(ready)
+        order = {id(member): at for at, member in enumerate(members)}
+        children: dict[int, list[Member]] = {}
+        generation = []
+        for member in members:
+            if member.parent is None or member.parent.communicator is not None:
+                generation.append(member)
+            else:
+                children.setdefault(id(member.parent), []).append(member)
+        while generation:
+            self._generation(generation)
+            below = (child for member in generation for child in children.get(id(member), ()))
+            generation = sorted(below, key=lambda member: order[id(member)])
         return sorted(self._found, key=lambda comm: comm.first)
 
     def _generation(self, members: list[Member]) -> None:
@@ -276,5 +286,6 @@ def _name(comm: Communicator, index: int, world: Communicator | None) -> str:
     if comm is world:
         return "world"
     if comm.parent is not None and comm.ordinal is not None:
-        return f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
+        name = f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
+        return name if len(name) < _LONGEST_NAME else f"comm {index}"
     return f"comm {index}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,17 +30,28 @@ def names(
 def _given_to_nccl(processes: Iterable[ProcessMembers]) -> Iterable[tuple[str, str]]:
     """``Comm config Comm name set to …`` is of the communicator that starts next on the thread."""
     for process in processes:
+        threads: dict[int, list[Member]] | None = None
         for note in process.log.notes.values():
             event = note.event
             if isinstance(event, events.EnvSetting) and event.origin == "config" and event.name == "Comm name":
-                following = [
-                    member
-                    for member in process.members
-                    if member.first.place > note.place and member.first.origin.tid == note.origin.tid
-                ]
-                first = min(following, key=lambda member: member.first.place, default=None)
-                if first is not None and first.communicator is not None:
-                    yield first.communicator.name, event.value
+                threads = threads or _by_thread(process)
+                started = threads.get(note.origin.tid, [])
+                at = bisect_right(started, note.place, key=_begin)
+                comm = started[at].communicator if at < len(started) else None
+                if comm is not None:
+                    yield comm.name, event.value
+
+
+def _by_thread(process: ProcessMembers) -> dict[int, list[Member]]:
+    """The communicators that each thread starts, in their order."""
+    threads: dict[int, list[Member]] = {}
+    for member in sorted(process.members, key=_begin):
+        threads.setdefault(member.first.origin.tid, []).append(member)
+    return threads
+
+
+def _begin(member: Member) -> int:
+    return member.first.place
 
 
 def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:

@@ -9,65 +9,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from nccl_inspect.errors import NoPathError
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.paths.columns import Columns, FirstLines
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of, path_of
 
 if TYPE_CHECKING:
     import pandas
-
-
-class Lines(Protocol):
-    """The evidence of each row, made when it is asked for."""
-
-    def __getitem__(self, row: int, /) -> list[Evidence]:
-        """The first line of a path, in a list."""
-        ...
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Columns:
-    """What differs from path to path, in rows ordered by source and destination rank.
-
-    Columns are lists, arrays or numpy arrays of integers; all but ``src`` and ``dst`` hold places in the lists below.
-    """
-
-    src: Sequence[int]
-    dst: Sequence[int]
-    src_host: Sequence[int]
-    dst_host: Sequence[int]
-    src_gpu: Sequence[int]
-    dst_gpu: Sequence[int]
-    kind: Sequence[int]
-    communicators: Sequence[int]
-    evidence: Lines
-    hosts: list[str | None]
-    gpus: list[str | None]
-    kinds: list[PathKind]
-    """Each of them has a row."""
-    communicator_sets: list[tuple[str, ...]]
-
-    def __post_init__(self) -> None:
-        for name in ("src", "dst", "src_host", "dst_host", "src_gpu", "dst_gpu", "kind", "communicators"):
-            column: Any = getattr(self, name)
-            # Python reads an item of a list five times as fast as one of an array.
-            setattr(self, name, column if isinstance(column, list) else column.tolist())
-
-    def meaning(self, column: str) -> Sequence[object] | None:
-        """The list in which a column holds places; None for ranks."""
-        lists: dict[str, Sequence[object]] = {
-            "src_host": self.hosts,
-            "dst_host": self.hosts,
-            "src_gpu": self.gpus,
-            "dst_gpu": self.gpus,
-            "kind": self.kinds,
-            "communicators": self.communicator_sets,
-        }
-        return lists.get(column)
 
 
 class Table:
@@ -314,26 +265,6 @@ class Selection(Sequence[Path]):
         return Selection(self.table, (), list(compress(self.rows, wanted)))
 
 
-class FirstLines(Sequence[Evidence]):
-    """The first line of each of some paths, made when it is asked for."""
-
-    def __init__(self, evidence: Lines, rows: Sequence[int]) -> None:
-        self._evidence = evidence
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Evidence: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Evidence]: ...
-    def __getitem__(self, index: int | slice) -> Evidence | list[Evidence]:
-        if isinstance(index, int):
-            return self._evidence[self._rows[index]][0]
-        return [self._evidence[row][0] for row in self._rows[index]]
-
-
 class Paths(Selection):
     """The paths of a job, ordered by source and destination rank.
 
@@ -389,9 +320,8 @@ def _columns(paths: Iterable[Path]) -> Columns:
         rows.append((path.src, path.dst, *own, *named, kind, place))
         evidence.append(path.evidence)
     names = ("src", "dst", "src_host", "dst_host", "src_gpu", "dst_gpu", "kind", "communicators")
-    columns: Any = (
-        dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else dict.fromkeys(names, [])
-    )
+    read = zip(*rows, strict=True) if rows else ((),) * len(names)
+    columns: Any = dict(zip(names, map(list, read), strict=True))
     return Columns(
         **columns,
         evidence=evidence,

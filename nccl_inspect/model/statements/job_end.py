@@ -6,44 +6,13 @@ Only what launchers, shells, schedulers and PyTorch's watchdog really print coun
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, Event, Notice
+from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, Event, Notice, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.model import job
-
-_TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {
-    "launchers/slurm-task-ended": (
-        "how",
-        ("Killed", "Terminated", "Exited with exit code 130", "Exited with exit code 143"),
-    ),
-    "launchers/kubectl-exit-code": ("exitcode", ("130", "143")),
-    "launchers/mpi-signalled": ("signal_number", ("2", "15")),
-    "launchers/mpi-process-signal": ("how", ("Interrupt", "Terminated")),
-    "torch/worker-failed": ("exitcode", ("-2", "-15")),
-    "torch/failure-exitcode": ("exitcode", ("-2", "-15")),
-    "torch/failure-signal": ("signal_number", ("2", "15")),
-}
-"""Here a value tells whether processes failed or were ended: SIGINT is 2 or 130, SIGTERM 15 or 143."""
-OF_WORKERS = ("torch/worker-failed", "torch/failure-exitcode", "torch/failure-signal")
-"""They tell of one worker: whoever ended it may have ended no other one."""
-
-LAUNCHERS = re.compile(
-    rb"\bkilling \d+ (?:rank|process|worker|task)(?:s|es)?\b"
-    rb"|\b(?:mpirun|mpiexec|prterun|orterun): (?:killing job|Forwarding signal)"
-    rb"|The user-provided time limit for job execution has been reached"
-    rb"|APPLICATION TIMED OUT, TIMEOUT = |APPLICATION TERMINATED WITH THE EXIT STRING: "
-    rb"|Sending Ctrl-C to processes as requested"
-    rb"|\btimeout: sending signal \S+ to command "
-    rb"|\bsrun: (?:forcing job termination|sending Ctrl-C to )"
-    rb"|=>> PBS: job killed: |\bTERM_RUNLIMIT: job killed "
-    rb"|: line \d+: +\d+ (?:Killed|Terminated|Aborted|Hangup) "
-    rb"|^(?:Killed|Terminated|Hangup)\s*$|^\^C|^KeyboardInterrupt\s*$"
-)
-"""What else launchers, GNU timeout, schedulers and shells print when they end a job."""
 
 _WIDTH = 400
 """Bytes that are shown of such a line."""
@@ -56,9 +25,11 @@ def said(line: bytes, wrapped: bool) -> bytes | None:
         line: as it stands.
         wrapped: whether lines of the log stand in envelopes.
     """
-    texts = envelopes.texts(line) if wrapped else [line]
-    found = next(filter(LAUNCHERS.search, texts), None)
-    return None if found is None else found[:_WIDTH]
+    grammar = engine.shipped()
+    for text in envelopes.texts(line) if wrapped else [line]:
+        if grammar.parse_foreign(text, grammar.last):
+            return text[:_WIDTH]
+    return None
 
 
 def is_end(event: Event | None) -> bool:
@@ -94,13 +65,9 @@ def reason(event: Event | None) -> str | None:
 
 def is_forced(event: Event | None) -> bool:
     """Whether a statement says that processes were ended from outside: that is no failure of theirs."""
-    if not isinstance(event, Notice):
-        return False
-    if told := _TOLD_BY.get(event.qualified_name):
-        name, values = told
-        given = str(event.value(name))
-        return given in values or given.startswith(tuple(f"{one} " for one in values))
-    return engine.is_of(event, "forced-end")
+    if isinstance(event, ProcessEnded) and event.is_external:
+        return True
+    return event is not None and engine.is_of(event, "forced-end")
 
 
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")

@@ -89,8 +89,8 @@ def _notice(
         evidence=lines,
         earliest=_earliest(said, evidence) if len(notes) > 1 else _only(said, lines[0]),
         releases=releases.get(first.event.production, "") if first.event else "",
-        rule=engine.rule_of(first.event.dialect, first.event.production) if first.event else "",
-        roles=engine.roles_of(first.event.dialect, first.event.production) if first.event else frozenset(),
+        rule=engine.rule_of(first.event) if first.event else "",
+        roles=engine.roles_of(first.event) if first.event else frozenset(),
         location=first.origin.location,
         until=[source_and_line(note.last)[1] for note in notes],
     )

@@ -38,12 +38,12 @@ def shared(state: Fold, inputs: Input | Sequence[Input], address: str, progress:
         from nccl_inspect.pipeline.distributed.reduction import Reduction
 
         threads = sum(client.nthreads().values())
-        groups = partition.all_of(inputs, lambda size: _tasks(size, threads))
+        groups = partition.all_of(inputs, lambda size: task_count(size, threads))
         total = sum(part.size for group in groups for part in group)
         reduction = Reduction(client, groups, is_wrapped(groups[0][0]), lambda size: progress and progress(size, total))
         yield from reduction.pieces(state)
 
 
-def _tasks(size: int, threads: int) -> int:
-    """Number of tasks for an input of this size."""
-    return min(max(size // _SHARE, min(2 * threads, size // _LEAST)), _MOST)
+def task_count(size: int, threads: int, share: int | None = None) -> int:
+    """Number of tasks for an input of this size, with ``share`` bytes for each."""
+    return min(max(size // (share or _SHARE), min(2 * threads, size // _LEAST)), _MOST)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ def connected(address: str) -> Iterator[Client]:
     with _quiet():
         client = _client(address)
         try:
-            _check_versions(client)
+            check_versions(partial(_answers, client))
             yield client
         finally:
             with suppress(Exception):
@@ -118,16 +119,19 @@ def _minor(python: str) -> str:
     return ".".join(python.split(".")[:2])
 
 
-def _check_versions(client: Client) -> None:
+def check_versions(ask: Callable[..., dict[str, str | Exception]]) -> None:
     """Make sure that the scheduler, through which all tasks go, and all workers have this version.
 
     Asked with functions that any Python has. Who does not answer, because it has just died, is not judged.
 
+    Args:
+        ask: has a function run by all, and gives what each answers or fails with.
+
     Raises:
         NcclInspectError: one has another version, or none.
     """
-    packages = _answers(client, pkgutil.resolve_name, "nccl_inspect._version:__version__")
-    pythons = _answers(client, platform.python_version)
+    packages = ask(pkgutil.resolve_name, "nccl_inspect._version:__version__")
+    pythons = ask(platform.python_version)
     for who, python in pythons.items():
         package = packages.get(who, ConnectionError())
         missing = isinstance(package, ImportError | AttributeError)

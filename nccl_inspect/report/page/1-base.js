@@ -1,4 +1,3 @@
-"use strict";
 // Text from the log is only ever set as textContent or as an attribute; the page's policy forbids anything else.
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -58,16 +57,17 @@ function hostName(rank) {
   return hostOf.has(rank) ? data.hosts[hostOf.get(rank)][0] : "?";
 }
 
-// Paths as they are used: rows of the data hold what differs, kinds what many have in common.
-const paths = data.paths.map(([src, dst, kind, source, line, pattern, numbers]) => ({
-  src, dst, kind: data.kinds[kind], source, line, pattern, numbers,
-}));
+// Paths as they are used: columns hold what differs, kinds what many have in common.
+for (const kind of data.kinds) if (kind.comms) kind.comms = kind.comms.map((comm) => data.kindComms[comm]);
+const columns = Object.fromEntries(Object.entries(data.paths).map(([name, column]) => [name, unpacked(column)]));
+const paths = columns.src.map((src, at) => ({ at, src, dst: columns.dst[at], kind: data.kinds[columns.kind[at]] }));
+const headOf = textsOf(data.heads);
+const messageOf = textsOf(data.messages);
 
 function lineOf(path) {
-  if (path.source === undefined) return null;
-  const numbers = path.numbers.split(" ");
-  const text = data.patterns[path.pattern].reduce((whole, part, at) => whole + numbers[at - 1] + part);
-  return { place: `${data.sources[path.source]}:${path.line}`, text };
+  const source = data.sources[columns.source[path.at]];
+  if (source === null) return null;
+  return { place: `${source}:${columns.line[path.at]}`, text: headOf(path.at) + messageOf(path.at) };
 }
 
 function inWords(path) {

@@ -1,19 +1,29 @@
 // Rings as circles, trees from left to right; above LIMIT ranks neighbours on one host are drawn as one.
 
+function ranksOf(column) {
+  return unpacked(column).map((rank) => (rank < 0 ? null : rank));
+}
+
+// What is drawn of a ring or a tree, unpacked when it is chosen.
+function unpackedShape(kind, shape) {
+  if (kind === "ring") return { ...shape, ranks: ranksOf(shape.ranks) };
+  const [parents, children] = shape.links.map(ranksOf);
+  return { ...shape, links: parents.map((parent, at) => [parent, children[at]]) };
+}
 
 function chosenShape() {
   const comm = data.comms[byId("comm").value];
   const [kind, at] = byId("shape").value.split(" ");
-  return { comm, kind, shape: comm[`${kind}s`][at] };
+  return { comm, kind, shape: unpackedShape(kind, comm[`${kind}s`][at]) };
 }
 
 function edgesOf(comm) {
   if (!comm.known) {
-    comm.known = new Map();
-    for (let at = 0; at < comm.edges.length; at += 3) {
-      const [look, detail] = comm.ways[comm.edges[at + 2]];
-      comm.known.set(`${comm.edges[at]} ${comm.edges[at + 1]}`, { look, detail });
-    }
+    const [from, to, ways] = comm.edges.map(unpacked);
+    comm.known = new Map(from.map((src, at) => {
+      const [look, detail] = comm.ways[ways[at]];
+      return [`${src} ${to[at]}`, { look, detail }];
+    }));
   }
   return comm.known;
 }

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.model.document import clean
-from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
 from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View, views
+from nccl_inspect.report.page.packing import Once, Texts, packed
 from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.util.wording import ranges
 
-_NUMBER = re.compile(r"(\d+)")
 LETTERS = {"p2p": "P", "gdr": "G", "net": "N", "shm": "S", "collnet": "C", "unknown": "U"}
 """What stands in the cells of the matrix beside the colour."""
+_MARK = " NCCL "
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
-
-
-class _Once:
-    """Values by number: each is kept once, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self.values: list[Any] = []
-
-    def number(self, value: Any) -> int:
-        key = json.dumps(value)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-        return self._numbers[key]
 
 
 def document(job: Job, names: dict[str, str]) -> str:
@@ -51,26 +37,39 @@ def document(job: Job, names: dict[str, str]) -> str:
 def _document(job: Job, names: dict[str, str]) -> dict[str, Any]:
     drawn = views(job)
     hosts = _hosts(job)
-    kinds, patterns, sources = _Once(), _Once(), _Once()
-    paths = []
-    rows = job.paths.values("src", "dst", "kind", "communicators")
-    number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators)))
-    for (src, dst, *kind), first in zip(rows, job.paths.first_lines(), strict=True):
-        texts = _NUMBER.split(first.text)
-        where = sources.number(names.get(first.source, first.source)), first.line
-        paths.append([src, dst, number_of(*kind), *where, patterns.number(texts[::2]), " ".join(texts[1::2])])
     incomplete = {comm.id: comm for comm in job.communicators}
     return {
         "hosts": [[host, ranks] for host, ranks in hosts.items()],
         "gpus": {rank: words for view in drawn for rank in view.gpus if (words := gpu_words(view, rank))},
         "looks": [[look.key, LETTERS[look.key], look.words, look.dashes] for look in LOOKS],
-        "kinds": kinds.values,
-        "paths": paths,
-        "patterns": patterns.values,
-        "sources": sources.values,
+        **_paths(job.paths, names),
         "comms": [_comm(view, incomplete.get(view.name)) for view in drawn if view.rings or view.trees],
         "rules": sorted({finding.rule for finding in job.findings}),
         "culprits": [[words, ranks] for words, ranks in culprits(job).items()],
+    }
+
+
+def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
+    """The paths as columns; of the line of each, what its process prints before each message apart from the message."""
+    kinds, sources, names_of_comms, heads, messages = Once(), Once(), Once(), Texts(), Texts()
+    columns: dict[str, list[int]] = {name: [] for name in ("src", "dst", "kind", "source", "line")}
+    number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators, names_of_comms)))
+    rows = paths.values("src", "dst", "kind", "communicators")
+    for (src, dst, *kind), line in zip(rows, paths.first_lines(), strict=True):
+        source = sources.number(names.get(line.source, line.source))
+        row = src, dst, number_of(*kind), source, line.line
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+        head, mark, message = line.text.partition(_MARK)
+        heads.append(head)
+        messages.append(mark + message)
+    return {
+        "paths": {name: packed(column) for name, column in columns.items()},
+        "heads": heads.document(),
+        "messages": messages.document(),
+        "kinds": kinds.values,
+        "kindComms": names_of_comms.values,
+        "sources": sources.values,
     }
 
 
@@ -94,7 +93,7 @@ def look_of_kind(kind: PathKind) -> str:
     return look_of(Link(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
 
 
-def _kind(path: PathKind, communicators: tuple[str, ...]) -> dict[str, Any]:
+def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
     """What paths have in common; what is not there is left out."""
     everything = {
         "look": look_of_kind(path),
@@ -107,7 +106,7 @@ def _kind(path: PathKind, communicators: tuple[str, ...]) -> dict[str, Any]:
         "shared": path.shared,
         "link": path.link,
         "channels": ranges(path.channels),
-        "comms": communicators,
+        "comms": [comms.number(comm) for comm in communicators],
         "verdict": path.verdict,
         "rules": path.rules,
         "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
@@ -118,21 +117,29 @@ def _kind(path: PathKind, communicators: tuple[str, ...]) -> dict[str, Any]:
 
 def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
     cut = set(comm.incomplete_rings) if comm else set()
-    ways = _Once()
-    edges = {(link.src, link.dst): ways.number([look_of(link).key, link.detail]) for link in view.links}
+    ways = Once()
+    edges = [(link.src, link.dst, ways.number([look_of(link).key, link.detail])) for link in view.links]
     return {
         "name": view.name,
         "title": title_of(view),
         "rings": [_ring(shape, cut) for shape in view.rings],
-        "trees": [{"channels": lanes(shape.channels), "links": shape.links} for shape in view.trees],
+        "trees": [{"channels": lanes(shape.channels), "links": _columns(shape.links, 2)} for shape in view.trees],
         "ways": ways.values,
-        "edges": _flat((src, dst, way) for (src, dst), way in edges.items()),
+        "edges": _columns(edges, 3),
     }
 
 
 def _ring(shape: Shape, cut: set[int]) -> dict[str, Any]:
-    return {"channels": lanes(shape.channels), "ranks": shape.ranks, "cut": bool(cut & set(shape.channels))}
+    ranks = packed(map(_known, shape.ranks))
+    return {"channels": lanes(shape.channels), "ranks": ranks, "cut": bool(cut & set(shape.channels))}
 
 
-def _flat(rows: Iterable[Sequence[int]]) -> list[int]:
-    return [value for row in rows for value in row]
+def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
+    """Rows by their first column; the order of those that share it stays."""
+    known = sorted((tuple(map(_known, row)) for row in rows), key=itemgetter(0))
+    return [packed(row[at] for row in known) for at in range(width)]
+
+
+def _known(rank: int | None) -> int:
+    """A rank as a number; -1 where the log does not have it."""
+    return -1 if rank is None else rank

@@ -134,7 +134,8 @@ def versions(job: Job, names: dict[str, str]) -> list[Version]:
         where = f"{names.get(first.source, first.source)}:{first.line}"
         found.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
     merged = {(entry.name, entry.value): entry for entry in reversed(found)}
-    return [entry._replace(note=unusual(entry.value, said[entry.name])) for _, entry in sorted(merged.items())]
+    notes = {name: unusual(values) for name, values in said.items()}
+    return [entry._replace(note=notes[entry.name][entry.value]) for _, entry in sorted(merged.items())]
 
 
 def soundness(source: SourceInfo) -> str:

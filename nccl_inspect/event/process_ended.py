@@ -1,0 +1,85 @@
+"""The end of a process, as launchers, shells or the process itself state it: the same event whoever prints the line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nccl_inspect.event.base import Notice
+from nccl_inspect.util import signals
+
+_RANK = re.compile(r"\d{1,7}")
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class ProcessEnded(Notice):
+    """A launcher, a shell or a process itself says that a process ended: which one, and how."""
+
+    reporter: str = ""
+    """Who says so: ``torchrun``, ``mpirun``, ``shell``; ``process`` for the process that ended."""
+    order: str = "any"
+    """``first``: of all processes that ended, the first one is named; ``own``: who says so knows of one process only;
+    ``any``: each that ended with an error is named, also those that only lost another one."""
+    process: str = "rank"
+    """``rank``; ``any`` (it may be no rank), ``loader`` (of data, for a rank), ``task`` (of Slurm), ``spawned`` (by
+    torch.multiprocessing), ``command`` (a launcher or a script, as a whole) or ``training`` (all of it)."""
+    ranks: tuple[int, ...] = ()
+    """Of the job."""
+    node: str | None = None
+    ended_pid: int | None = None
+    exit_code: int | None = None
+    """As a shell has it, 128 + number for a signal; None where the line names a signal, and where it does not say."""
+    signal: str | None = None
+    """By its name, ``SIGKILL``."""
+    how: str | None = None
+    """In words, where neither code nor signal says it."""
+    external: str = ""
+    """The signals by which somebody else ends processes, ``SIGINT|SIGTERM``: such an end is no failure of this one."""
+    ends_others: bool = False
+    """Whether the reporter ends the other processes then."""
+    kills_with: str | None = None
+    """The signal by which the reporter ends the others: which it then reports, too."""
+    exception: bool = False
+    """Whether an exception ended it."""
+    retries: bool = False
+    """Whether the reporter may start the process anew: it counts where that gave up."""
+    completes: str = ""
+    """``above`` or ``below``: the line is part of a report, and completes a line of the same reporter near it."""
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the fields of a line mean; all of them are kept as they are, too.
+
+        ``exitcode`` is negative for a signal, as Python's subprocess has it; ``status`` has signals as 128 + number, as
+        shells and containers do.
+        """
+        found: dict[str, Any] = {name: values[name] for name in ("how", "node") if values.get(name) is not None}
+        ranks = values.get("global_rank", values.get("ranks"))
+        if ranks is not None:
+            found["ranks"] = tuple(sorted({int(rank) for rank in _RANK.findall(str(ranks))}))
+        if values.get("pid"):  # Open MPI 4 prints 0
+            found["ended_pid"] = values["pid"]
+        code, number = values.get("exitcode"), signals.number(str(values.get("signal")))
+        if (status := values.get("status")) is not None:
+            found["exit_code"], code = status, signals.from_status(status)
+        if number is None and code is not None and code < 0:
+            number = -code
+        if number is not None:
+            found["signal"] = signals.name(number)
+        elif code is not None:
+            found["exit_code"] = code
+        return {**Notice.arrange(values), **found}
+
+    @property
+    def code(self) -> int | None:
+        """Exit code; negative for a signal, None where the line does not say."""
+        number = None if self.signal is None else signals.number(self.signal)
+        return self.exit_code if number is None else -number
+
+    @property
+    def is_external(self) -> bool:
+        """Whether a signal ended it that somebody else sends; SIGKILL that a shell passes on was sent by anybody."""
+        is_passed_on = self.signal == "SIGKILL" and self.exit_code is not None
+        return self.signal in self.external.split("|") and not is_passed_on

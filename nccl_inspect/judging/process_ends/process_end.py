@@ -1,0 +1,141 @@
+"""A process that ended by itself while others were still there."""
+
+from __future__ import annotations
+
+import signal
+from typing import NamedTuple
+
+from nccl_inspect.event.types import ProcessEnded
+from nccl_inspect.judging.process_ends.exceptions import Raised, Trace
+from nccl_inspect.judging.process_ends.reports import report_of
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.job import Notice
+from nccl_inspect.util import signals
+from nccl_inspect.util.wording import ranks_word
+
+_CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
+
+
+class ProcessEnd(NamedTuple):
+    """A process that ended by itself."""
+
+    ranks: list[int]
+    """Empty where neither the reporter nor NCCL's lines tell them."""
+    host: str | None
+    pid: int | None
+    code: int
+    """Exit code; negative for a signal, 0 where it is not known."""
+    notice: Notice
+    trace: Trace | None = None
+    """What it printed as an exception ended it."""
+    raised: Raised | None = None
+    """The exception that ended it, where the log tells."""
+    echo: Raised | None = None
+    """The exception by which it tells that it lost another process, or was ended."""
+    words: str = ""
+    """How it ended, where that is more than a code."""
+    is_undecided: bool = False
+    """Whether it stands for processes that their launcher may have killed: nothing tells which one ended first."""
+
+    @property
+    def report(self) -> ProcessEnded:
+        """What was reported of it; empty where only its own output shows that it ended."""
+        return report_of(self.notice)
+
+    @property
+    def who(self) -> str:
+        """In words which process."""
+        known = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
+        return self._who + (f" ({', '.join(known)})" if known else "")
+
+    @property
+    def _who(self) -> str:
+        report = self.report
+        if self.is_undecided:
+            return "a rank"
+        if report.process == "spawned":
+            return f"process {value(self.notice, 'index')} of {report.reporter}"
+        if report.process == "training":
+            return "the training"
+        if report.process == "task":
+            return self._task
+        if self.is_nameless and report.order == "any":
+            return f"a process that {report.reporter} does not name"
+        who = ranks_word(self.ranks) if self.ranks else "a process"
+        if self.is_loader:
+            return "a DataLoader worker" + (f" of {who}" if self.ranks else "")
+        return who
+
+    @property
+    def _task(self) -> str:
+        tasks, nodes = str(value(self.notice, "tasks")), value(self.notice, "nodes")
+        task = f"task{'' if tasks.isdigit() else 's'} {tasks} of {self.report.reporter}"
+        if self.ranks:
+            return f"{ranks_word(self.ranks)} ({task}{', ' + nodes if nodes else ''})"
+        return task + (f" ({nodes})" if nodes else "")
+
+    @property
+    def is_loader(self) -> bool:
+        """Whether it was no rank, but a process that loads data for one."""
+        return self.report.process == "loader"
+
+    @property
+    def begin(self) -> Notice:
+        """The first line about it."""
+        return self.trace.begin if self.trace else self.notice
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether nothing tells which process it was."""
+        return self.pid is None and not self.ranks and self.report.process not in ("spawned", "task")
+
+    @property
+    def is_by_exception(self) -> bool:
+        """Whether an exception ended it; what PyTorch does after one may end with an abort."""
+        is_stated = self.report.exception and self.echo is None and not self.is_unclear
+        is_raised = self.raised is not None or self.trace is not None or is_stated
+        return is_raised and (self.code >= 0 or self.code == -signal.SIGABRT)
+
+    @property
+    def is_crash(self) -> bool:
+        """Whether a signal ended it that a process brings upon itself."""
+        return -self.code in _CRASHES
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether it crashed or was killed: that does not follow from the failure of a call of NCCL, as others may."""
+        return self.is_crash or self.code == -signal.SIGKILL
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the process is gone, and nothing tells by what."""
+        return self.code == 0 and self.raised is None and not self.words
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether there is only the word of a launcher that may name a rank that only lost another one."""
+        return self.report.order == "any" and self.raised is None and not self.is_unclear
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the process or its rank rests on such a word only; a crash is no loss of another process."""
+        is_guess = bool(self.ranks) and self.report.process == "task"
+        return self.is_weak and (is_guess or not self.is_crash)
+
+    @property
+    def how(self) -> str:
+        """In words how it ended."""
+        if self.words and self.raised is None:
+            return self.words
+        if self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT):
+            return f"gave up: {self.echo.text}"
+        if self.report.process == "training":
+            return "failed, according to Ray Train"
+        if self.is_by_exception:
+            return f"ended with {self.raised.text if self.raised else 'an exception'}"
+        if self.is_unclear:
+            return "stopped answering Ray Train" if self.report.exception else "died, according to Ray"
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        name = signals.name(-self.code)
+        return f"was ended by {name if name.startswith('SIG') else f'signal {name}'}"

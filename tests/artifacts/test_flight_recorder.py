@@ -1,0 +1,248 @@
+"""Flight recorder dumps: fields of all versions, and what the dumps of all ranks say together."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dumps import DONE, beside, dump, entry
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nccl_inspect
+from nccl_inspect.artifacts import causes, flight_recorder, standstill
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("nccl_trace_rank_12", 12),
+        ("a/b3/nccl_trace_rank_0.json", 0),
+        ("dump-rank7.pickle", 7),
+        ("comm_lib_trace_rank_5", 5),
+        ("dump", None),
+    ],
+)
+def test_the_rank_is_in_the_name(name: str, rank: int | None) -> None:
+    data = json.dumps({"version": "2.4", "pg_config": {}, "pg_status": {}, "entries": []}).encode()
+    assert flight_recorder.recognises(name, data)
+    assert flight_recorder.read(name, data).rank == rank
+
+
+def test_early_versions_have_other_fields() -> None:
+    call = {"record_id": 3, "pg_id": 2, "seq_id": 7, "profiling_name": "nccl:all_reduce", "input_sizes": ((8,),)}
+    data = pickle.dumps({"version": "2.0", "entries": [call]}, protocol=2)
+    assert flight_recorder.recognises("x", data)
+    read = flight_recorder.read("nccl_trace_rank_1", data)
+    assert [(c.group, c.seq, c.inputs, c.state) for c in read.calls["2"]] == [("2", 7, (8,), "scheduled")]
+
+
+def test_calls_of_a_batch_are_over_when_the_batch_is() -> None:
+    calls = [
+        entry(1, "0", 1, "send 0->1", "scheduled"),
+        entry(2, "0", 1, "recv 0<-1", "scheduled"),
+        entry(3, "0", 1, "coalesced", is_p2p=True, collective_seq_id=0, p2p_seq_id=1),
+    ]
+    assert [call.state for call in dump(0, calls, {"0": [0, 1]}).calls["0"]] == ["completed"] * 2
+
+
+def test_a_batch_of_early_versions_is_no_p2p() -> None:
+    calls = [
+        entry(1, "0", 1, "send 0->1", "scheduled"),
+        entry(2, "0", 0, "coalesced", p2p_seq_id=1, input_sizes=[], output_sizes=[]),
+    ]
+    assert not dump(0, calls, {"0": [0, 1]}).pending("0")
+
+
+def test_calls_of_a_batch_of_one_operation_are_over_when_the_batch_is() -> None:
+    """all_gather of tensors of different sizes makes one broadcast for each rank."""
+    calls = [
+        *(entry(order, "0", 1, "_broadcast_oop", "scheduled") for order in (1, 2)),
+        entry(3, "0", 1, "ALLGATHER_coalesced", input_sizes=[], output_sizes=[]),
+        entry(4, "0", 2, "all_reduce", "started"),
+    ]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1]}).pending("0")] == [3]
+
+
+def test_what_comes_before_a_call_that_is_over_is_over() -> None:
+    """The recorder does not see the end of what is captured in a CUDA graph."""
+    calls = [
+        entry(1, "0", 1, "all_gather_into_tensor_coalesced", "scheduled"),
+        entry(2, "0", 1, "send 0->1", "scheduled"),
+        entry(3, "0", 2, "recv 0<-2", "scheduled"),
+        entry(4, "0", 2, "all_reduce"),
+        entry(5, "0", 3, "recv 0<-1"),
+    ]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1, 2]}).pending("0")] == [2]
+
+
+def test_frames_are_those_of_the_program() -> None:
+    frames = [
+        {"name": "all_reduce", "filename": "/x/site-packages/torch/distributed/distributed_c10d.py", "line": 9},
+        {"name": "reduce", "filename": "helpers.py", "line": 8},
+        {"name": "step", "filename": "train.py", "line": 88},
+        {"name": "main", "filename": "train.py", "line": 99},
+    ]
+    read = dump(0, [entry(1, "0", 1, "all_reduce", frames=frames)], {"0": [0]})
+    assert read.last is not None
+    assert read.last.frame == "helpers.py:8 in reduce < train.py:88 in step"
+
+
+WORLD = {"w": [0, 1, 2, 3], "a": [0, 1], "b": [2, 3]}
+
+
+def stands(*calls: list[dict[str, Any]]) -> list[standstill.Standstill]:
+    return standstill.of(dump(rank, [DONE, *more], WORLD) for rank, more in enumerate(calls))
+
+
+def told(still: standstill.Standstill) -> tuple[str, str, int, list[int], list[int]]:
+    return (
+        still.kind,
+        still.group.name,
+        still.seq,
+        [part.rank for part in still.culprits],
+        [part.rank for part in still.waiting],
+    )
+
+
+def test_the_rank_that_did_not_come_is_named_and_not_those_that_wait_elsewhere() -> None:
+    """Rank 3 is away; 2 waits for it in its group, 0 and 1 wait for both in the world."""
+    world = [entry(2, "w", 2, "all_reduce", "scheduled")]
+    found = stands(world, world, [entry(2, "b", 1, "broadcast", "scheduled")], [])
+    assert [told(still) for still in found] == [(causes.MISSING, "w", 2, [3], [0, 1])]
+
+
+def test_a_chain_over_groups_leads_to_its_end() -> None:
+    """Rank 0 waits for 1 in a, which waits for 3 in the world, as does 2."""
+    world = [entry(2, "w", 2, "all_reduce", "scheduled")]
+    found = stands([entry(2, "a", 1, "all_reduce", "scheduled")], world, world, [])
+    assert [told(still) for still in found] == [(causes.MISSING, "w", 2, [3], [1, 2])]
+
+
+def test_ranks_that_wait_for_each_other_are_a_cycle() -> None:
+    first, second = entry(2, "a", 1, "all_reduce", "scheduled"), entry(2, "w", 2, "all_reduce", "scheduled")
+    found = stands([first], [second], [second], [second])
+    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(causes.CYCLE, {0, 1})]
+
+
+def test_calls_that_differ_are_named_by_the_few() -> None:
+    usual = [entry(2, "w", 2, "all_reduce", "scheduled")]
+    odd = [entry(2, "w", 2, "all_reduce", "scheduled", input_sizes=[[16]])]
+    found = stands(usual, usual, odd, usual)
+    assert [told(still) for still in found] == [(causes.DIFFERENT, "w", 2, [2], [0, 1, 3])]
+
+
+def test_a_call_that_some_finished_and_others_wait_in_the_next_one() -> None:
+    odd = [entry(2, "w", 2, "all_reduce", input_sizes=[[1]]), entry(3, "w", 3, "all_reduce", "scheduled")]
+    usual = [entry(2, "w", 2, "all_reduce", "scheduled")]
+    found = stands(usual, usual, usual, odd)
+    assert [told(still)[:4] for still in found] == [(causes.DIFFERENT, "w", 2, [3])]
+
+
+def test_all_inside_one_call() -> None:
+    inside = [entry(2, "w", 2, "all_reduce", "started")]
+    assert [still.kind for still in stands(inside, inside, inside, inside)] == [causes.UNFINISHED]
+    over = [entry(2, "w", 2, "all_reduce")]
+    found = stands(inside, over, over, over)
+    assert [told(still) for still in found] == [(causes.PARTLY, "w", 2, [0], [1, 2, 3])]
+
+
+def test_who_did_not_come_as_it_stands_in_a_call_of_all_is_not_blamed() -> None:
+    """2 and 3 are inside a call that both made; 0 and 1 wait for them."""
+    inside, waiting = [entry(2, "b", 1, "all_reduce", "started")], [entry(2, "w", 2, "all_reduce", "scheduled")]
+    found = stands(waiting, waiting, inside, inside)
+    assert [told(still)[:4] for still in found] == [(causes.UNFINISHED, "b", 1, [2, 3])]
+
+
+def test_a_send_without_a_partner() -> None:
+    found = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [])
+    assert [told(still)[:4] for still in found] == [(causes.NO_PARTNER, "w", 1, [3])]
+
+
+def test_a_transfer_that_both_sides_came_to_is_unfinished() -> None:
+    send, receive = entry(2, "w", 1, "send 0->3", "scheduled"), entry(2, "w", 1, "recv 3<-0", "scheduled")
+    found = stands([send], [], [], [receive])
+    assert [told(still)[:4] for still in found] == [(causes.UNFINISHED, "w", 1, [0, 3])]
+    other = stands([send], [], [], [{**receive, "input_sizes": [[4, 9]]}])
+    assert [told(still)[:4] for still in other] == [(causes.DIFFERENT, "w", 1, [0, 3])]
+    sent = stands([{**send, "state": "completed"}], [], [], [receive])
+    assert [told(still) for still in sent] == [(causes.PARTLY, "w", 1, [3], [0])]
+
+
+def test_both_send_first() -> None:
+    found = stands([entry(2, "w", 1, "send 0->1", "scheduled")], [entry(2, "w", 1, "send 1->0", "scheduled")], [], [])
+    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(causes.CYCLE, {0, 1})]
+
+
+def test_a_rank_without_a_dump_is_silent() -> None:
+    waiting = [DONE, entry(2, "w", 2, "all_reduce", "scheduled")]
+    (still,) = standstill.of(dump(rank, waiting, WORLD) for rank in (0, 1, 3))
+    assert (still.kind, still.culprits, still.silent) == (causes.MISSING, [], [2])
+
+
+@pytest.mark.parametrize("behind", ["all in a call", "one behind"])
+def test_dumps_that_were_written_while_ranks_made_calls_blame_nobody(behind: str, tmp_path: Path) -> None:
+    now = time.time_ns()
+    made = [entry(1, "0", 1, "all_reduce", time_created_ns=now - 10**7)]
+    inside = [*made, entry(2, "0", 2, "all_reduce", "started", time_created_ns=now)]
+    dumps = dict.fromkeys(range(4), inside) | ({3: made} if behind == "one behind" else {})
+    sound = beside(tmp_path, {}).verdict
+    job = beside(tmp_path, dumps)
+    assert (job.verdict, [finding.rule for finding in job.findings if finding.fatal]) == (sound, [])
+    assert any("while the job was running" in question.reason for question in job.not_judged)
+    for rank in dumps:
+        os.utime(tmp_path / f"nccl_trace_rank_{rank}", (now / 1e9 + 600,) * 2)
+    assert nccl_inspect.read(tmp_path).verdict == "failed"
+
+
+def test_ranks_whose_dumps_may_only_not_be_here_do_not_make_a_job_failed(tmp_path: Path) -> None:
+    waiting = [entry(1, "0", 1, "all_reduce"), entry(2, "0", 2, "all_reduce", "scheduled")]
+    assert beside(tmp_path, {0: waiting}).verdict == "unknown"
+    assert beside(tmp_path, dict.fromkeys((0, 1, 3), waiting)).verdict == "failed"
+
+
+def test_dumps_of_a_running_job_say_nothing() -> None:
+    assert not stands([], [], [], [])
+
+
+@given(st.data())
+def test_healthy_prefixes_never_show_a_mismatch(data: st.DataObject) -> None:
+    """Ranks of one program, each stopped somewhere: some are behind, none called something else."""
+    program = [("w", 1), ("a", 1), ("w", 2), ("b", 1), ("w", 3)]
+    dumps = []
+    for rank in range(4):
+        made = [call for call in program if rank in WORLD[call[0]]]
+        reached, waits = data.draw(st.tuples(st.integers(0, len(made)), st.booleans()))
+        calls = [entry(order, *call, "all_reduce") for order, call in enumerate(made[:reached], 1)]
+        if calls and waits:
+            calls[-1]["state"] = "scheduled"
+        dumps.append(dump(rank, calls, WORLD))
+    assert all(still.kind != causes.DIFFERENT for still in standstill.of(dumps))
+
+
+def test_a_thousand_ranks_are_compared_by_their_groups() -> None:
+    """A mesh of 8 x 128: rank 517 is away; who waits for it in its two groups and in the world is told once."""
+    dumps = []
+    for rank in range(1024):
+        tp, dp = f"tp{rank // 8}", f"dp{rank % 8}"
+        groups = {
+            "world": list(range(1024)),
+            tp: [rank // 8 * 8 + place for place in range(8)],
+            dp: list(range(rank % 8, 1024, 8)),
+        }
+        calls = [entry(1, tp, 1, "all_reduce"), entry(2, dp, 1, "all_reduce"), entry(3, "world", 1, "all_reduce")]
+        if rank != 517:
+            same_tp, same_dp = rank // 8 == 517 // 8, rank % 8 == 517 % 8
+            calls.append(entry(4, tp, 2, "all_reduce", "scheduled" if same_tp else "completed"))
+            if not same_tp:
+                calls.append(entry(5, dp, 2, "all_reduce", "scheduled" if same_dp else "completed"))
+                if not same_dp:
+                    calls.append(entry(6, "world", 2, "all_reduce", "scheduled"))
+        dumps.append(dump(rank, calls, groups))
+    found = standstill.of(dumps)
+    assert [[part.rank for part in still.culprits] for still in found] == [[517]]

@@ -1,0 +1,163 @@
+"""Answers of RAS, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dumps import LOG, MESH
+
+import nccl_inspect
+from nccl_inspect.artifacts import ras
+
+TEXT = """\
+NCCL version 2.27.5 compiled with CUDA 12.9
+CUDA runtime version 12090, driver version 12090
+
+Job summary
+===========
+
+Errors
+======
+
+DEAD
+  1 job process is considered dead (unreachable via the RAS network)
+  Process 4711 on node 192.0.2.7 managing GPU 3
+
+#0-0 (00ab) INCOMPLETE
+  Missing communicator data from 1 rank
+  Rank 3 -- GPU 3 (NVML 7) managed by process 4711 on node 192.0.2.7
+
+Warnings
+========
+
+#1-2 (cafe) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  6 ranks have launched up to operation 12
+  Rank 4 has launched up to operation 9 -- GPU 4 managed by process 14 on node 192.0.2.8
+  2 ranks have not launched any operations
+  Rank 6 -- GPU 6 managed by process 16 on node 192.0.2.8
+  Rank 7 -- [process information not found]
+
+"""
+
+
+def test_an_answer_as_text() -> None:
+    assert ras.recognises("x", TEXT.encode())
+    answer = ras.read("x", TEXT.encode())
+    assert answer.nccl_version == "2.27.5"
+    assert [(lost.host, lost.pid, lost.is_dead, lost.rank) for lost in answer.lost] == [
+        ("192.0.2.7", 4711, True, None),
+        ("192.0.2.7", 4711, False, 3),
+    ]
+    (mismatch,) = answer.mismatches
+    assert (mismatch.comm_id, mismatch.operation, mismatch.usual) == ("0xcafe", "AllReduce", 12)
+    assert [(member.rank, member.launched) for member in mismatch.behind] == [(4, 9), (6, 0), (7, 0)]
+
+
+def test_an_answer_that_lacks_a_comma_is_read() -> None:
+    answer = ras.read("ras.json", (MESH / "sigstop-eager" / "ras.json").read_bytes())
+    assert [lost.rank for lost in answer.lost] == [1, 1]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_both_forms_say_the_same(form: str) -> None:
+    answer = ras.read(form, (MESH / "loop-eager" / f"ras.{form}").read_bytes())
+    assert {member.rank for mismatch in answer.mismatches for member in mismatch.behind} == {1}
+
+
+@pytest.mark.parametrize("key", ["rank", "pid", "cuda_dev", "collective_counts", "size", "host"])
+@pytest.mark.parametrize("value", ["x", -1, [], {"AllReduce": "7"}, 1.5])
+def test_an_answer_of_other_types_stops_nobody(key: str, value: Any, tmp_path: Path) -> None:
+    def changed(found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, key: value} if key in found else found
+
+    document = json.loads((MESH / "loop-eager" / "ras.json").read_bytes(), object_hook=changed)
+    (tmp_path / "ras.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "job.log").write_bytes(LOG)
+    (found,) = nccl_inspect.read(str(tmp_path)).artifacts
+    assert found.kind == ras.KIND
+    assert found.value or (found.problem or "").startswith("damaged: ")
+
+
+SAYS = """\
+NCCL version 2.26.2 compiled with CUDA 12.8
+CUDA runtime version 12080, driver version 12080
+
+Job summary
+===========
+
+Errors
+======
+
+#0-0 (00ab) ERROR
+  Initialization error on 1 rank
+  Rank 5 reported Internal error -- [process information not found]
+  Asynchronous errors on 3 ranks
+  2 ranks reported Remote process error
+  Rank 0 -- GPU 0 managed by process 10 on node 192.0.2.7
+  Rank 1 -- [process information not found]
+  Rank 2 reported System error -- GPU 2 (NVML 6) managed by process 12 on node fd00::7
+
+Warnings
+========
+
+#0-0 (00ab) MISMATCH
+  Communicator ranks have different status
+  60 ranks have status RUNNING
+  2 ranks have status NOCOMM
+  Rank 3 -- GPU 3 managed by process 13 on node 192.0.2.7
+  Rank 4 -- GPU 4 managed by process 14 on node 192.0.2.7
+  Rank 6 has status ABORT -- GPU 6 managed by process 16 on node 192.0.2.7
+  Communicator ranks have different AllReduce operation counts
+  2 ranks have launched up to operation 12
+  Rank 1 has launched up to operation 9 -- GPU 1 managed by process 11 on node 192.0.2.7
+
+"""
+
+
+def test_what_ranks_report_and_how_they_differ_as_text() -> None:
+    answer = ras.read("x", SAYS.encode())
+    assert [(one.stage, one.what, [member.rank for member in one.members]) for one in answer.errors] == [
+        ("Initialization", "Internal error", [5]),
+        ("Asynchronous", "Remote process error", [0, 1]),
+        ("Asynchronous", "System error", [2]),
+    ]
+    assert answer.errors[2].members[0].host == "fd00::7"
+    assert [(one.what, one.count, [member.rank for member in one.members]) for one in answer.states] == [
+        ("RUNNING", 60, []),
+        ("NOCOMM", 2, [3, 4]),
+        ("ABORT", 1, [6]),
+    ]
+    assert SAYS.splitlines()[answer.states[1].line - 1] == "  2 ranks have status NOCOMM"
+    assert [member.rank for mismatch in answer.mismatches for member in mismatch.behind] == [1]
+
+
+def test_what_ranks_report_and_how_they_differ_as_json() -> None:
+    def rank(number: int, **status: Any) -> dict[str, Any]:
+        return {"rank": number, "host": "192.0.2.7", "pid": 10 + number, "cuda_dev": number, "status": status}
+
+    comm = {
+        "hash": "0xab",
+        "size": 5,
+        "ranks": [
+            rank(0, init_state=0, async_error=6),
+            rank(1, init_state=0, async_error=2),
+            rank(2, init_state=0, async_error=7, abort_flag=True),
+        ],
+        "missing_ranks": [rank(3, unresponsive=False, considered_dead=False), rank(4, unresponsive=True)],
+    }
+    document = {"nccl_version": "2.30.3", "communicators_count": 1, "communicators": [comm]}
+    answer = ras.read("x", json.dumps(document).encode())
+    assert [(one.what, [member.rank for member in one.members]) for one in answer.errors] == [
+        ("System error", [1]),
+        ("Remote process error", [0]),
+    ]
+    assert {one.what: [member.rank for member in one.members] for one in answer.states} == {
+        "RUNNING": [0, 1],
+        "ABORT": [2],
+        "NOCOMM": [3],
+    }
+    assert [lost.rank for lost in answer.lost] == [4]

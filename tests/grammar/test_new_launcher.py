@@ -1,0 +1,128 @@
+"""A launcher that nobody knew is one block in a grammar file: rules judge the process that it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from signal import Signals
+
+import pytest
+
+import nccl_inspect
+from nccl_inspect.event.types import ProcessEnded
+from nccl_inspect.grammar import engine, files
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.model.job import Job
+
+GRAMMAR = """\
+dialect: launchers
+family: starter
+subsys: ALWAYS
+foreign: yes
+
+production: starter-gone
+line: starter: rank {global_rank} on {node:w}, process {pid}, is gone: «status {status}¦signal {signal:sig}»
+event: ProcessEnded tone=error reporter=starter order=first ends_others=true external=SIGINT|SIGTERM
+says: The process that ended first, which starter says.
+role: propagated-error ends-job
+sample: starter: rank 3 on node-1, process 103, is gone: status 1
+
+production: starter-lost
+line: starter: lost {global_rank} ({signal:sig})
+event: ProcessEnded tone=error reporter=starter
+says: Any process that ended with an error.
+role: propagated-error ends-job
+sample: starter: lost 3 (Killed)
+
+production: starter-failed
+line: starter: a process failed, status {status}
+event: ProcessEnded tone=error reporter=starter
+says: A process ended, and starter does not say which.
+role: propagated-error ends-job
+sample: starter: a process failed, status 1
+"""
+START = "".join(
+    f"vm:{100 + rank}:{100 + rank} [{rank}] NCCL INFO ncclCommInitRank comm 0x{rank + 1} rank {rank} nranks 4 "
+    f"cudaDev {rank} nvmlDev {rank} busId {rank + 1}0 commId 0x2 - Init COMPLETE\n"
+    for rank in range(4)
+)
+NAMED = "starter: rank 2 on vm, process 102, is gone: "
+
+
+@pytest.fixture(autouse=True)
+def grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The shipped grammar, and another file beside it."""
+    own = tmp_path / "starter.grammar"
+    own.write_text(GRAMMAR)
+    shipped = list(files.shipped())
+    monkeypatch.setattr(files, "shipped", lambda: iter([*shipped, own]))
+    engine.shipped.cache_clear()
+    yield
+    monkeypatch.undo()
+    engine.shipped.cache_clear()
+
+
+def read(*lines: str) -> Job:
+    return nccl_inspect.read((START + "\n".join(lines) + "\n").encode())
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("status 3", "ended with exit code 3"),
+        ("status 139", "was ended by SIGSEGV"),
+        ("signal 9", "was ended by SIGKILL"),
+        ("signal SIGABRT", "was ended by SIGABRT"),
+        ("signal Bus error", "was ended by SIGBUS"),
+    ],
+)
+def test_the_process_is_judged_with_rank_host_and_code(end: str, how: str) -> None:
+    (finding,) = read(NAMED + end).findings
+    assert (finding.rule, finding.severity, finding.confidence) == ("peer-death", "error", "certain")
+    assert finding.summary.startswith(f"rank 2 (vm, pid 102) {how}; the others were ended")
+    assert (finding.ranks, finding.hosts) == ([2], ["vm"])
+    assert finding.evidence[0].text == NAMED + end
+
+
+def test_the_first_process_is_named_though_others_lost_it() -> None:
+    lost = "vm:{0}:{0} [{1}] misc/socket.cc:499 NCCL WARN socketProgress: Connection closed by remote peer vm<1>"
+    job = read(NAMED + "signal 11", lost.format(100, 0), lost.format(101, 1), "starter: lost 0 (Aborted)")
+    assert (job.findings[0].rule, job.findings[0].ranks) == ("peer-death", [2])
+    assert not job.unexplained
+
+
+def test_a_signal_from_outside_is_no_failure() -> None:
+    assert read(NAMED + "signal 15").findings[0].rule == "ended-from-outside"
+
+
+def test_a_launcher_may_name_no_pid_or_no_process_at_all() -> None:
+    assert read("starter: lost 1 (Killed)").findings[0].ranks == [1]
+    assert "a process that starter does not name ended with exit code 7" in (
+        read("starter: a process failed, status 7").findings[0].summary
+    )
+
+
+WORDS = {
+    "order": {"first", "own", "any"},
+    "process": {"rank", "any", "loader", "task", "spawned", "command", "training"},
+    "completes": {"above", "below"},
+}
+ENDS = [one for one in engine.shipped().productions if one.event == ProcessEnded.__name__]
+
+
+@pytest.mark.parametrize("production", ENDS, ids=lambda one: one.name)
+def test_the_constants_of_a_report_are_words_that_rules_know(production: Production) -> None:
+    constants = production.constants
+    assert constants["reporter"]
+    assert all(constants[name] in words for name, words in WORDS.items() if name in constants)
+    signals = [constants.get("signal", ""), constants.get("kills_with", ""), *constants.get("external", "").split("|")]
+    assert all(signal in Signals.__members__ for signal in signals if signal)
+
+
+def test_what_the_process_is_stands_in_the_event() -> None:
+    (event,) = (
+        one for one in nccl_inspect.events((START + NAMED + "signal SIGKILL\n").encode()) if one.level == "OTHER"
+    )
+    assert isinstance(event, ProcessEnded)
+    assert (event.ranks, event.node, event.ended_pid, event.code) == ((2,), "vm", 102, -9)
+    assert (event.reporter, event.order, event.signal) == ("starter", "first", "SIGKILL")

@@ -1,0 +1,82 @@
+"""Jobs started by ``run``."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nccl_inspect.running import variables
+
+LIMIT = 60
+NOBODY = "localhost:9"
+"""Where no RAS listens."""
+SET = {name for setting in variables.SETTINGS for name in (setting.name, *setting.unless)}
+
+
+def environment(**own: str) -> dict[str, str]:
+    """An environment without a launcher and without settings of NCCL."""
+    launched = {
+        name for launcher in variables.LAUNCHERS for name in (launcher.mark, launcher.rank, launcher.local_rank)
+    }
+    left_out = {*SET, *launched, *variables.JOB}
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {**kept, "NCCL_RAS_ADDR": NOBODY, **own}
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "nccl_inspect", "run", *args]
+
+
+def run(folder: Path, *args: str, data: bytes = b"", **own: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a job in a folder."""
+    return subprocess.run(
+        command(*args), cwd=folder, env=environment(**own), input=data, capture_output=True, timeout=LIMIT, check=False
+    )
+
+
+def shell(script: str) -> list[str]:
+    return ["--out", "out", "--", "sh", "-c", script]
+
+
+def python(script: str) -> list[str]:
+    return ["--out", "out", "--", sys.executable, "-c", script]
+
+
+def quietly(arguments: list[str]) -> list[str]:
+    """Without a report, which takes most of the time."""
+    return ["--quiet", *arguments]
+
+
+@contextmanager
+def started(folder: Path, *args: str, **own: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A job that runs, in a group of its own."""
+    process = subprocess.Popen(
+        command(*args),
+        cwd=folder,
+        env=environment(**own),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=LIMIT)
+
+
+def read_until(descriptor: int, words: bytes) -> bytes:
+    found, end = b"", time.monotonic() + LIMIT
+    while words not in found and time.monotonic() < end:
+        if select.select([descriptor], [], [], 0.1)[0]:
+            found += os.read(descriptor, 4096)
+    assert words in found
+    return found

@@ -1,0 +1,49 @@
+"""Commands run in pipes and on terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import sample_data
+
+HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
+SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
+TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
+EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
+
+
+def run(
+    *args: str, data: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """A command in a process of its own."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    return subprocess.run(
+        [*EXE, *args], input=data, capture_output=True, env=inherited | (env or {}), cwd=cwd, timeout=60, check=False
+    )
+
+
+def on_a_terminal(args: Sequence[str], env: dict[str, str] | None = None) -> bytes:
+    """What a command prints on a pseudo-terminal."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*EXE, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=inherited | {"TERM": "xterm"} | (env or {})
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not data:
+                break
+            shown += data
+        process.wait(60)
+    os.close(ours)
+    return shown

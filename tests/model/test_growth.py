@@ -1,0 +1,198 @@
+"""Twice as many of anything is at most a little more than twice the work: no log, however odd, stops the reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from call_count import calls_by_function
+
+import nccl_inspect
+from nccl_inspect import report
+from nccl_inspect.report import Style
+
+MANY = (64, 128, 256)
+GROWTH = 2.6
+"""Of what the last doubling adds to what the first adds: linear is 2, with sorting a little more, and quadratic 4."""
+SELDOM = 2000
+"""Calls that nobody needs to look at."""
+FORMATS = ("text", "json", "html", "markdown")
+
+Lines = Iterator[str]
+
+
+def head(host: int, pid: int, gpu: int = 0) -> str:
+    return f"host-{host}:{pid}:{pid} [{gpu}] NCCL INFO "
+
+
+def init(rank: int, nranks: int, comm: int, how: str, phase: str) -> str:
+    call = "ncclCommSplit" if "parent" in how else "ncclCommInitRank"
+    about = f"rank {rank} nranks {nranks} cudaDev {rank % 8} nvmlDev {rank % 8} busId {rank % 8 + 1}000"
+    return f"{call} comm {comm:#x} {about} {how} - Init {phase}"
+
+
+def connection(rank: int, other: int, way: str = "via P2P/CUMEM") -> str:
+    return f"Channel 00/0 : {rank}[{rank % 8}] -> {other}[{other % 8}] {way}"
+
+
+def world(
+    number: int,
+    ranks: int = 2,
+    *,
+    without: tuple[int, ...] = (),
+    start: bool = True,
+    host: int | None = None,
+    id: int = 0,
+) -> Lines:
+    """A communicator with processes of its own."""
+    for rank in set(range(ranks)) - set(without):
+        place, pid = number if host is None else host, 1000 + number * ranks + rank
+        of_rank = head(place, pid, rank % 8)
+        comm = 0x55000000 + (number * ranks + rank) * 4096
+        for phase in ("START",) * start + ("COMPLETE",):
+            yield of_rank + init(rank, ranks, comm, f"commId {id or number + 1:#x}", phase)
+        yield of_rank + connection(rank, (rank + 1) % ranks)
+        yield of_rank + "Connected all rings"
+
+
+def hosts(many: int) -> Lines:
+    """A rank on each of many hosts."""
+    for rank in range(many):
+        for phase in ("START", "COMPLETE"):
+            yield head(rank, 1000) + init(rank, many, 0x5500000 + rank * 4096, "commId 0x77", phase)
+        yield head(rank, 1000) + connection(rank, (rank + 1) % many, "[send] via NET/Socket/0")
+
+
+def each(one: Callable[[int], Lines]) -> Callable[[int], Lines]:
+    return lambda many: (line for number in range(many) for line in one(number))
+
+
+def with_all(lines: Callable[[int], Lines], line: Callable[[int], str]) -> Callable[[int], Lines]:
+    def both(many: int) -> Lines:
+        yield from lines(many)
+        yield from (line(number) for number in range(many))
+
+    return both
+
+
+def one_world(_many: int) -> Lines:
+    return world(0, 8)
+
+
+def nested_splits(many: int) -> Lines:
+    """A split of a split of a split."""
+    yield from world(0)
+    parents = [0x55000000, 0x55001000]
+    for number in range(many):
+        for rank in range(2):
+            comm = 0x66000000 + (number * 2 + rank) * 4096
+            how = f"parent {parents[rank]:#x} splitCount 1 color 0 key {rank}"
+            for phase in ("START", "COMPLETE"):
+                yield head(0, 1000 + rank, rank) + init(rank, 2, comm, how, phase)
+            parents[rank] = comm
+
+
+def splits_in_turn(many: int) -> Lines:
+    """Each is destroyed before the next begins."""
+    yield from world(0, 8)
+    for number in range(many):
+        for rank in range(8):
+            of_rank, comm = head(0, 1000 + rank, rank), 0x66000000 + (number * 8 + rank) * 4096
+            how = f"parent {0x55000000 + rank * 4096:#x} splitCount {number + 1} color 0 key {rank}"
+            for phase in ("START", "COMPLETE"):
+                yield of_rank + init(rank, 8, comm, how, phase)
+            yield of_rank + connection(rank, (rank + 1) % 8)
+            yield of_rank + f"comm {comm:#x} rank {rank} nranks 8 cudaDev {rank} busId {rank + 1}000 - Destroy COMPLETE"
+
+
+def named(many: int) -> Lines:
+    """Communicators with names of their own."""
+    for number in range(many):
+        for rank in range(2):
+            yield head(0, 1000 + rank, rank) + f"Comm config Comm name set to group-{number}"
+            for phase in ("START", "COMPLETE"):
+                comm = 0x66000000 + (number * 2 + rank) * 4096
+                yield head(0, 1000 + rank, rank) + init(rank, 2, comm, f"commId {number + 1:#x}", phase)
+
+
+def closed(number: int) -> str:
+    text = f"socketProgress: Connection closed by remote peer host-{number}<{4000 + number}>"
+    return f"host-{number}:1000:1000 [0] misc/socket.cc:46 NCCL WARN {text}"
+
+
+def watchdog(number: int) -> str:
+    work = "WorkNCCL(SeqNum=4, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
+    caught = f"Watchdog caught collective operation timeout: {work} ran for 600029 milliseconds before timing out."
+    return f"[rank{number}]:[E ProcessGroupNCCL.cpp:632] [Rank {number}] {caught}"
+
+
+def value(number: int) -> str:
+    return head(0, 1000 + number % 8, number % 8) + f"NCCL_BUFFSIZE set by environment to {number}."
+
+
+JOBS: dict[str, Callable[[int], Lines]] = {
+    "worlds": each(world),
+    "worlds of one host": each(lambda number: world(number, host=0)),
+    "worlds without a rank": each(lambda number: world(number, 4, without=(number % 4,))),
+    "worlds without START": each(lambda number: world(number, start=False)),
+    "worlds of one commId": each(lambda number: world(number, id=0x77)),
+    "a chain of connections": lambda many: (
+        head(rank // 8, 1000 + rank) + connection(rank, rank + 1, "via SHM/direct/direct")
+        for rank in reversed(range(many))
+    ),
+    "hosts": hosts,
+    "nested splits": nested_splits,
+    "splits in turn": splits_in_turn,
+    "named communicators": named,
+    "restarts of a process": each(lambda number: world(0, id=number + 1)),
+    "values of a setting": with_all(one_world, value),
+    "settings": with_all(one_world, lambda number: head(0, 1000) + f"NCCL_X_{number} set by environment to 1."),
+    "errors of one process": with_all(
+        one_world, lambda number: closed(number).replace(f"host-{number}:", "host-0:", 1)
+    ),
+    "errors of each rank": with_all(hosts, closed),
+    "watchdogs": with_all(hosts, watchdog),
+    "ends": with_all(hosts, lambda number: f"srun: error: host-{number}: task {number}: Killed"),
+    "unknown messages": with_all(
+        one_world, lambda number: head(0, 1000) + "odd " + "".join(chr(97 + number // n % 26) for n in (676, 26, 1))
+    ),
+}
+
+
+def judged(log: bytes) -> None:
+    job = nccl_inspect.read(log)
+    for name in FORMATS:
+        report.load(name).render(job, Style())
+
+
+def growing(works: list[Callable[[], object]]) -> list[str]:
+    """The functions whose calls grow faster than what they are called for."""
+    for work in works:
+        work()  # loads what is loaded once
+    small, middle, large = map(calls_by_function, works)
+    return [
+        f"{name}: {small[name]}, {middle[name]}, {number}"
+        for name, number in large.items()
+        if number > SELDOM and number - middle[name] > GROWTH * max(middle[name] - small[name], SELDOM / 4)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", JOBS)
+def test_the_work_grows_with_the_log(name: str) -> None:
+    logs = ["\n".join([*JOBS[name](many), ""]).encode() for many in MANY]
+    assert growing([partial(judged, log) for log in logs]) == []
+
+
+@pytest.mark.slow
+def test_the_work_grows_with_the_files(tmp_path: Path) -> None:
+    folders = []
+    for many in MANY:
+        folders.append(folder := tmp_path / str(many))
+        folder.mkdir()
+        for line in hosts(many):
+            with (folder / f"nccl.{line.split(':')[0]}.log").open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+    assert growing([partial(nccl_inspect.read, folder) for folder in folders]) == []
