@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 from collections.abc import Iterator
 from math import inf
@@ -86,3 +87,9 @@ def without_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
     yield
+
+
+def test_a_short_log_does_without_numpy() -> None:
+    code = "import sys, nccl_inspect; nccl_inspect.read(sys.argv[1]); assert 'numpy' not in sys.modules"
+    file = sample_data.files("p2p-nvlink-8gpu")[0]
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True)
