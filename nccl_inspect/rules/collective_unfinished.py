@@ -1,4 +1,4 @@
-"""All ranks made a call, and it did not end on all of them: the flight recorder rules out the program."""
+"""All ranks made a call that did not complete on all of them: the flight recorder rules out the program."""
 
 from __future__ import annotations
 
@@ -19,21 +19,18 @@ RULE = Rule(
     name="collective-unfinished",
     category="failures",
     severity="error",
-    title="All ranks made a call, and it did not end",
+    title="All ranks made a call, and it did not complete",
     echoes=("ranks-out-of-step", "watchdog-*"),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge calls that all ranks made alike: where it stops is the device or the network, or work before it."""
+    """Judge calls that all ranks made alike: the device, the network or earlier work blocks them."""
     if flight_recorder.is_running(facts):
         yield RULE.undecided(
-            "the flight recorder's dumps were written within seconds of a call, while the job was running: who waits",
-            Needs(
-                others=(
-                    "dumps of all ranks from when the job stands still; PyTorch writes them when a time limit is over",
-                )
-            ),
+            "the flight recorder's dumps were written within seconds of a call, while the job was running; they "
+            "do not show which ranks hang",
+            Needs(others=("dumps of all ranks written while the job hangs; PyTorch writes them after a time limit",)),
         )
     for still in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
         stuck = flight_recorder.ranks_of(still.culprits)
@@ -42,18 +39,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         is_pair = bool(still.culprits[0].call and still.culprits[0].call.is_p2p)
         yield RULE.finding(
             f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which " + _others(still),
-            cause=f"{'both sides' if is_pair else 'all ranks'} made the same call, so the program agrees with itself; "
+            cause=f"{'both sides' if is_pair else 'all ranks'} made the same call, so the program is consistent; "
             "likely: "
             + (
-                "the GPU or the network of these ranks, or work that they queued before it"
+                "the GPU or the network of these ranks, or work that they queued before the call"
                 if partly
-                else "the network between them, a GPU that hangs, or work queued before it on one rank"
+                else "the network between them, a GPU that hangs, or work that one rank queued before the call"
             ),
             impact=flight_recorder.IMPACT,
             fix=[
                 "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
                 "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # what the transports report; ncclras -v on a stuck node",
-                "Look for work queued before the call on the same stream: a kernel that does not end.",
+                "Look for work queued before the call on the same stream, such as a kernel that does not end.",
             ],
             confidence="likely",
             ranks=stuck,
@@ -67,7 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _others(still: Standstill) -> str:
-    """What the other ranks did; those that have the same call open are all culprits."""
+    """What the other ranks did; all ranks whose call is still open are culprits."""
     call = still.culprits[0].call
     if call and call.is_p2p:
         over = flight_recorder.ranks_of(still.waiting)
