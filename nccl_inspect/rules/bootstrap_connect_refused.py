@@ -20,7 +20,7 @@ RULE = Rule(
 _START = 5
 """Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
 _LATE = "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, if ranks start minutes apart"
-_ROOT = "Check rank 0 first: is it still running? How does its log end?"
+_ROOT = "Check rank 0 first: whether it is still running, and how its log ends."
 
 
 def _is_long(notice: Notice) -> bool:
