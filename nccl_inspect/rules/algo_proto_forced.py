@@ -35,11 +35,11 @@ _COMPARE = "Before keeping the setting, run nccl-tests with and without it over 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
-    if unsafe_here := facts.leading_to(RULE.name):
-        yield _refused(facts, unsafe_here)
+    if unsafe_notices := facts.leading_to(RULE.name):
+        yield _unsafe(facts, unsafe_notices)
         return
     settings = facts.chosen(*_CHOICES, *_SIZES)
-    unclear = [setting for setting in settings if _is_perhaps_of_plugin(facts, setting)]
+    unclear = [setting for setting in settings if _may_be_of_plugin(facts, setting)]
     if unclear:
         yield RULE.undecided(
             f"{words_of(unclear)} is set; aws-ofi-nccl sets it where a network needs it, but the log lacks the lines "
@@ -49,9 +49,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     forced = [setting for setting in settings if setting not in unclear]
     if not forced:
         return
-    asked = vendor_asks(facts)
-    narrow = [] if asked else [setting for setting in forced if _is_narrow(facts, setting)]
-    unchecked = [] if asked else [setting for setting in forced if _is_unchecked(facts, setting)]
+    recommended = vendor_asks(facts)
+    narrow = [] if recommended else [setting for setting in forced if _is_narrow(facts, setting)]
+    unchecked = [] if recommended else [setting for setting in forced if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     harmful = [setting for setting in forced if setting in narrow or setting in unsafe]
     if harmful and not unsafe and vendor_may_ask(facts):
@@ -62,14 +62,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; "
         + (
             "Google's guide for this network requires it"
-            if asked
+            if recommended
             else "often left over from tuning another machine or release"
         ),
         impact=". ".join(
             [*([f"{words_of(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE if narrow else _LITTLE]
         ),
         fix=["Nothing to fix: use the values from the guide for this machine type and plugin release."]
-        if asked
+        if recommended
         else [*unset(forced), _COMPARE],
         severity="warning" if harmful else "info",
         confidence="likely" if harmful else "certain",
@@ -96,7 +96,7 @@ def _clue(facts: Facts, settings: list[Setting], unchecked: list[Setting]) -> Fi
     )
 
 
-def _refused(facts: Facts, notices: list[Notice]) -> Finding:
+def _unsafe(facts: Facts, notices: list[Notice]) -> Finding:
     """A plugin reports that the forced protocol is unsafe on its network (aws-ofi-nccl 1.7 to 1.14)."""
     return RULE.finding(
         "NCCL_PROTO forces a protocol that is unsafe on this network: results may be silently wrong",
@@ -110,7 +110,7 @@ def _refused(facts: Facts, notices: list[Notice]) -> Finding:
     )
 
 
-def _is_perhaps_of_plugin(facts: Facts, setting: Setting) -> bool:
+def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
     """Whether aws-ofi-nccl may have set it, in a process whose log does not show the plugin's start."""
     if (
         setting.name != "NCCL_PROTO"
@@ -118,8 +118,8 @@ def _is_perhaps_of_plugin(facts: Facts, setting: Setting) -> bool:
         or "Libfabric" not in (facts.job.network.name or "Libfabric")
     ):
         return False
-    begun = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
-    return not begun.issuperset(setting.processes)
+    plugin_processes = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
+    return not plugin_processes.issuperset(setting.processes)
 
 
 def _is_unchecked(facts: Facts, setting: Setting) -> bool:

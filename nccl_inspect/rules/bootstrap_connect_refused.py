@@ -23,14 +23,14 @@ _LATE = "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, if ranks start minutes ap
 _ROOT = "Check rank 0 first: whether it is still running, and how its log ends."
 
 
-def _is_long(notice: Notice) -> bool:
+def _is_beyond_start(notice: Notice) -> bool:
     attempt = value(notice, "attempt")
     return attempt is None or int(attempt) > _START
 
 
-def _suspected(again: list[Notice]) -> Finding:
+def _clue(retries: list[Notice]) -> Finding:
     """The clue where the log does not show how the attempts ended."""
-    where = addresses(again) or "another rank"
+    where = addresses(retries) or "another rank"
     return RULE.clue(
         f"connections to {where} are refused, and NCCL is retrying",
         cause="nothing listens at that address: the process there (usually rank 0) starts later or has died, or the "
@@ -40,30 +40,31 @@ def _suspected(again: list[Notice]) -> Finding:
         confirm="Look below these lines: 'Init COMPLETE' means it was only late, 'exceeded' that NCCL gave up.",
         severity="warning",
         confidence="possible",
-        notices=again,
-        evidence=first_said(again[-3:]),
+        notices=retries,
+        evidence=first_said(retries[-3:]),
     )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that NCCL gave up on, and those it was still retrying when the job was ended."""
-    failed, again = gave_up(facts, *REFUSED), retried(facts, *REFUSED)
-    if not failed and (not again or came_up(facts)):
+    failures, retries = gave_up(facts, *REFUSED), retried(facts, *REFUSED)
+    if not failures and (not retries or came_up(facts)):
         return
-    if not failed and not facts.job.ended_by and any(map(_is_long, again)):
-        yield _suspected(again)
+    if not failures and not facts.job.ended_by and any(map(_is_beyond_start, retries)):
+        yield _clue(retries)
         return
-    if not failed and not facts.job.ended_by:
+    if not failures and not facts.job.ended_by:
         yield RULE.undecided(
-            f"connections to {addresses(again) or 'another rank'} are refused and retried; the log does not show "
+            f"connections to {addresses(retries) or 'another rank'} are refused and retried; the log does not show "
             "how that ended",
             Needs("the lines up to 'exceeded', 'Init COMPLETE' or the end of the job"),
         )
         return
-    notices = failed or again
-    where = addresses([*failed, *again]) or "another rank"
+    notices = failures or retries
+    where = addresses([*failures, *retries]) or "another rank"
     yield RULE.finding(
-        f"connections to {where} are refused" + ("" if failed else "; NCCL was still retrying when the job was ended"),
+        f"connections to {where} are refused"
+        + ("" if failures else "; NCCL was still retrying when the job was ended"),
         cause="nothing listens at that address: the process there (usually rank 0, whose address it is) is gone or has "
         "not started, or the address belongs to an earlier job or to another machine",
         impact="ranks that cannot reach each other cannot build a communicator; NCCL gives up after 20 s (up to 2.23) "

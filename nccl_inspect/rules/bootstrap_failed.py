@@ -79,12 +79,12 @@ _ONE_FAMILY = "NCCL_SOCKET_FAMILY=AF_INET   # on all ranks: IPv4 addresses only"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
-    failed = _failed(facts)
-    if not failed:
+    errors = _errors(facts)
+    if not errors:
         if frames := _frames(facts):
-            yield _suspected(frames)
+            yield _clue(frames)
         return
-    first = failed[0]
+    first = errors[0]
     works = came_up(facts) and not facts.job.failed
     yield RULE.finding(
         f"ranks failed to connect to each other during bootstrap: {first.message}",
@@ -97,12 +97,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=(_ONE_FAMILY, *_FIX) if NO_FAMILY in error_of(first) else of_role(first, _FIXES) or _FIX,
         severity="warning" if works else "error",
         confidence="likely" if not _MAY_DIFFER.isdisjoint(first.roles) else "certain",
-        notices=failed,
+        notices=errors,
         fatal=not works,
     )
 
 
-def _failed(facts: Facts) -> list[Notice]:
+def _errors(facts: Facts) -> list[Notice]:
     links = [] if came_up(facts) else of_one_link(facts)  # for bootstrap-wrong-interface
     covered = {id(notice) for notice in (*gave_up(facts, *REFUSED, *NO_ROUTE), *links)}
     other = [notice for notice in gave_up(facts) if id(notice) not in covered]
@@ -126,7 +126,7 @@ def _frames(facts: Facts) -> list[Notice]:
     return frames if any(file.startswith(set_up) for file in files) else []
 
 
-def _suspected(frames: list[Notice]) -> Finding:
+def _clue(frames: list[Notice]) -> Finding:
     return RULE.clue(
         f"bootstrap failed in {frames[-1].message.partition(' ->')[0]}; the line with the reason is missing",
         cause="an error was passed up during bootstrap: a connection to another rank failed, or it sent something "

@@ -23,36 +23,36 @@ _NETWORK = "--network=host   # option of docker run; for a single host: NCCL_SOC
 _INTERFACES = "ip -br addr   # on that host, inside the container: which interfaces have an address?"
 
 
-def _matching_none(facts: Facts) -> list[Setting]:
+def _unmatched_settings(facts: Facts) -> list[Setting]:
     """Settings that match no interface listed for their host, of processes that print none themselves."""
     listed: dict[str, set[str]] = {}
-    chose = set()
+    choosers = set()
     for interface in offered(facts):
-        chose.update(interface.said.processes)
+        choosers.update(interface.said.processes)
         for host in interface.said.hosts:
             listed.setdefault(host, set()).add(interface.name)
     return [
         setting
         for setting in facts.chosen("NCCL_SOCKET_IFNAME")
         if (names := included(setting))
-        and chose.isdisjoint(setting.processes)
+        and choosers.isdisjoint(setting.processes)
         and any(listed.get(host) for host in setting.hosts)
         and not any(name.startswith(tuple(names)) for host in setting.hosts for name in listed.get(host, ()))
     ]
 
 
-def _without_interface(facts: Facts) -> list[Setting]:
+def _settings_without_interface(facts: Facts) -> list[Setting]:
     """Settings that name interfaces, of processes that print none."""
-    chose = {process for interface in offered(facts) for process in interface.said.processes}
+    choosers = {process for interface in offered(facts) for process in interface.said.processes}
     named = facts.chosen("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if included(setting) and chose.isdisjoint(setting.processes)]
+    return [setting for setting in named if included(setting) and choosers.isdisjoint(setting.processes)]
 
 
-def _suspected(facts: Facts, named: list[Setting], odd: Sequence[Notice] = ()) -> Finding:
+def _clue(facts: Facts, named: list[Setting], garbled: Sequence[Notice] = ()) -> Finding:
     """The clue that a setting may match nothing, by the host's interfaces or by an invalid address."""
     return RULE.clue(
         f"{words_of(named)} may match no interface: a rank sent an invalid address"
-        if odd
+        if garbled
         else f"{words_of(named)} matches no interface that the log lists for that host",
         cause="a name without '=' is a prefix: no interface begins with it, or none of those is up",
         impact="a rank that finds no interface stops, and all others wait for it",
@@ -62,7 +62,7 @@ def _suspected(facts: Facts, named: list[Setting], odd: Sequence[Notice] = ()) -
         confidence="possible",
         ranks=facts.ranks_with(named),
         hosts=[host for setting in named for host in setting.hosts],
-        evidence=[*lines_of(named), *first_said(odd)],
+        evidence=[*lines_of(named), *first_said(garbled)],
     )
 
 
@@ -73,10 +73,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         stated = [*stated, *facts.leading_to(RULE.name)]
     missing = stated or without_family(facts)
     if not missing:
-        if named := _matching_none(facts):
-            yield _suspected(facts, named)
-        elif (odd := facts.with_role("garbled-address")) and (named := _without_interface(facts)):
-            yield _suspected(facts, named, odd)
+        if named := _unmatched_settings(facts):
+            yield _clue(facts, named)
+        elif (garbled := facts.with_role("garbled-address")) and (named := _settings_without_interface(facts)):
+            yield _clue(facts, named, garbled)
         return
     where = {process for notice in missing for process in notice.processes}
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if where & set(setting.processes)]

@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     causes = [
         _DROPPED if silent else _REJECTED,
         f"{bridge} may belong to a Docker bridge, which other hosts cannot reach" if bridge else "",
-        _different(facts),
+        _interface_names(facts),
         families,
         "" if ended else "The lines up to 'exceeded' or 'Init COMPLETE' would show how it ended",
     ]
@@ -81,7 +81,7 @@ def _error(notice: Notice) -> str:
     return next(error for error in NO_ROUTE if error in reason(notice))
 
 
-def _different(facts: Facts) -> str:
+def _interface_names(facts: Facts) -> str:
     """The interfaces, if their names differ between hosts: there may be no route between their networks."""
     notices = facts.said(BootstrapInterface)
     names = {getattr(notice.event, "interface", "") for notice in notices}

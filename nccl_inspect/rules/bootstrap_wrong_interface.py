@@ -69,7 +69,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge addresses of failed connections, then interfaces used for bootstrap or data."""
     given_up = [*gave_up(facts, *REFUSED, *NO_ROUTE), *of_one_link(facts)]
     again = [] if connected(facts) else retried(facts, *REFUSED, *NO_ROUTE)
-    if lost := [notice for notice in (*given_up, *again) if _is_lost(facts, notice)]:
+    if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
         dead = bool(facts.job.ended_by) or any(notice in given_up for notice in lost)
         yield _finding(facts, _of_addresses(facts, lost), is_dead=dead)
         return
@@ -89,18 +89,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ended = bool(unnamed or facts.job.ended_by)
         weight = "warning" if ended or facts.several_hosts() else "info"
         yield _finding(facts, _of_data(facts, used, unnamed), sure=ended, severity=weight)
-    elif named := [] if came_up(facts) or offered(facts) else _named(facts):
+    elif named := [] if came_up(facts) or offered(facts) else _settings_of_one_machine(facts):
         yield _of_settings(facts, named)
-    elif used := [interface for interface in for_setup if interface.is_ipoib and _is_stuck(facts, failed)]:
+    elif used := [
+        interface for interface in for_setup if interface.is_ipoib and _only_connections_failed(facts, failed)
+    ]:
         yield _finding(facts, _of_ipoib(used, failed, ended), sure=False, severity="warning" if ended else "info")
 
 
-def _is_stuck(facts: Facts, failed: list[Notice]) -> bool:
+def _only_connections_failed(facts: Facts, failed: list[Notice]) -> bool:
     """Whether nothing but connections failed in this log."""
     return not (facts.job.failed or facts.failures()) or bool(failed)
 
 
-def _is_lost(facts: Facts, notice: Notice) -> bool:
+def _is_unroutable(facts: Facts, notice: Notice) -> bool:
     """Whether a connection failed to an address that is valid only within one host or link.
 
     On a single host a refused loopback address belongs to a process that ended.
@@ -128,7 +130,7 @@ def _may_use_tcp(facts: Facts) -> bool:
     return not (cards or facts.plugin("NET", "loaded"))
 
 
-def _named(facts: Facts) -> list[Setting]:
+def _settings_of_one_machine(facts: Facts) -> list[Setting]:
     """The settings that name an interface of one machine, if no line shows which one NCCL chose."""
     return [setting for setting in facts.chosen("NCCL_SOCKET_IFNAME") if any(map(is_of_one_machine, included(setting)))]
 

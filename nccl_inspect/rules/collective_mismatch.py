@@ -39,8 +39,8 @@ _CALL = re.compile(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge messages that NCCL reports as mismatched, and different calls of one number: by dumps or time-outs."""
-    if recorded := flight_recorder.standstills(facts, DIFFERENT):
-        yield from (_recorded(facts, still) for still in recorded)
+    if standstills := flight_recorder.standstills(facts, DIFFERENT):
+        yield from (_from_dumps(facts, standstill) for standstill in standstills)
         return
     sizes = facts.with_role("size-mismatch")
     stated = [notice for notice in facts.leading_to(RULE.name) if notice not in sizes]
@@ -49,48 +49,51 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     notices = [*stated, *sizes]
     ranks = (
-        ranks_in(notices) | {wait.rank for wait in mismatched if wait.rank is not None} | set(_compared_ranks(notices))
+        ranks_in(notices) | {wait.rank for wait in mismatched if wait.rank is not None} | set(_pytorch_ranks(notices))
     )
-    odd = _outlier(list(map(_call, mismatched)) if mismatched else _compared_calls(notices)[1])
+    outliers = _outlier(list(map(_call, mismatched)) if mismatched else _pytorch_calls(notices)[1])
     yield RULE.finding(
         _summary(mismatched, notices),
         cause=_cause(sizes=bool(sizes), certain=bool(stated or mismatched)),
         impact="ranks wait for each other forever, or results are wrong; NCCL itself does not compare calls",
         fix=[
-            *([f"Look at {ranks_word(odd)} first: the others agree."] if odd else []),
+            *([f"Look at {ranks_word(outliers)} first: the others agree."] if outliers else []),
             "Look for a collective in a branch that some ranks take: if rank == 0, an uneven last batch, an exception.",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call and names the ranks that differ",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL   # on all ranks: compare opCount, count and datatype",
             "Use the same NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE and NCCL release on all ranks.",
         ],
         confidence="certain" if stated or mismatched else "likely",
-        ranks=odd or ranks,
+        ranks=outliers or ranks,
         hosts=hosts_in(notices),
         evidence=_evidence(mismatched) or first_said(notices),
         fatal=True,
     )
 
 
-def _recorded(facts: Facts, still: Standstill) -> Finding:
+def _from_dumps(facts: Facts, standstill: Standstill) -> Finding:
     """The finding from the flight recorder, which names each call, even one that some ranks completed."""
-    parts = [*still.culprits, *still.waiting]
+    parts = [*standstill.culprits, *standstill.waiting]
     ranks = flight_recorder.ranks_of(parts)
     places = flight_recorder.places(parts)
-    few = flight_recorder.ranks_of(still.culprits) if still.waiting else set()
+    outliers = flight_recorder.ranks_of(standstill.culprits) if standstill.waiting else set()
     return RULE.finding(
-        f"ranks are in different calls: work {still.seq} of group {still.group.label} is "
+        f"ranks are in different calls: work {standstill.seq} of group {standstill.group.label} is "
         f"{flight_recorder.by_call(parts)}",
         cause=_cause(sizes=False, certain=True) + (f". The calls: {places}" if places else ""),
         impact=flight_recorder.IMPACT,
         fix=[
-            f"Look at {ranks_word(few)} first: the others agree."
-            if few
+            f"Look at {ranks_word(outliers)} first: the others agree."
+            if outliers
             else "Look for a collective in a branch that some ranks take: if rank == 0, an uneven last batch.",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call before it is made",
         ],
-        ranks=few or ranks,
-        hosts=hosts_with(facts.job, few or ranks),
-        evidence=[*flight_recorder.lines(facts, still.culprits, 2), *flight_recorder.lines(facts, still.waiting, 2)],
+        ranks=outliers or ranks,
+        hosts=hosts_with(facts.job, outliers or ranks),
+        evidence=[
+            *flight_recorder.lines(facts, standstill.culprits, 2),
+            *flight_recorder.lines(facts, standstill.waiting, 2),
+        ],
         fatal=True,
     )
 
@@ -110,18 +113,18 @@ def _mismatched(pending: list[Wait]) -> list[Wait]:
 
 def _summary(mismatched: list[Wait], notices: list[Notice]) -> str:
     """Which rank is in which call, else the first message."""
-    calls = _work_by_call(mismatched) if mismatched else _compared(notices)
+    calls = _work_by_call(mismatched) if mismatched else _pytorch_summary(notices)
     return f"ranks are in different calls: {calls}" if calls else notices[0].message.partition(". If you believe")[0]
 
 
-def _compared(notices: list[Notice]) -> str:
+def _pytorch_summary(notices: list[Notice]) -> str:
     """The calls that differ according to PyTorch, with their ranks; empty if it names none."""
-    numbers, calls = _compared_calls(notices)
+    numbers, calls = _pytorch_calls(notices)
     text = _by_call(calls)
     return f"call {numbers.pop()} is {text}" if text and len(numbers) == 1 and None not in numbers else text
 
 
-def _compared_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
+def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
     """The numbers of the calls that differ according to PyTorch, and the call of each rank."""
     fingerprints = {match.groups() for notice in notices for match in _CALL.finditer(notice.message)}
     numbers = {number for _, number, _, _ in fingerprints}
@@ -143,7 +146,7 @@ def _outlier(calls: Iterable[tuple[str, int | None]]) -> set[int]:
     return few if len(others) == 1 and len(few) == 1 < len(others[0]) else set()
 
 
-def _compared_ranks(notices: list[Notice]) -> Iterator[int]:
+def _pytorch_ranks(notices: list[Notice]) -> Iterator[int]:
     return (int(match[1]) for notice in notices for match in _CALL.finditer(notice.message))
 
 

@@ -32,13 +32,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "do not show which ranks hang",
             Needs(others=("dumps of all ranks written while the job hangs; PyTorch writes them after a time limit",)),
         )
-    for still in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
-        stuck = flight_recorder.ranks_of(still.culprits)
-        call = flight_recorder.work(still.culprits[0].call, still.group, still.seq)
-        partly = still.kind == PARTLY
-        is_pair = bool(still.culprits[0].call and still.culprits[0].call.is_p2p)
+    for standstill in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
+        stuck = flight_recorder.ranks_of(standstill.culprits)
+        call = flight_recorder.work(standstill.culprits[0].call, standstill.group, standstill.seq)
+        partly = standstill.kind == PARTLY
+        is_pair = bool(standstill.culprits[0].call and standstill.culprits[0].call.is_p2p)
         yield RULE.finding(
-            f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which " + _others(still),
+            f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which " + _others(standstill),
             cause=f"{'both sides' if is_pair else 'all ranks'} made the same call, so the program is consistent; "
             "likely: "
             + (
@@ -56,17 +56,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ranks=stuck,
             hosts=hosts_with(facts.job, stuck),
             evidence=[
-                *flight_recorder.lines(facts, still.culprits, 3),
-                *flight_recorder.lines(facts, still.waiting, 2),
+                *flight_recorder.lines(facts, standstill.culprits, 3),
+                *flight_recorder.lines(facts, standstill.waiting, 2),
             ],
             fatal=True,
         )
 
 
-def _others(still: Standstill) -> str:
+def _others(standstill: Standstill) -> str:
     """What the other ranks did; all ranks whose call is still open are culprits."""
-    call = still.culprits[0].call
+    call = standstill.culprits[0].call
     if call and call.is_p2p:
-        over = flight_recorder.ranks_of(still.waiting)
-        return f"{ranks_word(over)} finished" if over else "both sides called"
-    return "the other ranks finished" if still.kind == PARTLY else "all ranks of the group called"
+        finished = flight_recorder.ranks_of(standstill.waiting)
+        return f"{ranks_word(finished)} finished" if finished else "both sides called"
+    return "the other ranks finished" if standstill.kind == PARTLY else "all ranks of the group called"

@@ -24,12 +24,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if stuck or refused:
         yield _finding(requests, [*stuck, *refused], "certain", stuck=bool(stuck))
         return
-    there = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
-    if not requests or there or not facts.several_hosts():
+    connected = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
+    if not requests or connected or not facts.several_hosts():
         return
-    sought = facts.plugin("COLLNET", "probe") or facts.plugin("NET", "not-found")
-    if sought and not facts.plugin("COLLNET", "loaded"):
-        yield _finding(requests, sought[:2], "likely", stuck=False)
+    searches = facts.plugin("COLLNET", "probe") or facts.plugin("NET", "not-found")
+    if searches and not facts.plugin("COLLNET", "loaded"):
+        yield _finding(requests, searches[:2], "likely", stuck=False)
     else:
         yield RULE.undecided(
             f"{words_of(requests)} requests CollNet; the log does not show whether it is in use",

@@ -51,7 +51,7 @@ class _Death(NamedTuple):
     ended: Ended
 
     @property
-    def is_sure(self) -> bool:
+    def has_reason(self) -> bool:
         """Whether the status states the reason."""
         return self.ended.reason in _REASONS
 
@@ -63,14 +63,14 @@ class _Death(NamedTuple):
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
-    shown = [finding for finding in workloads.faults(effects) if finding.fatal or finding.rule == "ended-from-outside"]
-    deaths = _deaths(facts) if shown else []
-    if not deaths or not shown:
+    faults = [finding for finding in workloads.faults(effects) if finding.fatal or finding.rule == "ended-from-outside"]
+    deaths = _deaths(facts) if faults else []
+    if not deaths or not faults:
         return
     first = deaths[0]
     where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
-    losses = [effect for effect in shown if effect.rule == _LOSS]
+    losses = [effect for effect in faults if effect.rule == _LOSS]
     named = {rank for effect in losses for rank in _lost_ranks(facts, effect)}
     who = f", {ranks_word(dead & named or dead)}" if dead else ""
     is_other = any(finding.confidence == "certain" and where.isdisjoint(finding.hosts) for finding in losses)
@@ -80,12 +80,12 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
         RULE,
         facts,
         [death.case for death in deaths],
-        shown,
+        faults,
         f"{names}{who}: {_words(first.ended)}",
         cause=_REASONS.get(first.ended.reason) or _CODES[first.ended.code or 0],
         fix=list(_fix(facts, first)),
         evidence=[Evidence(death.case.pod.file, death.ended.line, _text(death)) for death in deaths],
-        confidence="certain" if first.is_sure and agrees and (first.is_last or dead & named) else "likely",
+        confidence="certain" if first.has_reason and agrees and (first.is_last or dead & named) else "likely",
     )
 
 
@@ -108,7 +108,7 @@ def _deaths(facts: Facts) -> list[_Death]:
     """The pods whose end explains the loss, in order of time; without stated reasons, none if all ended alike."""
     pods = [pod for pod in facts.once(workloads.related) if pod.containers]
     ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _most_informative(pod.ended)]
-    sure = [death for death in ends if death.is_sure]
+    sure = [death for death in ends if death.has_reason]
     deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])
     return sorted(deaths, key=lambda death: (death.ended.when or "~", death.case.pod.name))
 

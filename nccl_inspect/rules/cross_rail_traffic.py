@@ -38,17 +38,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     sign = _sign(facts, rails)
     if sign is None:
         return
-    paths = [path for path in crossing(facts) if any(_leaves(path, link, rails) for link in path.links)]
+    paths = [path for path in crossing(facts) if any(_leaves_rail(path, link, rails) for link in path.links)]
     if not paths:
         return
-    links = [link for path in paths for link in path.links if _leaves(path, link, rails)]
+    links = [link for path in paths for link in path.links if _leaves_rail(path, link, rails)]
     kinds = {link.send_recv for link in links}
     example = links[0]
     matched = sum(any(link.send and link.receive for link in path.links) for path in facts.rdma())
     what = "rings or trees" if kinds == {False} else "send/recv" if kinds == {True} else "rings or trees, and send/recv"
     yield RULE.finding(
         f"{len(paths)} of {count(matched, 'network path')} leave their rail ({what}), such as "
-        f"{_name(example.send)} to {_name(example.receive)}; {sign.words}",
+        f"{_nic_name(example.send)} to {_nic_name(example.receive)}; {sign.words}",
         cause=f"{words_of(allowed)} allows it"
         if (allowed := [setting for setting in facts.chosen("NCCL_CROSS_NIC") if setting.value == "1"])
         else "NCCL chose the NIC nearest to each GPU; this happens if hosts have different sets of GPUs or NICs, or "
@@ -93,7 +93,7 @@ def _rails_of(event: object) -> list[tuple[int, str]]:
     return [(index, number[1]) for index, number in numbers if len(number) > 1 and number[1]]
 
 
-def _leaves(path: Path, link: Link, rails: dict[tuple[str, int], str]) -> bool:
+def _leaves_rail(path: Path, link: Link, rails: dict[tuple[str, int], str]) -> bool:
     """Whether a link goes from one rail to another; two NICs of different numbers may be on the same rail."""
     if not link.crosses_rails or link.send is None or link.receive is None:
         return False
@@ -102,6 +102,6 @@ def _leaves(path: Path, link: Link, rails: dict[tuple[str, int], str]) -> bool:
     return None in pair or len(pair) > 1
 
 
-def _name(end: object) -> str:
+def _nic_name(end: object) -> str:
     nic, index = getattr(end, "nic", None), getattr(end, "nic_index", None)
     return f"NIC {index}" + (f" ({nic})" if nic else "")

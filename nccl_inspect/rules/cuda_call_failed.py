@@ -32,18 +32,18 @@ _PLACE = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failures without a source file, as exceptions repeat them, by CUDA's message."""
-    failed = [failure for failure in cuda.failures(facts) if failure.file is None and _is_known(failure)]
-    whose, place = ("NCCL", _PLACE) if failed else ("PyTorch", ())
-    failed = failed or _of_program(facts)
+    failed = [failure for failure in cuda.failures(facts) if failure.file is None and _is_informative(failure)]
+    origin, place = ("NCCL", _PLACE) if failed else ("PyTorch", ())
+    failed = failed or _pytorch_failures(facts)
     if not failed:
         return
     code, notices = failed[0].code, [failure.notice for failure in failed]
     yield RULE.finding(
-        f"a CUDA call of {whose} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
+        f"a CUDA call of {origin} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
         cause=cuda.cause(code),
         impact=cuda.IMPACT,
         fix=cuda.fix(code, (*((cuda.WHICH_KERNEL,) if code in cuda.KERNEL_ERRORS else ()), *place, cuda.IS_BROKEN)),
-        confidence="likely" if any(map(_tells, failed)) else "possible",
+        confidence="likely" if any(map(_is_cause, failed)) else "possible",
         ranks={*ranks_in(notices), *(rank for notice in notices if (rank := rank_in_front(notice)) is not None)},
         hosts=hosts_in(notices),
         evidence=first_said(notices),
@@ -52,17 +52,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _is_known(failure: cuda.Failure) -> bool:
+def _is_informative(failure: cuda.Failure) -> bool:
     """Whether the error itself shows at least what kind of thing went wrong, whoever made the call."""
-    return _tells(failure) or failure.code in cuda.MEANINGS
+    return _is_cause(failure) or failure.code in cuda.MEANINGS
 
 
-def _tells(failure: cuda.Failure) -> bool:
+def _is_cause(failure: cuda.Failure) -> bool:
     """Whether the error itself is the cause."""
     return failure.code in _TELLING or failure.code in cuda.KERNEL_ERRORS or failure.code in cuda.ANSWERS
 
 
-def _of_program(facts: Facts) -> list[cuda.Failure]:
+def _pytorch_failures(facts: Facts) -> list[cuda.Failure]:
     """Errors that PyTorch reports, except those of processes whose end has its own finding."""
     ends = process_ends(facts)
     judged = {cuda.code_in(str(value(last, "error"))) for last in last_words(facts, ends).values()}

@@ -75,7 +75,9 @@ def judge(facts: Facts) -> Iterator[Result]:
     program = [notice for notice in program if notice not in survived]
     program_codes = {id(notice): code for notice in program if (code := _program_code(notice)) is not None}
     failed += [notice for notice in program if id(notice) in program_codes]
-    nvml = {id(notice): code for notice in facts.notices("nccl/nvml-failed") if (code := _of_nvml(notice)) is not None}
+    nvml = {
+        id(notice): code for notice in facts.notices("nccl/nvml-failed") if (code := _nvml_code(notice)) is not None
+    }
     notices = [*failed, *(notice for notice in facts.notices("nccl/nvml-failed") if id(notice) in nvml)]
     if not notices:
         return
@@ -106,6 +108,6 @@ def _program_code(notice: Notice) -> int | None:
     return next((CUDA_CODES[text] for text in words if text in error_of(notice)), None)
 
 
-def _of_nvml(notice: Notice) -> int | None:
+def _nvml_code(notice: Notice) -> int | None:
     """The code for an NVML error at WARN, which stops NCCL (src/misc/nvmlwrap.cc)."""
     return _NVML.get(str(value(notice, "error"))) if notice.level == "WARN" else None

@@ -50,7 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely",
         notices=failed,
-        evidence=[*first_said(failed), *first_lines(_between(facts, failed))[:1]],
+        evidence=[*first_said(failed), *first_lines(_p2p_paths(facts, failed))[:1]],
         fatal=True,
     )
 
@@ -70,7 +70,7 @@ def _unreached(facts: Facts) -> list[Notice]:
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
 
-def _between(facts: Facts, failed: list[Notice]) -> list[Path]:
+def _p2p_paths(facts: Facts, failed: list[Notice]) -> list[Path]:
     """The P2P paths of the ranks that failed."""
     ranks = ranks_in(failed)
     return [path for path in facts.paths("intra", "P2P") if not ranks or ranks & {path.src, path.dst}]

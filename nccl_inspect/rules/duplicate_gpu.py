@@ -39,13 +39,13 @@ _DISTINGUISHES_MIG = (2, 30)
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it does not."""
-    refused = facts.leading_to(RULE.name)
-    if not refused:
-        yield from _listed_twice(facts)
+    errors = facts.leading_to(RULE.name)
+    if not errors:
+        yield from _from_init_lines(facts)
         return
     pairs = {
         (*sorted((value(notice, "rank"), value(notice, "other_rank"))), value(notice, "bus_id"))
-        for notice in refused
+        for notice in errors
         if value(notice, "other_rank") is not None
     }
     words = listed(
@@ -56,12 +56,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_CAUSE,
         impact="NCCL refuses to build the communicator; the job does not start",
         fix=_FIX,
-        notices=refused,
+        notices=errors,
         fatal=True,
     )
 
 
-def _listed_twice(facts: Facts) -> Iterator[Finding]:
+def _from_init_lines(facts: Facts) -> Iterator[Finding]:
     """Judge init lines with one host and bus id for two ranks, before NCCL itself compares them.
 
     If NCCL built the communicator, there is no conflict: two machines have the same name.

@@ -37,18 +37,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     addresses = _addresses(facts)
     unshared = _sharing_failures(facts)
     for host in facts.hosts():
-        used = _several(addresses.get(host, {}))
+        used = _different_addresses(addresses.get(host, {}))
         if not facts.job.paths and unshared and (used or _pids_apart(facts, host)):
-            yield _suspected(host, used, unshared)
+            yield _sharing_clue(host, used, unshared)
             return
         if not used:
             continue
         if not facts.job.paths:
-            yield _clue(host, used)
+            yield _address_clue(host, used)
             return
         paths = _paths_between(facts, used)
         local = [path for path in paths if path.transport in ("P2P", "SHM")]
-        if not paths or (local and not _fails(facts)):
+        if not paths or (local and not _has_failed(facts)):
             continue  # they share memory: containers or addresses of one machine
         yield _finding(facts, host, used, local, paths)
         return
@@ -64,7 +64,7 @@ def _addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
     return by_host
 
 
-def _several(interfaces: dict[str, dict[str, Interface]]) -> list[Interface]:
+def _different_addresses(interfaces: dict[str, dict[str, Interface]]) -> list[Interface]:
     """The addresses of the first interface for which processes have different ones."""
     return next((list(addresses.values()) for addresses in interfaces.values() if len(addresses) > 1), [])
 
@@ -82,7 +82,7 @@ def _paths_between(facts: Facts, used: list[Interface]) -> list[Path]:
     ]
 
 
-def _fails(facts: Facts) -> bool:
+def _has_failed(facts: Facts) -> bool:
     """Whether the job ended in an error, or sharing memory did."""
     return facts.job.failed or bool(_sharing_failures(facts))
 
@@ -107,7 +107,7 @@ def _pids_apart(facts: Facts, host: str) -> bool:
     return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
 
 
-def _suspected(host: str, used: list[Interface], unshared: list[Notice]) -> Finding:
+def _sharing_clue(host: str, used: list[Interface], unshared: list[Notice]) -> Finding:
     """The clue if memory cannot be shared, and the log ends before it shows between which ranks."""
     words = listed(interface.address for interface in used)
     return RULE.clue(
@@ -126,7 +126,7 @@ def _suspected(host: str, used: list[Interface], unshared: list[Notice]) -> Find
     )
 
 
-def _clue(host: str, used: list[Interface]) -> Finding:
+def _address_clue(host: str, used: list[Interface]) -> Finding:
     """The clue if the log shows no connection, and nothing failed."""
     return RULE.clue(
         f"host name {host} has {len(used)} addresses ({listed(interface.address for interface in used)})",

@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     slow = tcp_paths(facts)
     stopped = bool(facts.job.failed or broken) and not slow
     yield RULE.finding(
-        f"aws-ofi-nccl {'cannot connect' if broken else 'fails to initialize'}{_in_words(reasons)}",
+        f"aws-ofi-nccl {'cannot connect' if broken else 'fails to initialize'}{_reason_words(reasons)}",
         cause=_cause(reasons),
         impact="hosts communicate over TCP"
         if slow
@@ -96,7 +96,7 @@ def _lacks_memory(facts: Facts) -> bool:
     return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.with_role("memory-not-registered"))
 
 
-def _in_words(reasons: list[Notice]) -> str:
+def _reason_words(reasons: list[Notice]) -> str:
     return f": {reasons[0].message.removeprefix('NET/OFI ')}" if reasons else ""
 
 

@@ -31,7 +31,7 @@ _CUMEM = versions.order("2.19")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the plugin's messages about libfabric, and GPU memory that libfabric rejects as invalid."""
-    stated, refused = facts.leading_to(RULE.name), _refused(facts)
+    stated, refused = facts.leading_to(RULE.name), _unregistered(facts)
     notices = [*stated, *refused]
     if not notices:
         return
@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _refused(facts: Facts) -> list[Notice]:
+def _unregistered(facts: Facts) -> list[Notice]:
     """GPU memory that could not be registered, unless all ranks run releases that allocate it the old way."""
     releases = _releases(facts)
     if releases and max(releases) < _CUMEM:

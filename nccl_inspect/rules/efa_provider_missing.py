@@ -60,10 +60,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     silent = not facts.job.paths and _is_last(facts, unserved)
     stopped = silent and dies_here(facts)
     ranks = {rank for notice in unserved for rank in notice.ranks} - served
-    seen = partial(RULE.finding, fatal=stopped, confidence="likely" if stopped else "certain")
-    stated = partial(RULE.clue, confirm=_CONFIRM, severity="warning")
-    make = seen if stopped or _is_missed(facts) else stated
-    yield make(
+    finding = partial(RULE.finding, fatal=stopped, confidence="likely" if stopped else "certain")
+    clue = partial(RULE.clue, confirm=_CONFIRM, severity="warning")
+    result = finding if stopped or _is_needed(facts) else clue
+    yield result(
         "aws-ofi-nccl found no usable provider: no EFA device, or a libfabric without EFA",
         cause="no EFA device in the container (vpc.amazonaws.com/efa not requested, /dev/infiniband not mounted), or a "
         "libfabric built without the efa provider",
@@ -90,7 +90,7 @@ def _impact(stopped: bool, silent: bool) -> str:
     return f"the plugin does not initialize; NCCL falls back to InfiniBand or TCP{end}"
 
 
-def _is_missed(facts: Facts) -> bool:
+def _is_needed(facts: Facts) -> bool:
     """Whether the machine should have EFA, or hosts communicate without it: other images also include the plugin."""
     on_efa = facts.platform is not None and facts.platform.network == "efa"
     return on_efa or bool(facts.paths(transport="NET")) or facts.job.failed

@@ -37,9 +37,9 @@ _FIX = [
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the first transfers: failures after connections were made mean that the peer is gone."""
-    failed = unreached(facts) or _without_a_reason(facts)
+    failed = unreached(facts) or _unexplained_failures(facts)
     if not failed:
-        yield from _refused(facts)
+        yield from _rejected_addresses(facts)
         return
     banner = [
         notice
@@ -61,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _refused(facts: Facts) -> Iterator[Finding]:
+def _rejected_addresses(facts: Facts) -> Iterator[Finding]:
     """Judge addresses of peers that the device rejects: it checks whether it may reach them."""
     notices = facts.leading_to(RULE.name)
     if not notices or is_connected(facts):
@@ -78,7 +78,7 @@ def _refused(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _without_a_reason(facts: Facts) -> list[Notice]:
+def _unexplained_failures(facts: Facts) -> list[Notice]:
     """Failed transfers of libfabric before 1.16, which prints the same text for all reasons."""
     failed = completions(facts) if never_connected(facts) else []
     return failed if all(map(_is_unknown, failed)) else []

@@ -53,7 +53,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
     yield Effects(interrupts)
-    if not _ended_with(facts, interrupts):
+    if not _ends_with_interrupt(facts, interrupts):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
     notices = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
     if not notices or facts.job.failed or _is_explained(facts, forced, notices):
@@ -67,21 +67,21 @@ def judge(facts: Facts) -> Iterator[Result]:
     ]
     if len(effects) < len(failed):
         return
-    end = _end(facts, notices)
+    end = _job_end(facts, notices)
     yield RULE.finding(
-        f"the job was ended: {_REASONS[end.reason] if end.reason else _by_signal(notices)}",
+        f"the job was ended: {_REASONS[end.reason] if end.reason else _signal_words(notices)}",
         cause=_cause(end),
         impact="none on the paths; unsaved work is lost",
         fix=_fix(end),
         severity="error" if end.is_broken else "warning" if end.is_doubtful else None,
-        confidence="possible" if end.is_doubtful or end.is_of_some else "certain",
+        confidence="possible" if end.is_doubtful or end.is_partial else "certain",
         fatal=end.is_broken,
         notices=notices,
         explains_errors=effects,
     )
 
 
-class _End(NamedTuple):
+class _JobEnd(NamedTuple):
     """How the job was ended."""
 
     reason: str | None
@@ -90,31 +90,31 @@ class _End(NamedTuple):
     is_unclear: bool
     """Killed by an unknown sender."""
     may_hang: bool
-    is_of_some: bool
+    is_partial: bool
     """Only some ranks report it."""
     is_doubtful: bool
     by_slurm: bool
 
 
-def _end(facts: Facts, notices: list[Notice]) -> _End:
+def _job_end(facts: Facts, notices: list[Notice]) -> _JobEnd:
     reason = next(filter(None, (job_end.reason(notice.event) for notice in notices)), None)
     is_broken = reason == job_end.NODE_FAILURE
     is_unclear = reason is None and report_of(notices[0]).signal == signal.SIGKILL.name
     may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
-    is_of_some = _is_of_some(facts, notices)
+    is_partial = _is_partial(facts, notices)
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
-    is_doubtful = is_unclear or may_hang or (is_of_some and not is_of_nobody)
+    is_doubtful = is_unclear or may_hang or (is_partial and not is_of_nobody)
     by_slurm = any(notice.production.startswith("launchers/slurm-") for notice in notices)
-    return _End(reason, is_broken, is_unclear, may_hang, is_of_some, is_doubtful, by_slurm)
+    return _JobEnd(reason, is_broken, is_unclear, may_hang, is_partial, is_doubtful, by_slurm)
 
 
-def _cause(end: _End) -> str:
+def _cause(end: _JobEnd) -> str:
     cause = _REASONS[end.reason] if end.reason else _KILLED if end.is_unclear else _SIGNAL
     hang = ". The log shows nothing between NCCL's last line and the end: the job may have hung"
     return cause + hang if end.may_hang else cause
 
 
-def _fix(end: _End) -> Iterator[str]:
+def _fix(end: _JobEnd) -> Iterator[str]:
     if end.is_unclear:
         yield _WHY_KILLED
     yield _ASK_SLURM if end.by_slurm else _ASK_KUBERNETES
@@ -125,7 +125,7 @@ def _fix(end: _End) -> Iterator[str]:
         yield _IN_TIME
 
 
-def _ended_with(facts: Facts, interrupts: list[Notice]) -> bool:
+def _ends_with_interrupt(facts: Facts, interrupts: list[Notice]) -> bool:
     """Whether the job's output ends with a KeyboardInterrupt of an unknown process, else it may be any helper's."""
     lines = [line for interrupt in interrupts for line in interrupt.evidence]
     lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
@@ -142,7 +142,7 @@ def _is_explained(facts: Facts, forced: Container[int], notices: list[Notice]) -
     return any(id(end.notice) in forced or end.report.how == "waiting" for end in ends)
 
 
-def _is_of_some(facts: Facts, notices: list[Notice]) -> bool:
+def _is_partial(facts: Facts, notices: list[Notice]) -> bool:
     """Whether only some ranks were interrupted or ended, and no launcher reports that it ended them all."""
     interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
     return all("ends-one" in notice.roles for notice in notices) and not interrupted.issuperset(facts.job.ranks_seen)
@@ -154,7 +154,7 @@ def _is_effect(notice: Notice) -> bool:
     return is_retold(notice) or is_loader
 
 
-def _by_signal(notices: list[Notice]) -> str:
+def _signal_words(notices: list[Notice]) -> str:
     """The signal if the launcher names it, else its message."""
     stated = (
         report_of(notice).signal or value(notice, "signal") or value(notice, "signal_number") for notice in notices

@@ -47,10 +47,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         name, values = agreement.name, facts.settings(agreement.name)
         if not values:
             continue
-        if outliers := _differing(agreement, values) or _on_some_ranks(facts, agreement, values):
-            joined = _joined(facts, outliers)
+        if outliers := _minority(agreement, values) or _on_some_ranks(facts, agreement, values):
+            joined = _are_connected(facts, outliers)
             if named := errors_of(facts, agreement.effect):
-                yield _naming(facts, agreement, values, outliers, named)
+                yield _with_errors(facts, agreement, values, outliers, named)
             elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
                 continue  # p2p-disabled-by-env reports its cost
             elif not agreement.is_choice or facts.job.failed or facts.failures():
@@ -61,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 yield _clue(name, values, outliers)
 
 
-def _differing(agreement: Agreement, values: list[Setting]) -> list[Setting]:
+def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
     """Settings that fewer ranks have than the most common one."""
     if len(values) < 2:
         return []
@@ -96,14 +96,14 @@ def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
     return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
 
 
-def _joined(facts: Facts, outliers: list[Setting]) -> bool:
+def _are_connected(facts: Facts, outliers: list[Setting]) -> bool:
     """Whether the ranks connected to each other."""
     ranks = {rank for setting in outliers for rank in setting.ranks or ()}
     connected = any(comm.state == "connected" for comm in facts.job.communicators)
     return connected or (bool(ranks) and ranks <= {end for path in facts.job.paths for end in (path.src, path.dst)})
 
 
-def _naming(
+def _with_errors(
     facts: Facts, agreement: Agreement, values: list[Setting], outliers: list[Setting], named: list[Notice]
 ) -> Finding:
     """The ranks disagree, and the log has errors that follow from it."""
@@ -136,7 +136,7 @@ def _clue(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
 
 
 def _summary(name: str, values: list[Setting]) -> str:
-    shown = "; ".join(f"{setting.value} on {_who(setting)}" for setting in values[:_SHOWN])
+    shown = "; ".join(f"{setting.value} on {_ranks_or_host(setting)}" for setting in values[:_SHOWN])
     shown += f"; and {count(len(values) - _SHOWN, 'other value')}" if len(values) > _SHOWN else ""
     return f"{name} differs between ranks: {shown}"
 
@@ -145,7 +145,11 @@ def _partial_summary(setting: Setting, others: set[int]) -> str:
     """The summary for a setting that only some ranks have."""
     words = words_of([setting])
     few = setting.ranks is None or not others or len(setting.ranks) <= len(others)
-    return f"{words} on {_who(setting)} only" if few else f"{words} on {_who(setting)}, not on {ranks_word(others)}"
+    return (
+        f"{words} on {_ranks_or_host(setting)} only"
+        if few
+        else f"{words} on {_ranks_or_host(setting)}, not on {ranks_word(others)}"
+    )
 
 
 def _fixes(name: str) -> list[str]:
@@ -172,7 +176,11 @@ def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Sett
         else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) or are "
         "limited by the slowest setting",
         fix=[
-            *([f"unset {' '.join(alone.names)}   # on {_who(alone)}; or set it on all ranks"] if alone else []),
+            *(
+                [f"unset {' '.join(alone.names)}   # on {_ranks_or_host(alone)}; or set it on all ranks"]
+                if alone
+                else []
+            ),
             *_fixes(name),
         ],
         severity="info" if harmless else RULE.severity,
@@ -183,7 +191,7 @@ def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Sett
     )
 
 
-def _who(setting: Setting) -> str:
+def _ranks_or_host(setting: Setting) -> str:
     if setting.ranks is None:
         return "all ranks"
     return f"{ranks_word(setting.ranks)}" if setting.ranks else f"host {', '.join(setting.hosts)}"

@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     program_errors = facts.with_role("program-cuda-error")
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
-        *(notice for notice in program_errors if _says_so(notice) and not exceptions.is_survived(facts, notice)),
+        *(notice for notice in program_errors if _is_not_ready(notice) and not exceptions.is_survived(facts, notice)),
     ]
     if not failed:
         return
@@ -52,5 +52,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _says_so(notice: Notice) -> bool:
+def _is_not_ready(notice: Notice) -> bool:
     return _WORDS in error_of(notice)

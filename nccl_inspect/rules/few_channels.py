@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if len(comm.hosts) == 1 and comm.nnodes in (None, 1):
             if comm.channels > _FEW or any(path.transport != "P2P" for path in paths):
                 continue
-            switched = _switched(facts, paths)
+            switched = _is_on_nvswitch(facts, paths)
             if switched is None:
                 unknown.append(comm)
             elif switched:
@@ -65,7 +65,7 @@ def _between_hosts(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> F
     return _clue(comm, shared) if shared else None
 
 
-def _switched(facts: Facts, paths: list[Path]) -> bool | None:
+def _is_on_nvswitch(facts: Facts, paths: list[Path]) -> bool | None:
     """Whether the GPUs are on an NVSwitch; None if unknown."""
     classes = [facts.pair_class(path) for path in paths]
     if all(classes):
@@ -128,10 +128,10 @@ def _clue(comm: CommunicatorInfo, net: list[Path]) -> Finding:
     )
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: str) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], comparison: str) -> Finding:
     machine = f" of {facts.platform.name}" if facts.platform else ""
     return RULE.finding(
-        f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {against}",
+        f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {comparison}",
         cause="unknown from this log; likely: "
         f"NCCL's topology search saw fewer links than the hardware{machine} has (NICs or GPUs that the container "
         "does not see, a topology file or a virtual machine that hides them), or the program requested few "

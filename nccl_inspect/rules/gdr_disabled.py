@@ -51,15 +51,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     Without connections between hosts in the log, messages about NICs and GPUs give a clue.
     """
     pairs = staged(facts)
-    if hidden := _hidden(facts):
-        yield RULE.undecided(hidden, Needs(_OTHER_RANKS, all_ranks=True))
+    if contradiction := _contradiction(facts):
+        yield RULE.undecided(contradiction, Needs(_OTHER_RANKS, all_ranks=True))
     if not pairs or (facts.platform and facts.platform.gdr is False):
         yield from _clue(facts)
         return
-    able = facts.platform.gdr if facts.platform else None
+    capable = facts.platform.gdr if facts.platform else None
     refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
     reasons = [*refused, *weak]
-    sure = bool(able or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
+    sure = bool(capable or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
     if not sure:
         yield RULE.undecided(
             f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
@@ -70,16 +70,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     direct = network_of(facts.platform)
     yield RULE.finding(
-        f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
-        cause=_cause(facts, pairs, reasons, able),
+        f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_missing(pairs)}",
+        cause=_cause(facts, pairs, reasons, capable),
         impact=estimate(
             "two extra copies through host memory and PCIe for every byte; with GPUDirect "
             f"{direct.what} gives {direct}",
             direct,
         ),
         fix=_fixes(facts, pairs, reasons),
-        severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
-        confidence="certain" if able and reasons else "likely" if sure else "possible",
+        severity="error" if capable and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
+        confidence="certain" if capable and reasons else "likely" if sure else "possible",
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
         paths=pairs,
     )
@@ -97,7 +97,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
     partly = bool(gdr_statements.allowed_on(facts) & hosts_in(refused))
     near = bool(facts.paths("intra")) and not facts.several_hosts()
     yield RULE.clue(
-        _off_for(off, refused, far),
+        _clue_summary(off, refused, far),
         cause=_cause_of_clue(facts, off, refused, far),
         impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
         fix=[*unset(off), _LIST_NICS]
@@ -113,7 +113,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _off_for(off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
+def _clue_summary(off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
     if off:
         return f"GPUDirect RDMA is disabled: {words_of(off)}"
     notices = refused or far
@@ -163,7 +163,7 @@ def _should_have_it(facts: Facts, pairs: list[Path]) -> bool:
     return bool(facts.with_role("nvswitch") or reading)
 
 
-def _hidden(facts: Facts) -> str:
+def _contradiction(facts: Facts) -> str:
     """The contradiction if the rings report an edge without GPUDirect, and every edge in the log has it; else empty."""
     direct = all(path.gdr is True for path in facts.leaving()) and bool(facts.leaving())
     comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
@@ -184,7 +184,7 @@ def _refused(facts: Facts) -> list[Notice]:
     return [notice for notice in refused if "NET/Socket" not in notice.message]
 
 
-def _lack(pairs: list[Path]) -> str:
+def _missing(pairs: list[Path]) -> str:
     """What is missing: GPUDirect altogether, or on some channels."""
     partial = [path for path in pairs if path.gdr == "partial"]
     if len(partial) == len(pairs):
@@ -228,7 +228,7 @@ def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
     ]
 
 
-def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | None) -> str:
+def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], capable: bool | None) -> str:
     if over_tcp_provider(facts):
         return (
             "libfabric uses its tcp provider, which has no GPUDirect RDMA: despite the name Libfabric, EFA is not used"
@@ -246,7 +246,7 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
         )
     if chip_link.decides(facts):
         return chip_link.words(facts)
-    if able:
+    if capable:
         return (
             "unknown from this log; likely: nvidia-peermem or DMA-BUF is missing, a NIC is too far from the GPU, or "
             "libfabric lacks FI_HMEM"

@@ -33,8 +33,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)
     far = distances.too_far(reasons)
-    able = bool(facts.platform and facts.platform.gdr) or _one_gpu_each(facts, paths)
-    normal = senders and not reading and not reasons and not able
+    capable = bool(facts.platform and facts.platform.gdr) or _one_gpu_each(facts, paths)
+    normal = senders and not reading and not reasons and not capable
     who = (
         f"on {'host' if len(whole) == 1 else 'hosts'} {some_names(sorted(whole))}"
         if whole

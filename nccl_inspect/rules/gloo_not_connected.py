@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     # If communicators exist, the exception of an unknown process may have been caught.
     is_dead = not facts.job.communicators or bool(missing and (ranks or facts.job.ended_by))
     yield RULE.finding(
-        _what(missing, refused),
+        _summary(missing, refused),
         cause="GLOO_SOCKET_IFNAME, or a setting of the framework that becomes it, names an interface that this host or "
         "container does not have; or it has no address"
         if missing
@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     )
 
 
-def _what(missing: list[Notice], refused: list[Notice]) -> str:
+def _summary(missing: list[Notice], refused: list[Notice]) -> str:
     if missing:
         names = dict.fromkeys(str(value(notice, "interface")) for notice in missing)
         return f"Gloo finds no interface {listed(names)}"

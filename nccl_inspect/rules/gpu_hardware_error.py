@@ -52,7 +52,7 @@ _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA's hardware errors; the kernel's lines may be old, so they need a job that failed."""
     stated = [notice for notice in cuda.failed(facts) if cuda.code_of(notice) in _CODES]
-    stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _says_so(n)]
+    stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _is_hardware_error(n)]
     lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
     kernel = [*facts.notices("kernel/gpu-lost"), *filter(broken, facts.notices("kernel/xid"))]
@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     notices = [*stated, *kernel]
     if not notices:
         if switch := facts.leading_to(RULE.name):
-            yield _of_switch(switch)
+            yield _switch_clue(switch)
         return
     is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
     is_sure = any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
@@ -84,7 +84,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _of_switch(notices: list[Notice]) -> Finding:
+def _switch_clue(notices: list[Notice]) -> Finding:
     """A clue about a non-fatal error of an NVSwitch."""
     return RULE.clue(
         f"an NVSwitch reports an error that is not fatal: {words(notices[0]).strip()}",
@@ -121,7 +121,7 @@ def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
     return bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
 
 
-def _says_so(notice: Notice) -> bool:
+def _is_hardware_error(notice: Notice) -> bool:
     return any(text in error_of(notice) for text in (*_TEXTS, _CONTAINED))
 
 

@@ -39,38 +39,38 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     if not failed:
         return
-    dead = not _went_on(facts)
+    fatal = not _continued(facts)
     errors = listed(f"ibv_{value(notice, 'name')} failed with {value(notice, 'error')}" for notice in failed)
     yield RULE.finding(
         f"the NIC cannot register GPU memory: {errors}",
         cause=_cause(failed),
         impact="the rank cannot connect: the job stops"
-        if dead
+        if fatal
         else "NCCL continued: it copies a buffer that the application registered through its own, or found another way",
         fix=[
             "lsmod | grep nvidia_peermem; modprobe nvidia-peermem; dmesg -T | grep -i peermem   # on the host",
             "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does not need nvidia-peermem",
             *(
                 ["NCCL_DMABUF_ENABLE=0   # a test: does registering through nvidia-peermem work?"]
-                if _says(failed, "name", _DMABUF)
+                if _any_has(failed, "name", _DMABUF)
                 else []
             ),
             *(
                 ["NCCL_IB_PCI_RELAXED_ORDERING=0   # a test: does the NIC refuse these flags?"]
-                if _says(failed, "name", _IOVA2) and _says(failed, "error", _INVALID)
+                if _any_has(failed, "name", _IOVA2) and _any_has(failed, "error", _INVALID)
                 else []
             ),
             "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect RDMA: if the job runs, GPU memory registration is the "
             "cause",
         ],
-        severity="error" if dead else "warning",
+        severity="error" if fatal else "warning",
         confidence="likely",
         notices=failed,
-        fatal=dead,
+        fatal=fatal,
     )
 
 
-def _went_on(facts: Facts) -> bool:
+def _continued(facts: Facts) -> bool:
     """Whether the log shows working communicators: NCCL can do without registering a buffer of the application."""
     states = [comm.state for comm in usage.in_use(facts.job)]
     works = bool(states) and all(state in _RUNS for state in states)
@@ -81,17 +81,17 @@ def _went_on(facts: Facts) -> bool:
     )
 
 
-def _says(failed: list[Notice], name: str, wanted: str) -> bool:
+def _any_has(failed: list[Notice], name: str, wanted: str) -> bool:
     return any(value(notice, name) == wanted for notice in failed)
 
 
 def _cause(failed: list[Notice]) -> str:
-    if _says(failed, "name", _DMABUF):
+    if _any_has(failed, "name", _DMABUF):
         return (
             "DMA-BUF between GPU and NIC does not work: it needs the open kernel modules of the NVIDIA driver, and a "
             "kernel (5.12 or later) and NIC driver that support it"
         )
-    if _says(failed, "error", _BAD_ADDRESS):
+    if _any_has(failed, "error", _BAD_ADDRESS):
         return (
             "the NIC driver does not know the address: nvidia-peermem is not loaded or was built for another NVIDIA or "
             "NIC driver (reload it after an update of either), or the container was started before that"

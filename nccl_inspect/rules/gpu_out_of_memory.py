@@ -47,51 +47,51 @@ _HOST_STEPS = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
-    full = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
-    torch = [notice for notice in _of_torch(facts) if _has_ended(facts, notice)]
-    notices = [*(failure.notice for failure in full), *torch]
+    failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
+    torch = [notice for notice in _torch_errors(facts) if _has_ended(facts, notice)]
+    notices = [*(failure.notice for failure in failures), *torch]
     sizes = facts.notices("nccl/cuda-allocation-failed")
     if not notices:
         if sizes and not cuda.failures(facts):
-            yield _unproved(sizes)
+            yield _without_reason(sizes)
         return
     host_calls = any(value(notice, "call") == _ON_HOST for notice in sizes)
-    on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in full))
+    on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in failures))
     of_xla = bool(facts.notices("frameworks/xla-nccl-failed"))
     yield RULE.finding(
-        f"{'host' if on_host else 'GPU'} memory ran out when {_who(full)} asked for more",
+        f"{'host' if on_host else 'GPU'} memory ran out when {_allocator(failures)} asked for more",
         cause="no pinned host memory was left: the failed call allocates on the host. The pod, the job or the host has "
         "reached its memory limit, or pinning is not allowed"
         if on_host
         else "the framework has taken nearly all memory of the GPU, or another process shares it; NCCL allocates its "
         "buffers outside the framework's pool, and more for every communicator and connection",
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=_HOST_STEPS if on_host else [*_special(full, of_xla), *_GPU_STEPS],
-        ranks=ranks_in(notices) | {rank for notice in torch for rank in _stated(facts, notice)},
+        fix=_HOST_STEPS if on_host else [*_specific_steps(failures, of_xla), *_GPU_STEPS],
+        ranks=ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)},
         hosts=hosts_in(notices),
         evidence=[*first_said(notices), *first_said(sizes)],
         confidence="likely"
-        if on_host or of_xla or not (full or any(cuda.FULL in notice.message for notice in torch))
+        if on_host or of_xla or not (failures or any(cuda.FULL in notice.message for notice in torch))
         else "certain",
         fatal=True,
     )
 
 
-def _stated(facts: Facts, notice: Notice) -> set[int]:
+def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
     """The ranks that raised it, according to PyTorch or Ray."""
     rank = rank_in_front(notice)
     return ray.raised_by(facts, notice) if rank is None else {rank}
 
 
-def _special(full: list[cuda.Failure], of_xla: bool) -> Iterator[str]:
+def _specific_steps(failures: list[cuda.Failure], of_xla: bool) -> Iterator[str]:
     """Steps for a known place or framework."""
     if of_xla:
         yield _JAX_STEP
-    if any(str(failure.file).endswith("transport/nvls.cc") for failure in full):
+    if any(str(failure.file).endswith("transport/nvls.cc") for failure in failures):
         yield _NVLS_STEP
 
 
-def _of_torch(facts: Facts) -> list[Notice]:
+def _torch_errors(facts: Facts) -> list[Notice]:
     full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_full(notice)]
     return [*facts.notices("torch/cuda-out-of-memory"), *full]
 
@@ -103,7 +103,7 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
     return id(notice) in exceptions.found(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
 
 
-def _unproved(sizes: list[Notice]) -> Finding:
+def _without_reason(sizes: list[Notice]) -> Finding:
     """A failed allocation without the line that has CUDA's reason, as in exceptions that repeat NCCL's message."""
     on_host = all(value(notice, "call") == _ON_HOST for notice in sizes)
     return RULE.finding(
@@ -125,7 +125,7 @@ def _unproved(sizes: list[Notice]) -> Finding:
     )
 
 
-def _who(full: list[cuda.Failure]) -> str:
-    if not full:
+def _allocator(failures: list[cuda.Failure]) -> str:
+    if not failures:
         return "PyTorch"
-    return f"NCCL ({full[0].file})" if full[0].file else "NCCL"
+    return f"NCCL ({failures[0].file})" if failures[0].file else "NCCL"

@@ -28,10 +28,10 @@ _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Explain GPU memory that could not be shared by the options of sbatch and srun."""
-    shown = workloads.faults(effects)
+    faults = workloads.faults(effects)
     bound = [
         (script.name, option)
-        for script in (artifacts.of(facts.job.artifacts, "slurm_script") if shown else ())
+        for script in (artifacts.of(facts.job.artifacts, "slurm_script") if faults else ())
         for option in script.options
         if _binds(option)
     ]
@@ -42,7 +42,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
         RULE,
         facts,
         [],
-        shown,
+        faults,
         f"{option.name}={option.value} limits each task to its own GPU",
         cause="Slurm hides the other GPUs of the node from the task (CUDA_VISIBLE_DEVICES, device cgroup), and CUDA "
         "cannot map the memory of a GPU that the process does not see",

@@ -20,8 +20,8 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls in which ranks wait for each other in a cycle."""
-    for still in flight_recorder.standstills(facts, CYCLE):
-        ring = [part for part in still.culprits if part.call]
+    for standstill in flight_recorder.standstills(facts, CYCLE):
+        ring = [part for part in standstill.culprits if part.call]
         ranks = flight_recorder.ranks_of(ring)
         waits = [
             f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of "
