@@ -69,7 +69,7 @@ def _cause(standstill: Standstill) -> str:
 
 
 def _fixes(standstill: Standstill) -> Iterator[str]:
-    yield "py-spy dump --pid <pid>   # where is the process now?"
+    yield "py-spy dump --pid <pid>   # where is it now?"
     places = sorted({part.call.frame for part in standstill.culprits if part.call and part.call.frame})
     if places:
         yield f"Check the code after {places[0]}: a branch that only some ranks take, a loop, I/O, an exception."
