@@ -42,14 +42,14 @@ FAULTS = {
     "loader-killed": Told(
         "failed", "peer-death", (1,), "a DataLoader worker of rank 1 (pid 4076) was ended by SIGKILL"
     ),
-    "master-silent": Told("failed", "rendezvous-failed", (), "nobody answers at 127.0.0.1:29902"),
-    "master-unknown": Told("failed", "rendezvous-failed", (), "the name has no address"),
+    "master-silent": Told("failed", "rendezvous-failed", (), "nothing answers at 127.0.0.1:29902"),
+    "master-unknown": Told("failed", "rendezvous-failed", (), "the name cannot be resolved"),
     "nccl-oom": Told("failed", "gpu-out-of-memory", (1,), "GPU memory ran out when NCCL (channel.cc) asked for more"),
     "no-transport": Told("failed", "no-transport", (0, 1), "NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1 leave none"),
     "nodes-missing": Told("failed", "rendezvous-failed", (), "torchrun waited for agents of other nodes"),
     "oom": Told("failed", "gpu-out-of-memory", (1,), "GPU memory ran out when PyTorch asked for more"),
     "oom-warn": Told("failed", "gpu-out-of-memory", (1,), "GPU memory ran out when PyTorch asked for more"),
-    "port-taken": Told("failed", "rendezvous-failed", (), "another program has it"),
+    "port-taken": Told("failed", "rendezvous-failed", (), "another program uses it"),
     "quits": Told("failed", "watchdog-timeout", (1,), "suspect: rank 1"),
     "restarted": Told("failed", "peer-death", (1,), "its traceback begins at restarted.log.gz:296"),
     "segv": Told("failed", "peer-death", (1,), "was ended by SIGSEGV"),

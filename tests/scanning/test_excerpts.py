@@ -321,5 +321,5 @@ def test_the_headline_of_a_clue_does_not_end_with_the_good_paths_of_an_excerpt()
     line = verdict_line(nccl_inspect.read(said.encode()))
     assert (
         line
-        == "UNKNOWN, likely: P2P between GPUs of a host is switched off by NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC"
+        == "UNKNOWN, likely: P2P between GPUs of a host is disabled by NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC"
     )
