@@ -62,7 +62,7 @@ FAULTS = {
     "terminated": Told("ok", "ended-from-outside", (), "SIGTERM from outside"),
     "thread": Told("failed", "watchdog-timeout", (1,), "ended with OSError: [Errno 28] No space left on device"),
     "usage": Told("failed", "invalid-usage", (0, 1), "invalid root 5 (root should be in the 0..2 range)"),
-    "world-too-large": Told("failed", "rendezvous-failed", (1,), "2 of 3 processes came"),
+    "world-too-large": Told("failed", "rendezvous-failed", (1,), "only 2 of 3 processes joined"),
 }
 
 
