@@ -35,7 +35,7 @@ _WORDS = {
 }
 _REFUSED = "NCCL refuses all further calls in this communicator; other ranks wait for these until a timeout"
 _ASK = "ncclras -v > ras.txt   # run it again to see whether other ranks follow"
-_CHECK = "Look at the output of {who} first: what did it print before that?"
+_CHECK = "Look at the output of {who} first, and at what it printed before the error."
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

@@ -136,7 +136,7 @@ def _unreachable(facts: Facts, errors: list[Notice]) -> tuple[str, str, list[str
         "blocks the connection",
         [
             _reach(errors),
-            "Look at the output of rank 0: did it start, and what did it print last?",
+            "Look at the output of rank 0: check whether it started, and what it printed last.",
             _SAME,
             "kubectl get pods,svc,networkpolicy -o wide   # is rank 0 up, and does its name have a Service?",
         ],
@@ -165,7 +165,7 @@ def _agents_missing() -> tuple[str, str, list[str]]:
         "fewer agents than --nnodes joined in time: the others were not launched, use another --rdzv-id or "
         "--rdzv-endpoint, cannot reach it, or had already ended",
         [
-            "Look at the output of torchrun on each node: did it start, and with the same arguments?",
+            "Look at the output of torchrun on each node: check that it started, with the same arguments.",
             "nc -vz <host of --rdzv-endpoint> <port>   # from each node: does it answer?",
             "--rdzv-conf join_timeout=1200   # if nodes come up slowly: seconds, 600 by default",
         ],
@@ -192,5 +192,5 @@ def _key_missing(errors: list[Notice]) -> tuple[str, str, list[str]]:
         "groups in a different order"
         if of_nccl
         else "the rank that writes this key did not get that far, died, or does not write it; it is not a key of NCCL",
-        ["Look at the output of rank 0 first, then of all ranks: is there a traceback, or which step is it in?", _SAME],
+        ["Look at the output of rank 0 first, then of all ranks: find a traceback, or the step it is in.", _SAME],
     )
