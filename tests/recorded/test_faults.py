@@ -36,7 +36,7 @@ FAULTS = {
     "illegal-abort": Told("failed", "peer-death", (1,), "a kernel that ran before on this GPU (illegal address)"),
     "illegal": Told("failed", "cuda-failure-in-launch", (1,), "a kernel that ran before on this GPU (illegal address)"),
     "interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
-    "late": Told("failed", "watchdog-timeout", (1,), "rank 1 came late"),
+    "late": Told("failed", "watchdog-timeout", (1,), "rank 1 arrived late"),
     "lightning-killed": Told("failed", "peer-death", (1,), "was ended by SIGKILL"),
     "loader": Told("failed", "peer-death", (1,), "ended with KeyError: 'tokens'"),
     "loader-killed": Told(
@@ -87,7 +87,7 @@ def test_who_came_late_is_told_by_the_times_and_not_by_the_order_of_the_logs() -
     late_first = sorted(lines, key=lambda line: b"[rank1]" not in line)
     job = nccl_inspect.read(b"".join(late_first))
     assert (job.findings[0].rule, job.findings[0].ranks) == ("watchdog-timeout", [1])
-    assert "rank 1 came late" in job.findings[0].cause
+    assert "rank 1 arrived late" in job.findings[0].cause
 
 
 def test_what_a_rule_explains_may_still_be_the_first_error() -> None:
