@@ -66,7 +66,7 @@ def test_of_every_log_something_is_expected() -> None:
         ),
         (
             "misc/shmutils.cc:113 NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-M2 (size 57)",
-            "a /dev/shm each",
+            "own /dev/shm",
         ),
         ("transport/p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'", "this process cannot see"),
         ("include/alloc.h:48 NCCL WARN Failed to CUDA host alloc 8388608 bytes", "no pinned host memory is left"),

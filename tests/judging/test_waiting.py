@@ -68,7 +68,7 @@ def test_a_rank_without_a_line_for_which_all_others_wait_is_named() -> None:
 
 def test_with_the_end_in_the_log_it_is_a_failure() -> None:
     job = sample_data.job("rank-missing-hang")
-    assert headline(job).startswith("FAILED: rank 2 of 4 never began")
+    assert headline(job).startswith("FAILED: rank 2 of 4 never started")
     assert job.waiting is not None
     assert (job.waiting.cut, job.waiting.age) == (False, None)
 
