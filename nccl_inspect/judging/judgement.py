@@ -1,4 +1,4 @@
-"""What is concluded from a job: a value that is put into it in one place."""
+"""The conclusions about a job, as a value that is written into the job in one place."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class PathVerdict(NamedTuple):
     rules: list[str]
     """The rules whose findings are about it."""
     is_withheld: bool = False
-    """Whether it is unknown only because of a rule that was left out."""
+    """Whether it is unknown only because of an ignored rule."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Judgement(Record):
-    """What rules, and what follows from their findings, say of a job; the fields are those of the job."""
+    """The results of the rules, and what follows from them; the fields are those of the job."""
 
     rules: list[str]
     left_out: list[str]
@@ -35,11 +35,11 @@ class Judgement(Record):
     """In the order of the job's paths."""
     platform: str | None = None
     links: list[str | None] = field(default_factory=list)
-    """What each path runs over, in the same order."""
+    """The link of each path (NVLink, PCIe), in the same order."""
     expected: list[str | None] = field(default_factory=list)
     """The best that each path could be."""
     likely_ranks: dict[int, int] = field(default_factory=dict)
-    """The ranks that processes probably are, by their position among the last lines."""
+    """The probable ranks of processes, by their position among the last lines."""
     waiting: Waiting | None = None
     verdict: str = "unknown"
     first_failure: FirstFailure | None = None

@@ -33,8 +33,10 @@ FAULTS = {
     "exception": Told("failed", "peer-death", (1,), "its traceback begins at exception.log.gz:142"),
     "fds": Told("failed", "open-files-limit", (1,), "Call to pipe failed: Too many open files"),
     "gloo": Told("failed", "peer-death", (1,), "ended with exit code 9"),
-    "illegal-abort": Told("failed", "peer-death", (1,), "a kernel that ran before on this GPU (illegal address)"),
-    "illegal": Told("failed", "cuda-failure-in-launch", (1,), "a kernel that ran before on this GPU (illegal address)"),
+    "illegal-abort": Told("failed", "peer-death", (1,), "a kernel that ran earlier on this GPU (illegal address)"),
+    "illegal": Told(
+        "failed", "cuda-failure-in-launch", (1,), "a kernel that ran earlier on this GPU (illegal address)"
+    ),
     "interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
     "late": Told("failed", "watchdog-timeout", (1,), "rank 1 came late"),
     "lightning-killed": Told("failed", "peer-death", (1,), "was ended by SIGKILL"),

@@ -1,17 +1,15 @@
-"""Which paths between hosts use GPUDirect RDMA at both ends, at one, at none."""
+"""Which paths between hosts use GPUDirect RDMA at both ends, at one end or not at all."""
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import (
-    Facts,
-)
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.job import Path
 
 SIDES = ("send", "receive")
 
 
 def one_sided(facts: Facts) -> list[Path]:
-    """Paths one end of which has GPUDirect and the other has not, and those of hosts that alone lack it."""
+    """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
     paths = facts.rdma()
     without = hosts_without(paths)
     return [
@@ -23,17 +21,17 @@ def one_sided(facts: Facts) -> list[Path]:
 
 
 def hosts_without(paths: list[Path]) -> set[str]:
-    """Hosts whose ends all lack GPUDirect, receiving ones too, where on others all ends have it."""
-    said: dict[str, set[object]] = {}
+    """Hosts whose ends all lack GPUDirect, including receiving ones, if on other hosts all ends have it."""
+    by_host: dict[str, set[object]] = {}
     receiving = {path.dst_host for path in paths if path.gdr_at("receive") is False}
     for path in paths:
         for side in SIDES:
             host = host_at(path, side)
             if host is not None and path.ends(side):
-                said.setdefault(host, set()).add(path.gdr_at(side))
-    having = [host for host, kinds in said.items() if kinds == {True}]
-    lacking = {host for host, kinds in said.items() if kinds == {False} and host in receiving}
-    return lacking if having and len(having) + len(lacking) == len(said) else set()
+                by_host.setdefault(host, set()).add(path.gdr_at(side))
+    having = [host for host, kinds in by_host.items() if kinds == {True}]
+    lacking = {host for host, kinds in by_host.items() if kinds == {False} and host in receiving}
+    return lacking if having and len(having) + len(lacking) == len(by_host) else set()
 
 
 def host_at(path: Path, side: str) -> str | None:
@@ -42,9 +40,9 @@ def host_at(path: Path, side: str) -> str | None:
 
 
 def staged(facts: Facts) -> list[Path]:
-    """Paths between hosts over an RDMA network that do not use GPUDirect on all their lines.
+    """Paths between hosts over an RDMA network that do not use GPUDirect in all their lines.
 
-    Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
+    If it is missing at one end only, or on some hosts only, gdr-one-sided reports it.
     """
-    told = {id(path) for path in one_sided(facts)}
-    return [path for path in facts.rdma() if path.gdr is not True and id(path) not in told]
+    asymmetric = {id(path) for path in one_sided(facts)}
+    return [path for path in facts.rdma() if path.gdr is not True and id(path) not in asymmetric]
