@@ -53,8 +53,8 @@ def hosts(ranks: Iterable[int], size: int) -> list[str]:
 def test_a_rank_without_a_line_for_which_all_others_wait_is_named() -> None:
     job = nccl_inspect.read(b"".join(HANG))
     assert headline(job) == (
-        "WAITING: rank 2 of 4 has not started; ranks 0-1,3 wait for it in the initialization of communicator world since "
-        "line 34 (or the log was cut at line 35)"
+        "WAITING: rank 2 of 4 has not started; ranks 0-1,3 wait for it in the initialization of communicator world "
+        "since line 34 (or the log was cut at line 35)"
     )
     (lead,) = [finding for finding in job.findings if finding.rule == "rank-missing"]
     assert (job.verdict, lead.severity, lead.confidence, lead.ranks) == ("failed", "error", "likely", [2])
