@@ -1,8 +1,8 @@
 """Reads the lines of large blocks in columns: whatever repeats is looked at once, by numpy.
 
-Lines are distinguished by their bytes, eight at a time: lines with the same prefix have the same printer, and lines with the
-same text after the channel number are one template (:mod:`nccl_inspect.scanning.forms` reads these). Whatever is not proved
-to be a connection line is left to the scanner, line by line. This module needs numpy; only large logs load it.
+Lines are distinguished by their bytes, eight at a time: lines with the same prefix have the same printer, and lines
+with the same text after the channel number are one template (:mod:`nccl_inspect.scanning.forms` reads these). Whatever
+is not proved to be a connection line is left to the scanner, line by line. Only large logs load numpy and this module.
 """
 
 from __future__ import annotations

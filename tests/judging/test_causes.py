@@ -29,7 +29,7 @@ def first(log: str | bytes) -> str:
         ("lasterror-not-supported", ("not supported by this GPU, driver or virtual machine", "CUMEM_ENABLE=0"), "IMEX"),
         ("store-no-route", ("No route to host: a firewall",), "MASTER_PORT is wrong"),
         ("torch-2-0-rank-0-late", ("Rank 0 of the group did not time out",), "is not in the log"),
-        ("recv-timed-out-2-18", ("machine or the network between was lost",), "victims"),
+        ("recv-timed-out-2-18", ("machine or the network to it was lost",), "victims"),
         ("torch-launch-failure-abort", ("one of the program", "CUDA_LAUNCH_BLOCKING=1"), "NCCL_DEBUG"),
     ],
 )

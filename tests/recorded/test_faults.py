@@ -28,13 +28,15 @@ FAULTS = {
     "all-raise": Told("failed", "peer-death", (0, 1), "ended with ValueError: Should have seen at least one entry"),
     "assert": Told("failed", "peer-death", (1,), "device-side assert triggered"),
     "barrier": Told("failed", "peer-death", (1,), "gave up: RuntimeError: [Rank 0]: Rank 1 failed to pass monitored"),
-    "chained": Told("failed", "peer-death", (1,), "It raised first ValueError: invalid literal for int()"),
+    "chained": Told("failed", "peer-death", (1,), "It first raised ValueError: invalid literal for int()"),
     "cublas": Told("failed", "gpu-out-of-memory", (1,), "GPU memory ran out when PyTorch asked for more"),
     "exception": Told("failed", "peer-death", (1,), "its traceback begins at exception.log.gz:142"),
     "fds": Told("failed", "open-files-limit", (1,), "Call to pipe failed: Too many open files"),
     "gloo": Told("failed", "peer-death", (1,), "ended with exit code 9"),
-    "illegal-abort": Told("failed", "peer-death", (1,), "a kernel that ran before on this GPU (illegal address)"),
-    "illegal": Told("failed", "cuda-failure-in-launch", (1,), "a kernel that ran before on this GPU (illegal address)"),
+    "illegal-abort": Told("failed", "peer-death", (1,), "a kernel that ran earlier on this GPU (illegal address)"),
+    "illegal": Told(
+        "failed", "cuda-failure-in-launch", (1,), "a kernel that ran earlier on this GPU (illegal address)"
+    ),
     "interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
     "late": Told("failed", "watchdog-timeout", (1,), "rank 1 arrived late"),
     "lightning-killed": Told("failed", "peer-death", (1,), "was ended by SIGKILL"),

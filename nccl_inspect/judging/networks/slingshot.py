@@ -15,7 +15,7 @@ PROVIDER = "cxi"
 _INTERFACE = re.compile(r"=?hsn\d*")
 CHECK = "fi_info -p cxi; ls /dev/cxi*   # inside the container: does its libfabric list the NICs?"
 INSTALL = (
-    "Use aws-ofi-nccl built for the libfabric of the site, with the provider cxi (often a module of the centre); a "
+    "Use aws-ofi-nccl built for the libfabric of the site, with the provider cxi (often a module of the center); a "
     "container needs both, and /dev/cxi*, from the host."
 )
 
@@ -26,8 +26,8 @@ def signs(facts: Facts) -> list[Evidence]:
 
 
 def _signs(facts: Facts) -> list[Evidence]:
-    said = [*filter(_is_sign, facts.job.notices), *naming(facts, _INTERFACE.fullmatch)]
-    return [*first_said(said)[:3], *lines_of([s for s in facts.job.environment if _names_it(s)], 1)[:2]]
+    notices = [*filter(_is_sign, facts.job.notices), *naming(facts, _INTERFACE.fullmatch)]
+    return [*first_said(notices)[:3], *lines_of([s for s in facts.job.environment if _names_it(s)], 1)[:2]]
 
 
 def _is_sign(notice: Notice) -> bool:

@@ -1,4 +1,4 @@
-"""Between which hosts transfers failed: the sender names itself, its NIC and the address of the peer."""
+"""Hosts between which transfers failed: the sender reports itself, its NIC and the address of the peer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nccl_inspect.model.job import Notice
 
 
 class Transfer(NamedTuple):
-    """Hosts between which something failed."""
+    """A transfer that failed between two hosts."""
 
     host: str
-    """The one that says so."""
+    """The host that reports it."""
     peer: str
     nic: str | None
-    """Of the host."""
+    """The NIC of the host."""
 
     @property
     def pair(self) -> frozenset[str]:
@@ -28,23 +28,23 @@ class Transfer(NamedTuple):
 
 
 def failed(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
-    """The transfers that NICs report as failed, each once, as far as the log tells whose the addresses are."""
-    said = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
-    hosts = facts.once(_hosts) if said else {}
-    found = {
+    """The transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
+    reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
+    hosts = facts.once(_hosts) if reported else {}
+    transfers = {
         Transfer(host, peer, value(notice, "device")): None
-        for notice in said
+        for notice in reported
         if (peer := hosts.get(_address(str(value(notice, "peer")))))
         for host in notice.hosts
         if host != peer
     }
-    return list(found)
+    return list(transfers)
 
 
 def sound(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
     """Pairs of hosts with connections and without failed transfers.
 
-    A host of several bad pairs is passed over: its other pairs may not have been used since, or their reports be lost.
+    Hosts of several bad pairs are skipped: their other pairs may be unused since, or their reports may be lost.
     """
     pairs = {transfer.pair for transfer in bad}
     times = Counter(host for pair in pairs for host in pair)
@@ -54,15 +54,15 @@ def sound(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
 
 
 def _hosts(facts: Facts) -> dict[str, str]:
-    """Hosts by the addresses that they print; one that several hosts print is nobody's."""
-    found: dict[str, set[str]] = {}
+    """Hosts by the addresses that they print, without addresses that several hosts print."""
+    by_address: dict[str, set[str]] = {}
     for notice in facts.said(BootstrapInterface):
         address = getattr(notice.event, "address", None)
-        found.setdefault(_address(str(address)), set()).update(notice.hosts)
+        by_address.setdefault(_address(str(address)), set()).update(notice.hosts)
     for notice in facts.said(NetDevices):
-        told = str(getattr(notice.event, "oob", None) or "").partition(":")[2]
-        found.setdefault(_address(told), set()).update(notice.hosts)
-    return {address: hosts.pop() for address, hosts in found.items() if address and len(hosts) == 1}
+        oob = str(getattr(notice.event, "oob", None) or "").partition(":")[2]
+        by_address.setdefault(_address(oob), set()).update(notice.hosts)
+    return {address: hosts.pop() for address, hosts in by_address.items() if address and len(hosts) == 1}
 
 
 def _address(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Errors that were the last words of a rank before the others lost their connections to it: it died of them.
+"""Errors that were the last output of a rank before the others lost their connections to it: it died of them.
 
-By itself such an error may be survived, and the rule that treats it says so. A rank that prints nothing after it, while
-others lose a peer and no communicator comes to its end, did not survive it.
+Such an error alone may be survivable, and its rule says so. A rank that prints nothing after it, while others lose a
+peer and no communicator is finalized, did not survive it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _IS_ERROR = re.compile(r" NCCL WARN | -> \d+(?: \[[^\]]*\])?$")
 
 
 def made_fatal(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings; those about such an error are fatal, where no other one tells why the job is dead."""
-    found = list(findings)
-    if any(one.fatal and one.confidence != "possible" for one in found):
-        return found
+    """The findings; those about such an error become fatal if no other finding explains why the job is dead."""
+    results = list(findings)
+    if any(finding.fatal and finding.confidence != "possible" for finding in results):
+        return results
     lines = {(line.source, line.order) for line in _lines(facts)}
-    return [_fatal(one) if lines and _shows(one, lines) else one for one in found]
+    return [_fatal(finding) if lines and _shows(finding, lines) else finding for finding in results]
 
 
 def _shows(finding: Finding, lines: set[tuple[str, int]]) -> bool:
@@ -76,6 +76,6 @@ def _ends(facts: Facts) -> dict[object, Evidence]:
 
 
 def _follows(loss: Notice, line: Evidence) -> bool:
-    """Whether the first loss stands after a line; lines of two sources have no order."""
+    """Whether the first loss follows a line; lines of different sources have no order."""
     first = loss.evidence[0]
     return first.source != line.source or first.order > line.order
