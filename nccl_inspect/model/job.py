@@ -117,6 +117,12 @@ class CommunicatorInfo(Record):
     """Communicator ranks with connections to a network that reduces."""
     inconsistent: list[str] = field(default_factory=list)
     """Where ranks contradict each other on rings and trees."""
+    inconsistent_lines: list[Evidence] = field(default_factory=list)
+    """The lines of the first of these contradictions."""
+    ring_lines: list[Evidence] = field(default_factory=list)
+    """The first line of each of ``rings``."""
+    channel_line: list[Evidence] = field(default_factory=list)
+    """The line with ``channels``."""
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
     evidence: list[Evidence] = field(default_factory=list)

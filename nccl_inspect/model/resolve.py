@@ -248,6 +248,8 @@ class _Builder:
         networks = _networks(present)
         rings, incomplete = rings_and_trees.rings(comm)
         trees = rings_and_trees.printed_trees(comm)
+        contradictions = rings_and_trees.contradictions(comm, trees)
+        channel_line = rings_and_trees.channel_line(comm)
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -257,7 +259,10 @@ class _Builder:
             lifetime=self._lifetimes.stages(comm),
             algorithms=rings_and_trees.algorithms(comm),
             collnet=rings_and_trees.collnet(comm),
-            inconsistent=rings_and_trees.inconsistent(comm, trees),
+            inconsistent=[contradiction.text for contradiction in contradictions],
+            inconsistent_lines=[self._step_evidence(step) for one in contradictions[:1] for step in one.lines(comm)],
+            ring_lines=[self._step_evidence(step) for step in rings_and_trees.ring_lines(comm)],
+            channel_line=[self._step_evidence(channel_line)] if channel_line else [],
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, unset
+from nccl_inspect.judging.facts import Facts, ends, first_said, unset
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.networks.gdr_use import SIDES, host_at, hosts_without, one_sided
@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",
         ranks=ranks or ends(paths),
         hosts=hosts,
-        evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+        evidence=[*(line for path in paths[:2] for line in path.evidence), *first_said(reasons[:1])],
         paths=paths,
     )
 

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, lines_of, words_of
 from nccl_inspect.judging.impact import estimate, nic
+from nccl_inspect.judging.networks.gdr_use import SIDES, host_at
 from nccl_inspect.judging.networks.nic_use import Idle, idle
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Path
 from nccl_inspect.util.wording import be, count, ranks_word, some_names
 
 RULE = Rule(
@@ -46,8 +48,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=[rank for _, ranks in found for rank in ranks],
         hosts=[one.host.name for one, _ in found],
-        evidence=[*(one.evidence for one, _ in found), *lines_of(policy, 1)],
+        evidence=[first.evidence, *(line for path in _over(facts, first)[:2] for line in path.evidence)][:4]
+        + lines_of(policy, 1),
     )
+
+
+def _over(facts: Facts, host: Idle) -> list[Path]:
+    """The paths of the ranks over the NIC that they share, those on which they send first."""
+    nic, ranks = host.shared or (None, set())
+    return [
+        path
+        for side in SIDES
+        for path in facts.rdma()
+        if host_at(path, side) == host.host.name
+        and (path.src if side == "send" else path.dst) in ranks
+        and {end.nic_index for end in path.ends(side)} == {nic}
+    ]
 
 
 def _absent(one: Idle) -> str:

@@ -1,11 +1,14 @@
 """A ring enters and leaves nodes more often than it must."""
 
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, global_ranks
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count
@@ -18,6 +21,12 @@ RULE = Rule(
 )
 
 
+class _Ring(NamedTuple):
+    crossings: int
+    """How often it goes from one host to another; 0 where a host is not known."""
+    line: Evidence
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge whole rings whose ranks all have a known host, where the hosts are NCCL's nodes."""
     if facts.job.rank_space != "global" or any(path.detail == "P2P/MNNVL" for path in facts.job.paths):
@@ -28,17 +37,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         if not all(map(is_named, comm.hosts)):
             continue
-        # Long lines are cut by NCCL.
-        leaving = [crossings(ring, host_of) for ring in comm.rings if is_closed(ring, comm.nranks)]
-        if found := [number for number in leaving if number is not None and number > len(comm.hosts)]:
-            yield _finding(facts, comm, max(found), len(found), len(leaving))
-            return  # the communicators of a job lie alike
+        rings = [  # NCCL cuts long lines
+            _Ring(crossings(ring, host_of) or 0, line)
+            for ring, line in zip(comm.rings, comm.ring_lines, strict=True)
+            if is_closed(ring, comm.nranks)
+        ]
+        if any(ring.crossings > len(comm.hosts) for ring in rings):
+            yield _finding(facts, comm, rings)
+            return  # the communicators of a job are laid out alike
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: int) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, rings: list[_Ring]) -> Finding:
+    worst, line = max(rings, key=attrgetter("crossings"))
+    bad = sum(ring.crossings > len(comm.hosts) for ring in rings)
     crossing = [path for path in facts.paths_of(comm) if path.scope == "inter"]
     return RULE.finding(
-        f"{bad} of {count(rings, 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
+        f"{bad} of {count(len(rings), 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
         f"{len(comm.hosts)} times would do",
         cause="NCCL orders the ranks of a node one after the other, so this order comes from elsewhere: a topology "
         "that was not understood (simple order), a graph file, or host ids (NCCL_HOSTID) that do not fit the hosts",
@@ -52,5 +66,5 @@ def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: 
         confidence="likely",
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:2], *first_lines(crossing)[:3]],
+        evidence=[line, *comm.evidence[:2], *first_lines(crossing)[:2]],
     )

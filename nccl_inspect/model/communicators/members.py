@@ -49,6 +49,8 @@ class Member:
     counts: events.ChannelCounts | None = None
     rings: dict[int, events.RingOrder] = field(default_factory=dict)
     trees: tuple[tuple[int, ...], ...] = ()
+    layout: list[Step] = field(default_factory=list)
+    """Its lines that print the number of channels, rings and trees."""
     connected: list[Step] = field(default_factory=list)
     """Its ``Connected …`` lines."""
     bursts: list[Burst] = field(default_factory=list)
@@ -286,6 +288,8 @@ def _can_have(member: Member, burst: Burst) -> bool:
 
 def _give(member: Member, step: Step | Burst) -> None:
     event: Any = step if isinstance(step, Burst) else step.event
+    if isinstance(step, Step) and isinstance(event, events.ChannelCounts | events.RingOrder | events.TreeLinks):
+        member.layout.append(step)
     match event:
         case Burst():
             member.bursts.append(event)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
-from typing import TypeAlias
+from operator import attrgetter, itemgetter
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
@@ -29,6 +29,26 @@ def rings(comm: Communicator) -> tuple[list[list[int | None]], list[int]]:
     first = [said[channel][0].ranks for channel in channels]
     whole = [is_whole(comm, said[channel]) for channel in channels]
     return [[_global(comm, rank) for rank in ring] for ring in first], [i for i, sound in enumerate(whole) if not sound]
+
+
+def ring_lines(comm: Communicator) -> list[Step]:
+    """The first line that prints the ring of each channel."""
+    first: dict[int, Step] = {}
+    for step in _layout(comm):
+        if isinstance(step.event, events.RingOrder):
+            first.setdefault(step.event.channel, step)
+    return [first[channel] for channel in sorted(first)]
+
+
+def channel_line(comm: Communicator) -> Step | None:
+    """The first line that counts the most channels."""
+    counts = [(step.event.coll, step) for step in _layout(comm) if isinstance(step.event, events.ChannelCounts)]
+    return max(counts, key=itemgetter(0))[1] if counts else None
+
+
+def _layout(comm: Communicator) -> list[Step]:
+    """The lines of all members that print it, in the order of the log."""
+    return sorted((step for member in comm.members.values() for step in member.layout), key=attrgetter("place"))
 
 
 def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
@@ -148,8 +168,33 @@ def collnet(comm: Communicator) -> list[int]:
     )
 
 
-def inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
-    """Where ranks contradict each other on rings and trees, in words, by their ranks in the communicator."""
+class Contradiction(NamedTuple):
+    """Ranks of a communicator that print different rings, or trees that do not fit together."""
+
+    text: str
+    channel: int
+    ranks: tuple[int, ...]
+    kind: type[events.Event]
+
+    def lines(self, comm: Communicator) -> Iterator[Step]:
+        """The lines that contradict each other."""
+        for rank in self.ranks:
+            steps = (step for step in comm.members[rank].layout if isinstance(step.event, self.kind))
+            if step := next((step for step in steps if self.channel in _channels_in(step.event)), None):
+                yield step
+
+
+def _channels_in(event: events.Event) -> Iterable[int]:
+    match event:
+        case events.RingOrder(channel=channel):
+            return [channel]
+        case events.TreeLinks(trees=trees):
+            return [tree[0] for tree in trees]
+    return []
+
+
+def contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[Contradiction]:
+    """Where ranks contradict each other on rings and trees, by their ranks in the communicator."""
     found = []
     said: dict[int, dict[tuple[int, ...], int]] = {}
     for rank, member in sorted(comm.members.items()):
@@ -159,21 +204,25 @@ def inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) 
     for channel, orders in sorted(said.items()):
         if len(orders) > 1:
             ranks = " and ".join(map(str, orders.values()))
-            found.append(f"channel {channel}: ranks {ranks} print different rings")
-    torn = ((channel, words) for tree, channels in printed for words in _contradictions(tree) for channel in channels)
-    return [*found, *(f"channel {channel}: {words}" for channel, words in sorted(torn, key=itemgetter(0)))]
+            text = f"channel {channel}: ranks {ranks} print different rings"
+            found.append(Contradiction(text, channel, tuple(orders.values()), events.RingOrder))
+    torn = ((channel, link, text) for tree, channels in printed for link, text in _torn(tree) for channel in channels)
+    return found + [
+        Contradiction(f"channel {channel}: {text}", channel, link, events.TreeLinks)
+        for channel, link, text in sorted(torn, key=itemgetter(0))
+    ]
 
 
-def _contradictions(tree: Tree) -> Iterator[str]:
-    """A parent that a rank names has it as a child, and the other way round."""
+def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
+    """The links that only one of their two ranks prints."""
     own = [(rank, links) for rank, links in tree if rank == links[-2]]
     there = {rank for rank, _ in own}
     down = {link for link in _downward(own) if link[1] in there}
     up = {link for link in _upward(own) if link[0] in there}
     for parent, child in sorted(up - down, key=lambda link: link[1]):
-        yield f"rank {child} has {parent} above it in the tree, {parent} not {child} below"
+        yield (parent, child), f"rank {child} has {parent} above it in the tree, {parent} not {child} below"
     for parent, child in sorted(down - up):
-        yield f"rank {parent} has {child} below it in the tree, {child} not {parent} above"
+        yield (parent, child), f"rank {parent} has {child} below it in the tree, {child} not {parent} above"
 
 
 def connected(comm: Communicator) -> list[int]:

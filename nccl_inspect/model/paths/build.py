@@ -304,7 +304,10 @@ def _path(
         shared=any(line.event.shared for line in way),
         channels=_channels(way),
         communicators=list(dict.fromkeys(line.communicator for line in way)),
-        evidence=[evidence(first.edge.place, first.edge.origin, first.edge.level, event.message)],
+        evidence=[
+            evidence(line.edge.place, line.edge.origin, line.edge.level, line.event.message)
+            for line in (first, *_other_end(way, first))
+        ],
         guessed=all(line.guessed for line in way),
         doubtful=all(line.doubtful for line in way),
         net=net,
@@ -312,6 +315,14 @@ def _path(
         dst_gpu=event.dst_dev,
         links=links.of(way, nic_name) if event.transport == "NET" else [],
     )
+
+
+def _other_end(way: list[Line], first: Line) -> Iterator[Line]:
+    """The first line of the other end, where its NIC or its GPUDirect differs."""
+    there = (line for line in way if line.event.direction != first.event.direction)
+    other = min(there, key=lambda line: line.edge.place, default=first)
+    if (other.event.nic_index, other.event.gdr) != (first.event.nic_index, first.event.gdr):
+        yield other
 
 
 def _gdr(way: list[Line]) -> bool | str | None:
