@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.secrets import masked
@@ -22,3 +22,15 @@ class Evidence(Record):
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", masked(self.text))
         object.__setattr__(self, "order", self.order or self.line)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LayoutLines(Record):
+    """The lines that show the layout of a communicator."""
+
+    channels: list[Evidence] = field(default_factory=list)
+    """The first that counts the most channels."""
+    rings: list[Evidence] = field(default_factory=list)
+    """The first of each ring."""
+    contradiction: list[Evidence] = field(default_factory=list)
+    """Those in which ranks first contradict each other on rings or trees."""

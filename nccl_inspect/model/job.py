@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoPathError
 from nccl_inspect.model.connection import AlsoPath, End, Link
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, LayoutLines
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.inventory import (
@@ -79,8 +79,7 @@ class CommunicatorInfo(Record):
     trees: list[list[list[int | None]]]
     """For each channel the links (parent, child)."""
     state: str
-    """``started``, ``complete`` (every rank that the log shows is), ``connected`` (and made its connections),
-    ``destroyed`` or ``aborted``."""
+    """``started``, ``complete``, ``connected`` (and made its connections), ``destroyed`` or ``aborted``."""
     started: list[int] = field(default_factory=list)
     """Communicator ranks that began."""
     announced: list[int] = field(default_factory=list)
@@ -117,12 +116,7 @@ class CommunicatorInfo(Record):
     """Communicator ranks with connections to a network that reduces."""
     inconsistent: list[str] = field(default_factory=list)
     """Where ranks contradict each other on rings and trees."""
-    inconsistent_lines: list[Evidence] = field(default_factory=list)
-    """The lines of the first of these contradictions."""
-    ring_lines: list[Evidence] = field(default_factory=list)
-    """The first line of each of ``rings``."""
-    channel_line: list[Evidence] = field(default_factory=list)
-    """The line with ``channels``."""
+    layout_lines: LayoutLines = field(default_factory=LayoutLines)
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
     evidence: list[Evidence] = field(default_factory=list)

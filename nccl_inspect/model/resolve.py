@@ -15,7 +15,7 @@ from nccl_inspect.model import versions
 from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, parallelism, rings_and_trees
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, LayoutLines
 from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
@@ -249,7 +249,6 @@ class _Builder:
         rings, incomplete = rings_and_trees.rings(comm)
         trees = rings_and_trees.printed_trees(comm)
         contradictions = rings_and_trees.contradictions(comm, trees)
-        channel_line = rings_and_trees.channel_line(comm)
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -260,9 +259,11 @@ class _Builder:
             algorithms=rings_and_trees.algorithms(comm),
             collnet=rings_and_trees.collnet(comm),
             inconsistent=[contradiction.text for contradiction in contradictions],
-            inconsistent_lines=[self._step_evidence(step) for one in contradictions[:1] for step in one.lines(comm)],
-            ring_lines=[self._step_evidence(step) for step in rings_and_trees.ring_lines(comm)],
-            channel_line=[self._step_evidence(channel_line)] if channel_line else [],
+            layout_lines=LayoutLines(
+                channels=list(map(self._step_evidence, rings_and_trees.channel_lines(comm))),
+                rings=list(map(self._step_evidence, rings_and_trees.ring_lines(comm))),
+                contradiction=[self._step_evidence(step) for one in contradictions[:1] for step in one.lines(comm)],
+            ),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),

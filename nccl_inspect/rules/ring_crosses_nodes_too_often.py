@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         rings = [  # NCCL cuts long lines
             _Ring(crossings(ring, host_of) or 0, line)
-            for ring, line in zip(comm.rings, comm.ring_lines, strict=True)
+            for ring, line in zip(comm.rings, comm.layout_lines.rings, strict=True)
             if is_closed(ring, comm.nranks)
         ]
         if any(ring.crossings > len(comm.hosts) for ring in rings):

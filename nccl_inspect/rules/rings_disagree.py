@@ -47,5 +47,5 @@ def _finding(comm: CommunicatorInfo, others: int) -> Finding:
         confidence="likely" if worked else "possible",
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
-        evidence=[*comm.inconsistent_lines[:3], *comm.evidence[:2]],
+        evidence=[*comm.layout_lines.contradiction[:3], *comm.evidence[:2]],
     )

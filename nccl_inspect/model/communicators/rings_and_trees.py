@@ -40,10 +40,10 @@ def ring_lines(comm: Communicator) -> list[Step]:
     return [first[channel] for channel in sorted(first)]
 
 
-def channel_line(comm: Communicator) -> Step | None:
-    """The first line that counts the most channels."""
+def channel_lines(comm: Communicator) -> list[Step]:
+    """The first line that counts the most channels, if any does."""
     counts = [(step.event.coll, step) for step in _layout(comm) if isinstance(step.event, events.ChannelCounts)]
-    return max(counts, key=itemgetter(0))[1] if counts else None
+    return [max(counts, key=itemgetter(0))[1]] if counts else []
 
 
 def _layout(comm: Communicator) -> list[Step]:
