@@ -86,7 +86,7 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks are stuck. Usual causes: blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
-        impact="if it is stuck, the first collective never returns; NCCL waits without a time limit",
+        impact="if it is stuck, the first collective never returns; NCCL waits without a timeout",
         fix=_FIX,
         confirm="Check whether the log continues: every rank of a healthy job prints 'Connected all rings'.",
         severity="info",
@@ -115,7 +115,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         f"{what}. How far the ranks came: {phases(facts, comm)}. Possible causes: ranks that "
         "call different collectives or have different settings, blocked data ports, or a path that loses packets"
         f"{suspects(facts)}",
-        impact="the first collective never returns; NCCL waits without a time limit",
+        impact="the first collective never returns; NCCL waits without a timeout",
         fix=[
             _FIX[0],
             *([_WITHOUT_GDR] if any(path.gdr for path in facts.leaving()) else []),

@@ -102,7 +102,7 @@ def _elsewhere(facts: Facts, comm: CommunicatorInfo, waiting: list[int], absent:
         "the program took another path (a branch, a group that only some ranks create, a send without its "
         f"receive), is stuck, or ended before. How far the ranks came in this one: {phases(facts, comm)}"
         f"{suspects(facts)}",
-        impact="the ranks wait for each other; NCCL itself waits without a time limit",
+        impact="the ranks wait for each other; NCCL itself waits without a timeout",
         fix=[
             f"py-spy dump --pid <pid>   # {who}: what is it doing?",
             "Look for a group, a send or a receive in a branch that only some ranks take.",
@@ -132,7 +132,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
         if is_ended or len(absent) > len(standstill.idle(facts))  # then rank-missing reports the rest
         else standstill.in_words(facts) + suspicion(facts),
         cause=f"unknown from this log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
-        impact="the job does not start; NCCL itself waits without a time limit",
+        impact="the job does not start; NCCL itself waits without a timeout",
         fix=[
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
             f"Look for {ranks_word(absent)}: check the pod list, the scheduler and their own logs."
@@ -163,7 +163,7 @@ def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
             cause="unknown from this log. "
             "Until 2.22 NCCL prints Init START only when all ranks have met, so they waited for "
             "ranks that were not launched, that died before, or that cannot reach rank 0",
-            impact="the job does not start; NCCL itself waits without a time limit",
+            impact="the job does not start; NCCL itself waits without a timeout",
             fix=[
                 "Count the processes on all nodes: WORLD_SIZE of them must run. Look at the logs of the others.",
                 "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # on every node: the same address and size?",
@@ -199,7 +199,7 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks wait for each other because one never started or "
         f"died before, or because the hosts cannot reach each other{suspects(facts)}",
-        impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
+        impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
         fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?", _REACH, _EACH_STEP],
         confirm="Check whether the log continues: every rank of a healthy job prints 'Init COMPLETE'. If not, pass "
         f"{_END}.",
@@ -218,7 +218,7 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks are stuck. Usual causes: blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
-        impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
+        impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
         fix=[
             "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?",
             "Open all ports of the data network between all hosts, with one MTU; test with nccl-tests.",

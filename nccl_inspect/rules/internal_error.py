@@ -65,7 +65,7 @@ def _without_words(facts: Facts, reached: list[Notice]) -> Finding:
         RULE,
         facts,
         reached,
-        "NCCL reports an internal error (code 3) and no warning says which check failed",
+        "NCCL reports an internal error (code 3), and no warning says which check failed",
         cause="unknown from this log; likely: ranks differ in release, settings or topology, or one of them failed "
         "before; else a bug in this release",
         stops="the call fails, and with it the job",

@@ -51,7 +51,7 @@ _FIXES = {
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what NCCL says of its arguments."""
+    """Judge NCCL's lines about its arguments and calls."""
     failed = [notice for notice in facts.leading_to(RULE.name) if not is_retold(notice)]
     if not failed:
         yield from _without_words(facts)

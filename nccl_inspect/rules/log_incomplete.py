@@ -93,5 +93,5 @@ def _logs_of(facts: Facts, missing: list[int]) -> Needs:
     places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
     where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
     is_file = len(facts.job.sources) > 1 or not facts.job.sources[0].name.startswith("<")
-    beside = "the file" if is_file else "the log"
-    return Needs(f"{beside} of {ranks_word(missing)}{where} beside this one: nccl-inspect summarize FILE FILE")
+    what = "the file" if is_file else "the log"
+    return Needs(f"{what} of {ranks_word(missing)}{where} in addition to this one: nccl-inspect summarize FILE FILE")

@@ -97,7 +97,7 @@ def _finding(facts: Facts, notices: list[Notice], confidence: str) -> Finding:
         if links
         else f"the library was built before this GPU generation, or without its architecture. First releases: "
         f"{_NEEDED}",
-        impact="the first collective, or the initialisation, fails",
+        impact="initialization or the first collective fails",
         fix=_FIX,
         confidence=confidence,
         notices=notices,
@@ -124,7 +124,7 @@ def _clue(facts: Facts, gpu: generations.Generation) -> Finding:
         f"NCCL {_release(facts)} is older than the GPUs: {gpu.words} need {generations.number(gpu.first)}",
         cause="the release was built before this GPU generation. It may still run through JIT compilation, but does "
         "not know the links and limits of the GPU",
-        impact="the initialisation or the first collective may fail, as it did here",
+        impact="initialization or the first collective may fail, as it did here",
         fix=_FIX,
         confirm="Rerun with a release built for the GPU: does it fail in the same way?",
         severity="warning",
