@@ -35,7 +35,7 @@ FAULTS = {
     "gloo": Told("failed", "peer-death", (1,), "ended with exit code 9"),
     "illegal-abort": Told("failed", "peer-death", (1,), "a kernel that ran before on this GPU (illegal address)"),
     "illegal": Told("failed", "cuda-failure-in-launch", (1,), "a kernel that ran before on this GPU (illegal address)"),
-    "interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
+    "interrupted": Told("ok", "ended-from-outside", (0, 1), "SIGINT from outside"),
     "late": Told("failed", "watchdog-timeout", (1,), "rank 1 came late"),
     "lightning-killed": Told("failed", "peer-death", (1,), "was ended by SIGKILL"),
     "loader": Told("failed", "peer-death", (1,), "ended with KeyError: 'tokens'"),
