@@ -62,7 +62,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
         shown,
         f"{workloads.called(cases)} {workloads.verb(cases, 'has', 'have')} "
         + ("only the Docker bridge" if is_docker else "no hostNetwork and no additional network"),
-        cause="it has a network namespace of its own with one virtual interface: "
+        cause="it has its own network namespace with one virtual interface: "
         + (
             "other hosts cannot reach its address"
             if is_docker

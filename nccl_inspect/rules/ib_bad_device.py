@@ -37,12 +37,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     connecting = any(value(notice, "name") == "modify_qp" for notice in refused)
     yield RULE.finding(
         _summary(refused, names),
-        cause="the process may not use the card, or its driver does not answer: the device node is not in the "
-        "container, the libraries of the image do not match the driver of the host, or the card is broken"
-        + (
-            "; with RoCE, its network interface is in a network namespace other than that of this container"
-            * connecting
-        ),
+        cause="the process has no permission to use the card, or its driver is stuck: the device node is not in "
+        "the container, the libraries of the image do not match the driver of the host, or the card is broken"
+        + "; with RoCE, its network interface is in another network namespace"
+        * connecting,
         impact="NCCL stops with an error"
         if dead
         else "NCCL skips the card, and hosts talk over TCP"

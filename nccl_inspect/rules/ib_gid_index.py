@@ -44,8 +44,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"RoCE connections fail: {value(failed[0], 'error')}{_addresses(failed[0])}",
         cause=sign
-        or "not proved: the GID may be of the wrong kind or subnet, the hosts may lack a route, the rails of the "
-        "fabric may not be connected, ARP may get no reply, or the peer's port is down; test with rping",
+        or "unknown from this log; likely: a GID of the wrong kind or subnet, no route between the hosts, rails of the "
+        "fabric that are not connected, ARP without a reply, or a peer port that is down; test with rping",
         impact="the ranks cannot connect, and the job does not start",
         fix=[
             *unset(chosen),

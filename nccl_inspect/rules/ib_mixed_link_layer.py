@@ -71,7 +71,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
             f"{some_names(hosts)} {does(len(hosts), 'list')} only {kind} ports" for kind, hosts in one_kind.items()
         ),
         cause="a port is set to the other protocol, or these hosts belong to different clusters",
-        impact="a connection between an InfiniBand and a RoCE port cannot be made: NCCL stops",
+        impact="an InfiniBand port cannot connect to a RoCE port: NCCL stops",
         fix=[
             "ibstat | grep -E 'CA |Link layer'   # on these hosts",
             "Exclude the hosts of the other kind from the job, or set their ports to the same link type.",

@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         notices,
         f"memory cannot be registered with the network: {notices[0].message}",
         cause=cause,
-        stops="the connection cannot be made, and the job stops",
+        stops="the connection fails, and the job stops",
         fix=(*_FIXES[cause], LIBFABRIC_SAYS) if is_libfabric else (_OPEN_MODULES, *_FIXES[_UNKNOWN][:2]),
         confirm="Check whether a later connection of this rank uses the network (via NET/…).",
         confidence="possible" if cause is _UNKNOWN else "likely",

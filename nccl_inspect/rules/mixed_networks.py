@@ -115,7 +115,7 @@ def _met(facts: Facts) -> Iterator[Finding]:
     yield RULE.finding(
         f"a rank that uses {peer} connects to one that uses {own}"
         if typed
-        else "a rank got an address that is not of its own network",
+        else "a rank received an address of another network",
         cause=_SOME_ONLY + ("" if typed else "; less often the ranks run different NCCL releases"),
         impact="ranks on different networks cannot connect: NCCL stops",
         fix=[_ALIKE, _EARLY],

@@ -80,7 +80,7 @@ _NEEDED = "; ".join(f"{gpu.words} {generations.number(gpu.first)}" for gpu in ge
 _FIX = (
     "pip install -U nvidia-nccl-cu12   # or nvidia-nccl-cu13, a newer PyTorch wheel, a newer image",
     "python -c 'import torch; print(torch.cuda.nccl.version(), torch.cuda.get_arch_list())'   # which one is used?",
-    "make -j src.build NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'   # own build: set your GPU's architecture",
+    "make -j src.build NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'   # custom build: your GPU's architecture",
     "ldconfig -p | grep libnccl; echo $LD_LIBRARY_PATH   # is an old copy found first?",
 )
 

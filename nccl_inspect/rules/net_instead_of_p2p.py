@@ -42,9 +42,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if shm_off
         else "NCCL chose the network: both GPUs reach NICs faster than each other"
         if direct
-        else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm; or NCCL "
-        "(2.14 and later) assumes that the NICs are faster than the path between these GPUs, without checking for "
-        "GPUDirect RDMA" + (f"; {words} is also set" if settings else ""),
+        else "unknown from this log; likely: P2P and SHM are both unusable, as when containers of one host "
+        "do not share /dev/shm; or NCCL (2.14 and later) assumes that the NICs are faster than the path between these "
+        "GPUs, without checking for GPUDirect RDMA" + (f"; {words} is also set" if settings else ""),
         impact=estimate(
             f"data leaves the GPU for the network stack and comes back: {SOCKET} bus bandwidth over Socket, {SHM} "
             "through host memory",

@@ -34,7 +34,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "settings disable P2P, SHM and the network, or containers on one host share neither "
         "their GPUs nor /dev/shm. NCCL uses the network inside a host only where it is faster than the path "
         "between the GPUs",
-        impact="the connection cannot be made, and the job stops",
+        impact="the connection fails, and the job stops",
         fix=[
             *unset(switches),
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM   # shows why each was rejected",

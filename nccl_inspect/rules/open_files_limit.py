@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if of_host
         else "the process has as many open files as its limit (nofile) allows. NCCL opens sockets and files for each "
         "peer and channel: thousands at scale",
-        impact="the connection cannot be made, and the job stops",
+        impact="the connection fails, and the job stops",
         fix=[
             "sysctl -w fs.file-max=2097152   # on the host"
             if of_host
