@@ -14,7 +14,7 @@ from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
-from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.judging.statements import is_error, is_survived, rank_in_front, value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
@@ -309,8 +309,9 @@ def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
 
 
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
-    """The ranks that said something."""
-    return {rank for notice in notices for rank in notice.ranks}
+    """The ranks that made a statement; where no line of its process names one, the rank in front of it."""
+    ranks = (notice.ranks or (rank_in_front(notice),) for notice in notices)
+    return {rank for several in ranks for rank in several if rank is not None}
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:

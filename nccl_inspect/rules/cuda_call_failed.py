@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import last_words, process_ends
-from nccl_inspect.judging.statements import rank_in_front, value
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
 
@@ -44,9 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact=cuda.IMPACT,
         fix=cuda.fix(code, (*((cuda.WHICH_KERNEL,) if code in cuda.KERNEL_ERRORS else ()), *place, cuda.IS_BROKEN)),
         confidence="likely" if any(map(_is_cause, failed)) else "possible",
-        ranks={*ranks_in(notices), *(rank for notice in notices if (rank := rank_in_front(notice)) is not None)},
-        hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        notices=notices,
         fatal=True,
         explains_errors=cuda.retold(facts, failed),
     )

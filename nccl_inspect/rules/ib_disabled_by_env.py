@@ -18,15 +18,15 @@ RULE = Rule(
     name="ib-disabled-by-env",
     category="network",
     severity="warning",
-    title="InfiniBand and RoCE are switched off by a setting",
+    title="A setting disables InfiniBand and RoCE",
     echoes=("socket-instead-of-ib", "socket-instead-of-rdma"),
 )
 
-_LOOK = "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?"
+_LOOK = "ibv_devinfo; ls /dev/infiniband   # does the container have a card at all?"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge by effect: it counts where hosts talk over TCP; EFA and other plugins do not heed NCCL_IB_DISABLE."""
+    """Judge by effect: it matters where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
     settings = switched_off(facts)
     if not settings:
         return
@@ -36,8 +36,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
     proved = [*ib_cards(facts), *_ipoib(facts)]
     if (hardware or proved) and not (by_plugin or facts.job.paths or is_alone(facts)):
-        known = bool(proved) or network in ("ib", "roce")
-        yield _suspected(facts, settings, proved, sure=known and facts.several_hosts())
+        has_cards = bool(proved) or network in ("ib", "roce")
+        yield _suspected(facts, settings, proved, sure=has_cards and facts.several_hosts())
         return
     yield RULE.finding(
         f"{words_of(settings)} " + (f"keeps {count(len(slow), 'path')} on TCP" if slow else "is set"),
@@ -56,16 +56,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _ipoib(facts: Facts) -> list[Evidence]:
     """Lines that list an interface of IP over InfiniBand."""
-    return [one.said.evidence[0] for one in offered(facts) if one.is_ipoib][:2]
+    return [interface.said.evidence[0] for interface in offered(facts) if interface.is_ipoib][:2]
 
 
 def _suspected(facts: Facts, settings: list[Setting], cards: list[Evidence], *, sure: bool) -> Finding:
-    """What is said where there are cards, and the log ends before connections between hosts."""
+    """The clue where there are cards, and the log ends before hosts connect."""
     return RULE.clue(
-        f"InfiniBand and RoCE are switched off by {words_of(settings)}, although there are cards",
+        f"{words_of(settings)} disables InfiniBand and RoCE, although there are cards",
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
         "another cluster, or left over from a test",
-        impact=over_tcp(facts.platform).after("no connection between hosts is in the log; it would use TCP. "),
+        impact=over_tcp(facts.platform).after("the log has no connections between hosts; they would use TCP. "),
         fix=[*unset(settings), _LOOK],
         confirm="Look for 'via NET/Socket' between hosts, after the first collective.",
         confidence="likely" if sure else "possible",
@@ -76,14 +76,14 @@ def _suspected(facts: Facts, settings: list[Setting], cards: list[Evidence], *, 
 
 
 def _consequences(facts: Facts) -> list[Evidence]:
-    """What 2.29 and later warn of all the same: GPU-initiated networking asks for InfiniBand that was never loaded."""
+    """Warnings of 2.29 and later: GPU-initiated networking requests InfiniBand, which was never loaded."""
     warned = facts.notices("nccl/library-not-initialized")
     return [notice.evidence[0] for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
 
 
 def _impact(slow: Selection, hardware: bool, by_plugin: bool, platform: Platform | None) -> str | Estimate:
     if by_plugin:
-        return "none: the network of this machine is not InfiniBand or RoCE, and its plugin does not heed the setting"
+        return "none: the network of this machine is not InfiniBand or RoCE, and its plugin ignores the setting"
     if not slow:
         return "none in this log: no path between hosts uses TCP"
     unsure = "" if hardware else "if the hosts have InfiniBand or RoCE cards, which the log cannot show: "

@@ -1,4 +1,4 @@
-"""Hosts that are told to talk to each other over their loopback interface."""
+"""Several hosts use the loopback interface to reach each other."""
 
 from collections.abc import Iterator
 
@@ -21,13 +21,13 @@ RULE = Rule(
     supersedes=("bootstrap-wrong-interface",),
 )
 
-_LET_IN = "a list of the user replaces NCCL's own, which leaves lo out, and lo comes first"
+_LET_IN = "a list from the user replaces NCCL's default, which excludes lo, and lo comes first"
 _LOOK = "ip -br addr   # inside the container: the interface that other hosts can reach"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
-    setup = [one.said for one in offered(facts) if one.for_setup and one.is_loopback]
+    setup = [interface.said for interface in offered(facts) if interface.for_setup and interface.is_loopback]
     let_in = list(filter(lets_loopback_in, facts.chosen("NCCL_SOCKET_IFNAME")))
     if not facts.several_hosts():
         if setup and let_in and not (is_alone(facts) or came_up(facts)):
@@ -45,15 +45,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     stuck = not dead and not facts.job.paths and facts.unfinished(facts.job.communicators)  # or the log was cut there
     yield RULE.finding(
         "ranks of several hosts use the loopback interface (lo)"
-        + (", and connect: these hosts are parts of one machine" if works else ", which reaches no other host"),
-        cause=f"{words_of(named)} names it"
+        + (", and connect: these hosts are on one machine" if works else ", which cannot reach another host"),
+        cause=f"{words_of(named)} selects it"
         if named
         else f"{words_of(let_in)} does not exclude it: {_LET_IN}"
         if let_in
         else "the host or pod has no other interface that NCCL may use",
-        impact="they talk over TCP inside of one machine; on hosts of their own the job stops in the bootstrap"
+        impact="they talk over TCP inside one machine; on separate hosts the job stops during bootstrap"
         if works
-        else "loopback addresses lead back to the same host: the job stops in the bootstrap, or when it connects",
+        else "loopback addresses lead back to the same host: the job stops during bootstrap, or when it connects",
         fix=[CHOOSE_INTERFACE, _LOOK],
         severity="warning" if works else "error",
         confidence="certain" if data and named and not stuck else "likely",
@@ -66,11 +66,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:
-    """What is said where the log shows one host, and the loopback was hardly meant."""
+    """The clue where the log shows one host, and loopback was hardly intended."""
     return RULE.clue(
-        f"set-up traffic uses the loopback interface, which {words_of(let_in)} does not exclude",
+        f"bootstrap traffic uses the loopback interface, which {words_of(let_in)} does not exclude",
         cause=_LET_IN,
-        impact="if the job has several hosts, they do not reach each other: it stops in the bootstrap",
+        impact="if the job has several hosts, they cannot reach each other: it stops during bootstrap",
         fix=[f"NCCL_SOCKET_IFNAME=^lo,{let_in[0].value.removeprefix('^')}   # or name the interface", _LOOK],
         confirm="Check how many hosts the job has, and whether 'Init COMPLETE' follows.",
         severity="warning",
@@ -81,11 +81,11 @@ def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:
 
 
 def _of_settings(facts: Facts, named: list[Setting]) -> Finding:
-    """What is said where the log ends before ranks say which interface they use."""
+    """The clue where the log ends before ranks name the interface they use."""
     return RULE.clue(
         f"{words_of(named)} is set, and the job has several hosts",
         cause=f"{words_of(named)} names the loopback interface",
-        impact="loopback addresses lead back to the same host: the job stops in the bootstrap",
+        impact="loopback addresses lead back to the same host: the job stops during bootstrap",
         fix=[CHOOSE_INTERFACE, _LOOK],
         confirm="Look for 'Bootstrap: Using lo' on each host.",
         severity="warning",

@@ -1,4 +1,4 @@
-"""The network that was asked for does not come up."""
+"""The requested network does not come up."""
 
 from collections.abc import Iterator
 
@@ -13,14 +13,14 @@ RULE = Rule(
     name="network-not-found",
     category="plugins",
     severity="error",
-    title="NCCL_NET asks for a network that does not come up",
+    title="NCCL_NET requests a network that does not come up",
     echoes=("bootstrap-connect-refused", "no-transport"),
     local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the warning: without NCCL_NET Socket always fits, so some setting leaves it out."""
+    """Judge the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
     failed = facts.leading_to(RULE.name)
     if not failed:
         return
@@ -28,21 +28,21 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     asked = facts.settings("NCCL_NET")
     names = listed([*named, *(setting.value for setting in asked)])
     there = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
-    known = listed(str(getattr(notice.event, "net", "")) for notice in there)
+    available = listed(str(getattr(notice.event, "net", "")) for notice in there)
     yield RULE.finding(
-        f"the network {names} was not found" if names else "no network could be initialised",
+        f"the network {names} was not found" if names else "no network could be initialized",
         cause=(
-            "NCCL_NET names a network that is not there"
+            "NCCL_NET names a network that is not available"
             if names
-            else "NCCL_NET, which this release does not print, most likely names a network that is not there"
+            else "NCCL_NET, which this release does not print, most likely names a network that is not available"
         )
-        + (f" ({known} would be)" if known else "")
-        + ": a wrong name (it is the network's name, not its file), or its plugin did not come up",
-        impact="NCCL stops with an error on every rank: unlike a missing plugin this is no fallback",
+        + (f" ({available} would be)" if available else "")
+        + ": a wrong name (use the name of the network, not its file), or its plugin did not come up",
+        impact="NCCL stops with an error on every rank; unlike for a missing plugin, there is no fallback",
         fix=[
-            "Set NCCL_NET to the name that 'Using network' or 'Initialized NET plugin' prints in a good run: IB, "
+            "Set NCCL_NET to the name that 'Using network' or 'Initialized NET plugin' prints in a working run: IB, "
             "Socket, AWS Libfabric (Libfabric with newer plugins), gIB, FasTrak.",
-            "ldconfig -p | grep libnccl-net; echo $NCCL_NET_PLUGIN   # inside the container: is the plugin there?",
+            "ldconfig -p | grep libnccl-net; echo $NCCL_NET_PLUGIN   # inside the container: is the plugin installed?",
             "unset NCCL_NET   # lets NCCL choose; it then falls back to TCP without an error",
         ],
         notices=failed,

@@ -1,4 +1,4 @@
-"""Two ranks have no path at all."""
+"""Two ranks have no path between them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ RULE = Rule(
     name="no-transport",
     category="intra-node path",
     severity="error",
-    title="No path between two ranks: P2P, SHM and NET are all switched off or impossible",
+    title="No path between two ranks: P2P, SHM and NET are all disabled or impossible",
     echoes=("watchdog-*",),
 )
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge NCCL's own statement."""
+    """Judge NCCL's own line."""
     failed = facts.notices("nccl/no-transport")
     if not failed:
         return
@@ -31,13 +31,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=f"{words_of(switches)} {does(len(switches), 'leave')} none"
         if switches
         else "unknown from this log; likely: "
-        "settings of P2P, SHM and the network that leave none, or containers on one host that see "
-        "neither each other's GPUs nor one /dev/shm. The network serves ranks of one host only where it is faster than "
-        "the way between their GPUs",
-        impact="the connection cannot be made, and the job stops",
+        "settings disable P2P, SHM and the network, or containers on one host share neither "
+        "their GPUs nor /dev/shm. NCCL uses the network inside a host only where it is faster than the path "
+        "between the GPUs",
+        impact="the connection fails, and the job stops",
         fix=[
             *unset(switches),
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM   # tells why each was turned down",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM   # shows why each was rejected",
         ],
         confidence="likely" if switches else "certain",
         notices=failed,

@@ -167,7 +167,9 @@ def test_a_connection_to_a_server_is_none_to_a_rank() -> None:
     text = f"{PEER.format('closed')} [s3.amazonaws.com]"
     assert lead(read(raised(1, text))).startswith(f"peer-death [1]: rank 1 (vm, pid {PID[1]}) ended with {text}")
     for address in ("", " [127.0.0.1]:31641", " [::1]:2"):
-        assert read(raised(1, PEER.format("closed") + address)).findings[0].summary.startswith("ranks lost connections")
+        assert (
+            read(raised(1, PEER.format("closed") + address)).findings[0].summary.startswith("rank 1 lost connections")
+        )
 
 
 def test_an_exception_that_output_follows_was_caught() -> None:

@@ -37,7 +37,7 @@ FAULTS = {
     "illegal": Told(
         "failed", "cuda-failure-in-launch", (1,), "a kernel that ran earlier on this GPU (illegal address)"
     ),
-    "interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
+    "interrupted": Told("ok", "ended-from-outside", (0, 1), "SIGINT from outside"),
     "late": Told("failed", "watchdog-timeout", (1,), "rank 1 arrived late"),
     "lightning-killed": Told("failed", "peer-death", (1,), "was ended by SIGKILL"),
     "loader": Told("failed", "peer-death", (1,), "ended with KeyError: 'tokens'"),
