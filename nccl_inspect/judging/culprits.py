@@ -27,7 +27,7 @@ _OF_MESSAGES = frozenset(("nic", "rail"))
 _STEERS = re.compile(
     r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
 )
-"""Variables that choose ways; what else only some ranks print may stand there because they go another way."""
+"""Variables that choose paths; others that only some ranks print may be an effect of their paths."""
 _MOST_VALUES = 3
 """Values of a variable; one with more differs by design, such as one that names each host's interface."""
 _TCP = ("Socket", "FastSocket")
@@ -41,7 +41,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
     Args:
         facts: about the job.
         results: of all rules: which paths are bad.
-        findings: that are told.
+        findings: that are reported.
         local: rules whose findings are about ranks and hosts that have the fault themselves.
     """
     findings, local = list(filter(_is_doubtful, findings)), set(local)
@@ -116,7 +116,7 @@ class _Compared:
         self._good = others.where(lambda kind: _slowness(kind) < fastest) | sound
 
     def is_one_sided(self) -> bool:
-        """Whether paths tell which of their ends lacks GPUDirect RDMA."""
+        """Whether paths show which of their ends lacks GPUDirect RDMA."""
         if self._finding.category != "gpudirect":
             return False
         return any(len({end.gdr for side in SIDES for end in kind.ends(side)}) > 1 for kind in self._bad.kinds)

@@ -178,7 +178,7 @@ class Facts:
         return {rank for some in ranks for rank in some}
 
     def errors(self) -> list[Notice]:
-        """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
+        """Errors at their origin: no propagated ones, and no plugin that NCCL continued without."""
         return [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
 
     def leading_to(self, rule: str) -> list[Notice]:

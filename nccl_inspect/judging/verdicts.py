@@ -28,7 +28,7 @@ def of_paths(
 
     A path with which a rule that was left out finds fault is not judged.
 
-    A finding that the user accepts stands beside its paths and does not make them bad. One that the user calls an info
+    A finding that the user accepts is listed with its paths and does not make them bad. One that the user calls an info
     weighs less, which does not make its paths any better.
 
     Args:
@@ -75,7 +75,7 @@ def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting:
     Args:
         job: that is judged.
         judgement: its findings, and the verdicts of its paths.
-        is_dead: a rank died of an error, whether a finding tells of it or not.
+        is_dead: a rank died of an error, whether a finding reports it or not.
         is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
     """
     findings = judgement.findings

@@ -13,7 +13,7 @@ from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
 
 _ONE_EACH = 4
-"""Hosts with at least so many GPUs, and a NIC for each of them, are built so that each GPU uses its own."""
+"""On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own."""
 
 _Alike: TypeAlias = frozenset[tuple[int, int | None, int | None]]
 """The kinds of communicators that leave a host: where they are the same, the NICs of hosts can be compared."""
@@ -33,7 +33,7 @@ class Idle(NamedTuple):
     names: list[str]
     """The idle NICs."""
     absent: int
-    """How many ranks of the host are not in the log: so many of these NICs may be theirs."""
+    """Number of the host's ranks that the log lacks: as many of these NICs may be theirs."""
     used: dict[int, set[int]]
     """The others by index, with the ranks that use them."""
     meant: bool
@@ -184,7 +184,7 @@ def _of_host(
 
 
 def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
-    """The devices of a list of IB or RoCE ports; a single virtual device, as the subsystem NET shows it, is no list."""
+    """The devices of a list of IB or RoCE ports; a single virtual device, as the subsystem NET shows it, is not a list."""
     if not isinstance(event, NetDevices) or event.net != "IB":
         return ()
     return tuple(device for device in event.devices if len(device) > 3)
