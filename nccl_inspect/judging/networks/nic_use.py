@@ -184,7 +184,7 @@ def _of_host(
 
 
 def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
-    """The devices of a list of IB or RoCE ports; a single virtual device, as the subsystem NET shows it, is not a list."""
+    """The devices of a list of IB or RoCE ports; one virtual device, as subsystem NET shows it, is not a list."""
     if not isinstance(event, NetDevices) or event.net != "IB":
         return ()
     return tuple(device for device in event.devices if len(device) > 3)
