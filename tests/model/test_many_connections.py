@@ -69,23 +69,40 @@ def test_parts_merge(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert document(before) == whole, border
 
 
-def test_edges_that_several_blocks_have_stand_where_they_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    early, late = b"vm:7:7 [0] NCCL INFO ", b"vm:8:8 [1] NCCL INFO "
-    connects = b"Channel %02d/1 : %d[%d] -> %d[%d] via P2P/CUMEM"
-    blocks = [
-        [early + b"cudaDriverVersion 13000"],
-        [late + connects % (0, 1, 1, 0, 0), late + connects % (0, 1, 1, 2, 2)],
-        [early + connects % (0, 0, 0, 1, 1), late + connects % (1, 1, 1, 0, 0)],
-    ]
+EARLY, LATE = b"vm:7:7 [0] NCCL INFO ", b"vm:8:8 [1] NCCL INFO "
+CONNECTS = b"Channel %02d/%d : %d[%d] -> %d[%d] via P2P/CUMEM"
+RECEIVES = b"Channel %02d/%d : 1[1] -> 0[0] [receive] via NET/%b"
+INIT = b"ncclCommInitRank comm 0x2e rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x75 - Init COMPLETE"
 
-    def folded_again() -> Fold:
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [
+            [EARLY + b"cudaDriverVersion 13000"],
+            [LATE + CONNECTS % (0, 1, 1, 1, 0, 0), LATE + CONNECTS % (0, 1, 1, 1, 2, 2)],
+            [EARLY + CONNECTS % (0, 1, 0, 0, 1, 1), LATE + CONNECTS % (1, 1, 1, 1, 0, 0)],
+        ],
+        [
+            [EARLY + INIT, EARLY + CONNECTS % (5, 0, 0, 0, 10, 2)],
+            [
+                EARLY + RECEIVES % (25, 0, b"IB/1/GDRDMA"),
+                EARLY + RECEIVES % (26, 1, b"IBext_v8/0(3)/GDRDMA(PCI)/Shared"),
+            ],
+        ],
+    ],
+    ids=["an edge of two blocks", "connections decided out of their order"],
+)
+def test_the_order_of_the_log_counts(blocks: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> str:
         fold = Fold(engine.shipped())
         fold.start("job.log")
         for lines in blocks:
             fold.feed(lines)
-        return fold
+        return document(fold)
 
-    by_object = document(folded_again())
+    by_object = read()
     monkeypatch.setattr(edges, "MANY", 0)
+    assert read() == by_object
     monkeypatch.setattr(BulkScanner, "columns_from", 0)
-    assert document(folded_again()) == by_object
+    assert read() == by_object

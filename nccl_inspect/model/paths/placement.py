@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event.base import Process
@@ -123,7 +124,14 @@ class Placed:
     @cached_property
     def lines(self) -> list[Line]:
         """Those whose ranks are known; the other end of CollNet is the network, so that it joins no ranks."""
-        return [line for one in self.bursts for edge in one.burst.edges.values() if (line := line_of(one, edge))]
+        owner = owners(self.bursts)
+        found = [
+            (number, edge.place, line)
+            for number, one in zip(owner, self.bursts, strict=True)
+            for edge in one.burst.edges.values()
+            if (line := line_of(one, edge))
+        ]
+        return [line for *_, line in sorted(found, key=itemgetter(0, 1))]
 
     @property
     def unplaced(self) -> int:
@@ -155,6 +163,15 @@ class Placed:
                 if other not in self.hosts:
                     self.hosts[other] = self.hosts[rank]
                     known.append(other)
+
+
+def owners(placements: Iterable[Placement]) -> list[int]:
+    """Of each placement the number of its process in its communicator.
+
+    Connections are in the order of these, then in that of the log: in which order they were decided matters for none.
+    """
+    numbers: dict[tuple[str, int], int] = {}
+    return [numbers.setdefault((one.communicator, id(one.log)), len(numbers)) for one in placements]
 
 
 def _local(lines: Iterable[Line]) -> Iterator[tuple[str, int, int]]:

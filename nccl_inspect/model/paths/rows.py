@@ -10,12 +10,12 @@ import numpy as np
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.model.paths.ends import Line
-from nccl_inspect.model.paths.placement import Placement, line_of
+from nccl_inspect.model.paths.placement import Placement, line_of, owners
 from nccl_inspect.util.columns import Column, Lookup, distinct, joined, pair
 
 
 class Rows:
-    """Connections that join two ranks of a space, in the order of their placements.
+    """Connections that join two ranks of a space, in the order of their owners.
 
     Args:
         placements: of bursts.
@@ -38,6 +38,8 @@ class Rows:
         is_known = (src != NOTHING) & (dst != NOTHING)
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
+        owner = np.array(owners(placements), np.int64)[at[kept]]
+        kept = kept[np.lexsort((table.place[rows[kept]], owner))]
         self.row, self._at = rows[kept], at[kept]
         self.src, self.dst, self.proxy = src[kept], dst[kept], proxy[kept]
         self.spaces, self.space = self._named([one.space for one in placements])
