@@ -27,8 +27,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _finding(comm: CommunicatorInfo, others: int) -> Finding:
     worked = comm.state in _WORKED and not comm.unconnected
-    more = f" and {count(len(comm.inconsistent) - 1, 'contradiction')} more" if len(comm.inconsistent) > 1 else ""
-    also = f"; {count(others, 'other communicator')} likewise" if others else ""
+    more = f" and {count(len(comm.inconsistent) - 1, 'more contradiction')}" if len(comm.inconsistent) > 1 else ""
+    also = f"; also {count(others, 'other communicator')}" if others else ""
     return RULE.finding(
         f"communicator {comm.id}, {comm.inconsistent[0]}{more}{also}",
         cause="most likely the log: the ranks made their connections, so it mixes lines of two runs or jobs"

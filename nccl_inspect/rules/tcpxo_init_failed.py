@@ -45,7 +45,7 @@ def _cause(reason: str) -> str:
     if any(text in reason for text in _OTHER_MACHINE):
         return "the plugin does not support these GPUs: it is made for the eight H100 of a3-megagpu-8g"
     if any(text in reason for text in _CUDA):
-        return "CUDA fails in this process: because of the driver, the GPU, or an earlier error"
+        return "CUDA fails in this process: a fault of the driver or the GPU, or an earlier error"
     return "the plugin names the reason in parentheses; its earlier warnings show more"
 
 

@@ -36,8 +36,8 @@ def judge(facts: Facts) -> Iterator[Result]:
         if _is_about_memory(first)
         else "the container is not allowed to bind to the NIC's interface"
         if first.production == "tcpxo/fastrak-dxs-socket"
-        else "the offload engine (DXS) of this machine does not answer, or refuses: because of the machine, its NIC, "
-        "or a daemon that ended",
+        else "the offload engine (DXS) of this machine does not answer, or refuses: the fault is in the machine or its "
+        "NIC, or a daemon ended",
         impact="this rank cannot connect, or its transfers fail: the job stops",
         fix=[
             google_plugins.DAEMON_LOG,
