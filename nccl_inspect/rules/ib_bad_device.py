@@ -37,10 +37,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     connecting = any(value(notice, "name") == "modify_qp" for notice in refused)
     yield RULE.finding(
         _summary(refused, names),
-        cause="the process has no permission to use the card, or its driver is stuck: the device node is not in "
+        cause="the process lacks access to the card, or its driver does not respond: the device node is not in "
         "the container, the libraries of the image do not match the driver of the host, or the card is broken"
-        + "; with RoCE, its network interface is in another network namespace"
-        * connecting,
+        + ("; with RoCE, its network interface is in another network namespace" if connecting else ""),
         impact="NCCL stops with an error"
         if dead
         else "NCCL skips the card, and hosts talk over TCP"
