@@ -103,9 +103,13 @@ class TestedJob(Job):
     def assert_gdr(self) -> None:
         """Every network path uses GPUDirect RDMA on all its channels, and there is one."""
         __tracebackhide__ = True
-        if not any(path.transport == "NET" for path in self.paths):
+        if not any(kind.transport == "NET" for kind in self.paths.kinds):
             raise AssertionError(_joined("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
-        scopes = [scope for scope in _SCOPES if any(p.scope == scope and p.transport == "NET" for p in self.paths)]
+        scopes = [
+            scope
+            for scope in _SCOPES
+            if any(kind.scope == scope and kind.transport == "NET" for kind in self.paths.kinds)
+        ]
         self._demand("GPUDirect RDMA", [partial(ways.gdr, scope) for scope in scopes], scopes)
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:

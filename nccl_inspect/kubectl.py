@@ -122,7 +122,7 @@ def command(
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs within the folder, which may be a passing one
             job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
-        out.write(report.load(form).render(job, out.style))
+        out.write_lines(report.lines(form, job, out.style))
         return shared.status(job, fail_on)
 
 

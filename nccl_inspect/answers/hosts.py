@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from nccl_inspect.answers import Column, nics, place
@@ -9,7 +10,7 @@ from nccl_inspect.answers.last import latest
 from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine
-from nccl_inspect.model.job import Job
+from nccl_inspect.model.job import Job, PathKind
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Record
 
@@ -126,11 +127,14 @@ def _row(host: Host, gathered: _Gathered) -> HostRow:
 
 def _gather_paths(job: Job, by_host: dict[str, _Gathered]) -> None:
     """Count the paths of each host, one within a host once."""
-    for path in job.paths:
-        for host in {path.src_host, path.dst_host}:
+    for (src, dst, verdict), number in Counter(job.paths.values("src_host", "dst_host", _verdict)).items():
+        for host in {src, dst}:
             if host in by_host:
-                verdicts = by_host[host].verdicts
-                verdicts[path.verdict] = verdicts.get(path.verdict, 0) + 1
+                by_host[host].verdicts[verdict] = by_host[host].verdicts.get(verdict, 0) + number
+
+
+def _verdict(kind: PathKind) -> str:
+    return kind.verdict
 
 
 def _gather_nics(job: Job, by_host: dict[str, _Gathered]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nccl_inspect.answers import Column
 from nccl_inspect.event import types as events
+from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.nics import listed_as
 from nccl_inspect.util.records import Record
 
@@ -160,7 +162,7 @@ def _row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dict[tu
     )
 
 
-def _used(paths: Iterable[Path], names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
+def _used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
     """The NICs at the ends of network paths.
 
     Args:
@@ -168,22 +170,21 @@ def _used(paths: Iterable[Path], names: Mapping[tuple[str, str, int], str]) -> d
         names: of NICs, for processes that do not list them.
     """
     nics: dict[_Key, _Nic] = {}
-    for path in paths:
-        if path.net is None:
-            continue
-        network = listed_as(path.net)
-        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
+    over_net = paths.where(lambda kind: kind.net is not None)
+    for side, columns in (("send", ("src_host", "src")), ("receive", ("dst_host", "dst"))):
+        used = over_net.values(*columns, lambda kind: listed_as(kind.net or ""), ENDS[side])
+        for (host, rank, network, ends), number in Counter(used).items():
             touched: dict[_Key, _Nic] = {}
-            for end in path.ends(side) if host else ():
+            for end in ends if host else ():
                 if end.nic_index is None:
                     continue
-                nic_name = end.nic or names.get((host or "", network, end.nic_index))
-                key = (host or "", network, nic_name or str(end.nic_index))
+                nic_name = end.nic or names.get((host, network, end.nic_index))
+                key = (host, network, nic_name or str(end.nic_index))
                 nic = touched[key] = nics.setdefault(key, _Nic(nic_name, end.nic_index))
                 nic.take(end, side, rank)
             for nic in touched.values():
-                nic.paths_out += side == "send"
-                nic.paths_in += side == "receive"
+                nic.paths_out += number * (side == "send")
+                nic.paths_in += number * (side == "receive")
     return nics
 
 

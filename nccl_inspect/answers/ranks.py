@@ -100,7 +100,7 @@ def rows(job: Job) -> list[RankRow]:
     blamed = set(blamed_ranks(job))
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
     local = job.local_ranks or _counted(job)
-    named = {rank for path in job.paths for rank in (path.src, path.dst)}
+    named = job.paths.ends()
     table = []
     for rank in sorted({*last, *named, *job.ranks_seen, *range(job.world_size or 0)}):
         error = errors.get(last[rank].process) if rank in last else None

@@ -13,7 +13,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.engine import selected
 from nccl_inspect.judging.facts import ends
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, expand, listed, range_word, read_range, some_names, some_ranks
 
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
     rules: frozenset[str] = frozenset()
     """Names of rules: only paths that their findings are about."""
 
-    def of(self, job: Job) -> list[Path]:
+    def of(self, job: Job) -> Selection:
         """The paths of a job that are chosen.
 
         Raises:
@@ -64,21 +64,21 @@ class Wanted(NamedTuple):
         """
         fits = self.places.of(job)
         details = transports_known(self.transports, job.paths)
-        return [
-            path
-            for path in job.paths
-            if fits((path.src, path.dst), (path.src_host, path.dst_host))
-            and self.scope in (None, path.scope)
-            and (not self.transports or path.detail in details)
-            and (not self.verdicts or path.verdict in self.verdicts)
-            and (not self.rules or not self.rules.isdisjoint(path.rules))
-        ]
+        found = job.paths.where(
+            lambda kind: (
+                self.scope in (None, kind.scope)
+                and (not self.transports or kind.detail in details)
+                and (not self.verdicts or kind.verdict in self.verdicts)
+                and (not self.rules or not self.rules.isdisjoint(kind.rules))
+            )
+        )
+        return found.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
 
 
-def slowest(paths: Iterable[Path], job: Job) -> list[Path]:
+def slowest(paths: Selection, job: Job) -> Selection:
     """The slowest first; of those that are alike the ones that should be better."""
     platform = platforms.find(job.platform) if job.platform else None
-    return sorted(paths, key=lambda path: (impact.usual(path, platform), _BADNESS[path.verdict]))
+    return paths.ordered(lambda kind: (impact.usual(kind, platform), _BADNESS[kind.verdict]))
 
 
 def no_path(job: Job, verdicts: Sequence[str]) -> str:
@@ -90,14 +90,21 @@ def no_path(job: Job, verdicts: Sequence[str]) -> str:
     """
     if not len(job.paths):
         return "no path: the log has no connection line"
-    there = Counter(path.verdict for path in job.paths)
+    there = _counted(job.paths, lambda kind: kind.verdict)
     if verdicts and not any(there[verdict] for verdict in verdicts):
         counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
         wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
         return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
-    kinds = Counter(f"{path.scope} {path.transport}" for path in job.paths)
+    kinds = _counted(job.paths, lambda kind: f"{kind.scope} {kind.transport}")
     counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
+
+
+def _counted(paths: Selection, name: Callable[[PathKind], str]) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for kind, number in paths.counted():
+        counted[name(kind)] += number
+    return counted
 
 
 def rules_known(patterns: Sequence[str]) -> set[str]:
@@ -109,13 +116,13 @@ def rules_known(patterns: Sequence[str]) -> set[str]:
     return {entry.rule.name for entry in selected(patterns)} if patterns else set()
 
 
-def transports_known(words: Sequence[str], paths: Iterable[Path]) -> set[str]:
+def transports_known(words: Sequence[str], paths: Selection) -> set[str]:
     """The transports, as tables print them, that words fit: the beginning of one or of a part of it, in any case.
 
     Raises:
         NcclInspectError: a word is not a transport, and the log has none that begins so.
     """
-    kinds = {(path.transport, path.detail) for path in paths} if words else set()
+    kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
     details: set[str] = set()
     for word in words:
         start = word.lower()

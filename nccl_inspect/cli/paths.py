@@ -14,8 +14,8 @@ from nccl_inspect.answers import Column, selection
 from nccl_inspect.cli import filters, questions, say, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.judging import impact
-from nccl_inspect.model.document import path_to_dict
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.document import entries
+from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
@@ -115,7 +115,7 @@ def command(
     if not chosen:
         say(selection.no_path(job, verdicts))
     if slowest:
-        chosen = selection.slowest(chosen, job)[:slowest]
+        chosen = selection.slowest(chosen, job).first(slowest)
     if form == "table":
         width = writing.columns(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
@@ -127,7 +127,7 @@ def command(
     return shared.status(job)
 
 
-def _table(paths: list[Path], width: int, job: Job, slowest: int | None) -> str:
+def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
     if not paths:
         return "no path\n"
     platform = platforms.find(job.platform) if job.platform else None
@@ -138,9 +138,9 @@ def _table(paths: list[Path], width: int, job: Job, slowest: int | None) -> str:
     return drawn(table, width)
 
 
-def _narrower(paths: list[Path]) -> str:
+def _narrower(paths: Selection) -> str:
     """How to narrow a long table."""
-    worse = sum(path.verdict == "fallback" for path in paths)
+    worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
     how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
     return f"{len(paths):,} paths; narrow with {how}"
 
@@ -149,7 +149,7 @@ def _notes(notes: Sequence[str], width: int) -> list[str]:
     return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
 
 
-def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool, by: str | None) -> str:
+def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by: str | None) -> str:
     if not paths:
         return "no path\n"
     by = grid(paths, by).by
@@ -166,13 +166,13 @@ def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: boo
     return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
 
 
-def _csv(paths: list[Path]) -> str:
+def _csv(paths: Selection) -> str:
     """The columns of the JSON."""
-    return questions.table_of_values(_COLUMNS, [path_to_dict(path) for path in paths])
+    return questions.table_of_values(_COLUMNS, list(entries(paths)))
 
 
-def _json(paths: list[Path]) -> str:
-    return json.dumps([path_to_dict(path) for path in paths], indent=1) + "\n"
+def _json(paths: Selection) -> str:
+    return json.dumps(list(entries(paths)), indent=1) + "\n"
 
 
 def _matrix_csv(matrix: Grid) -> str:

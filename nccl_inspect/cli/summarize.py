@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from nccl_inspect import report
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
+from nccl_inspect.errors import suggestion
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 
@@ -19,10 +22,24 @@ Examples:
   kubectl logs llama-node-0-0 | nccl-inspect summarize
   nccl-inspect summarize job.log --brief    (ten lines for a colleague)
   nccl-inspect summarize rank*.log --format json -o job.json
+  nccl-inspect summarize job.log --format json --only verdict,findings
   nccl-inspect summarize job.log --topology topo.txt    (nvidia-smi topo -m > topo.txt)
   nccl-inspect summarize logs/ --job 2    (of a folder with several jobs)
   nccl-inspect summarize job.log --fail-on error --select 'socket-*' --select gdr-disabled
 """
+
+
+def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    """The fields that are named, each of which the document can have."""
+    wanted = [field for value in values for field in value.replace(" ", "").split(",") if field]
+    if wanted and not ctx.resilient_parsing:
+        from nccl_inspect.model.document import fields  # only where it is asked for
+
+        for name in wanted:
+            if name not in fields():
+                hint = suggestion(name, fields()) or f"the fields are {', '.join(fields())}"
+                raise click.UsageError(f"no field '{name}' in the JSON document; {hint}")
+    return frozenset(wanted)
 
 
 @click.command(epilog=_EXAMPLES, short_help="Report the verdict, network, paths and findings of one job.")
@@ -38,10 +55,25 @@ Examples:
     is_flag=True,
     help="Ten lines for a colleague: verdict, culprit, cause, first fix, evidence; text or Markdown.",
 )
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="FIELD,…",
+    callback=_fields,
+    help="JSON: only these top-level fields, such as verdict,head,findings. May be repeated. The result lacks fields "
+    "that the schema requires.",
+)
+@click.option(
+    "--indent/--no-indent",
+    default=None,
+    help="JSON: indented for reading, as on a terminal, or compact, as in files and pipes.",
+)
 def command(
     logs: tuple[str, ...],
     form: str,
     is_brief: bool,
+    only: frozenset[str],
+    indent: bool | None,
     fail_on: str,
     options: reading.Options,
     out: writing.Output,
@@ -49,8 +81,14 @@ def command(
     """Report the verdict, job, network, paths and findings of one job."""
     if is_brief and form not in _BRIEF:
         raise click.UsageError(f"--brief supports {' or '.join(_BRIEF)}, not {form}; omit one of them")
+    if form != "json" and (only or indent is not None):
+        raise click.UsageError(f"--only and --indent are for --format json, not {form}; omit them")
     job = shared.read(logs, options, tells_runs=True, tells_jobs=True)
-    out.write(_brief(job, form) if is_brief else report.load(form).render(job, out.style))
+    if is_brief:
+        out.write(_brief(job, form))
+    else:
+        style = replace(out.style, only=only, indent=out.style.indent if indent is None else indent)
+        out.write_lines(report.lines(form, job, style))
     return shared.status(job, fail_on)
 
 

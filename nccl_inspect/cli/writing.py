@@ -17,9 +17,10 @@ from nccl_inspect.util.records import Record
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
-    """The style of a report: colours on a terminal only."""
-    color = target == "-" and sys.stdout.isatty() and not no_color and "NO_COLOR" not in os.environ
-    return Style(width=columns(target, 100), color=color, verbose=verbose)
+    """The style of a report: colours, and documents that are indented, on a terminal only."""
+    is_seen = target == "-" and sys.stdout.isatty()
+    color = is_seen and not no_color and "NO_COLOR" not in os.environ
+    return Style(width=columns(target, 100), color=color, verbose=verbose, indent=is_seen)
 
 
 def columns(target: str, usual: int) -> int:

@@ -5,13 +5,15 @@ Traits are numbers, so that sets of them are small and quick; what an end has is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from nccl_inspect.model.connection import End
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, PathKind, Selection
 
 SIDES = ("send", "receive")
+_COLUMNS = {"send": ("src_host", "src", "src_gpu"), "receive": ("dst_host", "dst", "dst_gpu")}
 _NONE: frozenset[int] = frozenset()
 
 
@@ -51,30 +53,38 @@ class Traits:
         self._has_ranks = job.rank_space == "global" or len(job.communicators) < 2
         """Else the same number stands for ranks of several communicators."""
 
-    def of_path(self, path: Path) -> Set[int]:
-        """What a path has at either end, and at one of them."""
-        comms = {self._communicator(name) for name in path.communicators}
-        return comms.union(*(self._end(path, side, _nics(path, side, self._with_nics)) for side in SIDES))
+    def of_each(self, paths: Selection) -> list[Set[int]]:
+        """What each path has at either end, and at one of them."""
+        comms = [{self._communicator(name) for name in names} for (names,) in paths.values("communicators")]
+        ends = ([self._end(side, *end) for end in _ends(paths, side, self._with_nics)] for side in SIDES)
+        return [known.union(*both) for known, *both in zip(comms, *ends, strict=True)]
 
-    def of_paths(self, paths: Iterable[Path], wanted: Set[int]) -> Iterator[Set[int]]:
+    def of_paths(self, paths: Selection, wanted: Set[int]) -> Iterator[Set[int]]:
         """What each path has of some traits; paths without any of them are passed over."""
         kinds = {self.known[trait].kind for trait in wanted}
         with_nics = self._with_nics and not kinds.isdisjoint(("nic", "rail"))
         comms = {name: frozenset([trait]) for name, trait in self._comms.items() if trait in wanted}
         few = {side: _Few(self, side, wanted) for side in SIDES}
-        send, receive = few["send"], few["receive"]
-        for path in paths:
-            found = send.of(path, path.src, path.src_host, with_nics) | receive.of(
-                path, path.dst, path.dst_host, with_nics
-            )
+        ends = (map(few[side].of, _ends(paths, side, with_nics)) for side in SIDES)
+        for send, receive, (names,) in zip(*ends, paths.values("communicators"), strict=True):
+            found = send | receive
             if comms:
-                found = found.union(*(comms.get(name, _NONE) for name in path.communicators))
+                found = found.union(*(comms.get(name, _NONE) for name in names))
             if found:
                 yield found
 
-    def of_end(self, path: Path, side: str, end: End) -> Set[int]:
-        """What one end of a network connection has."""
-        return self._end(path, side, frozenset([(end.nic, end.nic_index)]))
+    def of_ends(self, paths: Selection, test: Callable[[End], object]) -> list[Set[int]]:
+        """What those ends of network connections have that pass a test."""
+        found: list[Set[int]] = []
+        for side in SIDES:
+
+            def passing(kind: PathKind, side: str = side) -> tuple[End, ...]:
+                return tuple(end for end in kind.ends(side) if test(end))
+
+            for (host, rank, gpu, ends), number in Counter(paths.values(*_COLUMNS[side], passing)).items():
+                for end in ends:
+                    found += [self._end(side, host, rank, gpu, frozenset([(end.nic, end.nic_index)]))] * number
+        return found
 
     def of_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
         """What a rank has.
@@ -101,10 +111,7 @@ class Traits:
             things += [("rail", nic), *(("nic", f"{name} {nic}") for _, name in _host(host))]
         return {self._number(Trait(*thing), None) for thing in things}
 
-    def _end(self, path: Path, side: str, nics: Nics) -> frozenset[int]:
-        host, rank, gpu = (
-            (path.src_host, path.src, path.src_gpu) if side == "send" else (path.dst_host, path.dst, path.dst_gpu)
-        )
+    def _end(self, side: str, host: str | None, rank: int, gpu: str | None, nics: Nics) -> frozenset[int]:
         key = (side, host, rank, nics)
         known = self._ends.get(key)
         if known is None:
@@ -151,18 +158,21 @@ class _Few:
         self._traits, self._side, self._wanted = traits, side, wanted
         self._known: dict[object, frozenset[int]] = {}
 
-    def of(self, path: Path, rank: int, host: str | None, with_nics: bool) -> frozenset[int]:
+    def of(self, end: tuple[str | None, int, str | None, Nics]) -> frozenset[int]:
         """What the end of a path has, which is found once for each rank."""
-        nics = _nics(path, self._side, with_nics)
-        key = (rank, host, nics)
-        known = self._known.get(key)
+        known = self._known.get(end)
         if known is None:
-            known = self._known[key] = self._traits._end(path, self._side, nics).intersection(self._wanted)
+            known = self._known[end] = self._traits._end(self._side, *end).intersection(self._wanted)
         return known
 
 
-def _nics(path: Path, side: str, wanted: bool) -> Nics:
-    return frozenset([(end.nic, end.nic_index) for end in path.ends(side)]) if wanted else frozenset()
+def _ends(paths: Selection, side: str, with_nics: bool) -> Iterator[tuple[str | None, int, str | None, Nics]]:
+    """Host, rank, GPU and NICs of one end of each path."""
+
+    def nics(kind: PathKind) -> Nics:
+        return frozenset([(end.nic, end.nic_index) for end in kind.ends(side)]) if with_nics else frozenset()
+
+    return paths.values(*_COLUMNS[side], nics)
 
 
 def _host(name: str | None) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
     left = list(b.findings)
     unjudged = {question.rule for question in b.not_judged}
     if not len(b.paths):
-        unjudged.update(rule for path in a.paths for rule in path.rules)
+        unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
     pairs = []
     for finding in sorted(a.findings, key=lambda one: not any(_is_twin(one, other) for other in b.findings)):
         partner = _partner(finding, left)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
+from functools import cache
+from typing import NamedTuple
 
 from nccl_inspect.differences import Change
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.util.wording import count, listed
 
 _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}
@@ -13,7 +15,7 @@ _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/
 _MAX_EVIDENCE = 3
 
 
-def changes(a: Job, b: Job, pairwise: bool, silent: Container[int] = ()) -> list[Change]:
+def changes(a: Job, b: Job, pairwise: bool, silent: Set[int] = frozenset()) -> list[Change]:
     """What changed in transports, GPUDirect, NICs and channels, grouped; nothing where a run has no paths at all.
 
     Args:
@@ -26,59 +28,77 @@ def changes(a: Job, b: Job, pairwise: bool, silent: Container[int] = ()) -> list
         return []
     if not pairwise:
         return list(_kinds(a, b))
-    before, after = (
-        {(path.src, path.dst): path for path in job.paths if path.src not in silent and path.dst not in silent}
-        for job in (a, b)
-    )
-    both = [(before[pair], after[pair]) for pair in before if pair in after]
-    found = [*_grouped(both, _way), *_grouped(both, _channels), *_other_nics(both)]
-    found += _only([path for pair, path in before.items() if pair not in after], is_new=False)
-    found += _only([path for pair, path in after.items() if pair not in before], is_new=True)
+    before, after = (job.paths.only(("src", "dst"), lambda *ends: silent.isdisjoint(ends)) for job in (a, b))
+    kinds = {(src, dst): kind for src, dst, kind in before.distinct("src", "dst", "kind")}
+    new = after.only(("src", "dst"), lambda *ends: ends not in kinds)
+    both = [_Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.without(new).distinct(*_PAIR)]
+    found = [*_grouped(both, _way, b), *_grouped(both, _channels, b), *_other_nics(both, b)]
+    there = set(after.distinct("src", "dst"))
+    found += _only(before.only(("src", "dst"), lambda *ends: ends not in there), is_new=False)
+    found += _only(new, is_new=True)
     return found
 
 
-def _way(path: Path) -> str:
+class _Pair(NamedTuple):
+    """Two ranks that both runs connect."""
+
+    ends: tuple[int, int]
+    old: PathKind
+    new: PathKind
+
+
+_PAIR = ("src", "dst", "kind")
+
+
+def _between(pairs: Iterable[_Pair], job: Job) -> Selection:
+    """The paths of some pairs."""
+    ends = {pair.ends for pair in pairs}
+    return job.paths.only(("src", "dst"), lambda *both: both in ends)
+
+
+def _way(path: PathKind) -> str:
     """Transport and GPUDirect, in the words of one release."""
     detail = path.detail.replace("NET/AWS Libfabric", "NET/Libfabric")
     gdr = {True: " with GPUDirect", "partial": " with GPUDirect on some channels"}.get(path.gdr or False, "")
     return _SAME.get(detail, detail) + gdr
 
 
-def _channels(path: Path) -> str:
+def _channels(path: PathKind) -> str:
     return count(len(path.channels), "channel")
 
 
-def _grouped(both: Iterable[tuple[Path, Path]], word: Callable[[Path], str]) -> Iterator[Change]:
+def _grouped(both: Iterable[_Pair], word: Callable[[PathKind], str], job: Job) -> Iterator[Change]:
     """Pairs that changed alike are one change."""
-    groups: dict[tuple[str, str, str], list[tuple[Path, Path]]] = {}
-    for old, new in both:
-        if word(old) != word(new):
-            groups.setdefault((new.scope, word(old), word(new)), []).append((old, new))
+    word = cache(word)
+    groups: dict[tuple[str, str, str], list[_Pair]] = {}
+    for pair in both:
+        if word(pair.old) != word(pair.new):
+            groups.setdefault((pair.new.scope, word(pair.old), word(pair.new)), []).append(pair)
     for (scope, before, after), members in sorted(groups.items()):
-        yield _change(scope, before, after, [new for _, new in members], [path for both in members for path in both])
+        kinds = {kind for pair in members for kind in (pair.old, pair.new)}
+        yield _change(scope, before, after, _between(members, job), kinds)
 
 
-def _other_nics(both: Iterable[tuple[Path, Path]]) -> Iterator[Change]:
+def _other_nics(both: Iterable[_Pair], job: Job) -> Iterator[Change]:
     """Pairs whose sender uses another NIC, all of a scope in one change: each has names of its own."""
-    moved = [(old, new) for old, new in both if old.nic and new.nic and old.nic != new.nic]
-    for scope in sorted({new.scope for _, new in moved}):
-        members = [(old, new) for old, new in moved if new.scope == scope]
-        before, after = (listed((str(pair[side].nic) for pair in members), 3) for side in (0, 1))
-        yield _change(scope, f"NIC {before}", f"NIC {after}", [new for _, new in members])
+    moved = [pair for pair in both if pair.old.nic and pair.new.nic and pair.old.nic != pair.new.nic]
+    for scope in sorted({pair.new.scope for pair in moved}):
+        members = [pair for pair in moved if pair.new.scope == scope]
+        before, after = (
+            listed(map(str, nics), 3) for nics in zip(*((m.old.nic, m.new.nic) for m in members), strict=True)
+        )
+        yield _change(scope, f"NIC {before}", f"NIC {after}", _between(members, job))
 
 
-def _only(paths: Iterable[Path], is_new: bool) -> Iterator[Change]:
+def _only(paths: Selection, is_new: bool) -> Iterator[Change]:
     """Pairs that only one run connects, by their way."""
-    groups: dict[tuple[str, str], list[Path]] = {}
-    for path in paths:
-        groups.setdefault((path.scope, _way(path)), []).append(path)
-    for (scope, way), members in sorted(groups.items()):
+    for (scope, way), members in sorted(_by_way(paths).items()):
         yield _change(scope, None if is_new else way, way if is_new else None, members)
 
 
 def _kinds(a: Job, b: Job) -> Iterator[Change]:
     """Ways that only one run uses."""
-    ours, theirs = _by_kind(a), _by_kind(b)
+    ours, theirs = _by_way(a.paths), _by_way(b.paths)
     for (scope, way), members in sorted({**ours, **theirs}.items()):
         if (scope, way) not in theirs:
             yield _change(scope, way, None, members)
@@ -86,24 +106,24 @@ def _kinds(a: Job, b: Job) -> Iterator[Change]:
             yield _change(scope, None, way, members)
 
 
-def _by_kind(job: Job) -> dict[tuple[str, str], list[Path]]:
-    kinds: dict[tuple[str, str], list[Path]] = {}
-    for path in job.paths:
-        kinds.setdefault((path.scope, _way(path)), []).append(path)
-    return kinds
+def _by_way(paths: Selection) -> dict[tuple[str, str], Selection]:
+    kinds: dict[tuple[str, str], list[PathKind]] = {}
+    for kind in paths.kinds:
+        kinds.setdefault((kind.scope, _way(kind)), []).append(kind)
+    return {way: paths.where(alike.__contains__) for way, alike in kinds.items()}
 
 
 def _change(
-    scope: str, before: str | None, after: str | None, paths: list[Path], judged: Iterable[Path] | None = None
+    scope: str, before: str | None, after: str | None, paths: Selection, judged: Iterable[PathKind] | None = None
 ) -> Change:
-    rules = {rule for path in (paths if judged is None else judged) for rule in path.rules}
+    rules = {rule for kind in (paths.kinds if judged is None else judged) for rule in kind.rules}
     return Change(
         area="paths",
         what=scope,
         before=before,
         after=after,
-        pairs=[(path.src, path.dst) for path in paths],
-        ranks=sorted({rank for path in paths for rank in (path.src, path.dst)}),
+        pairs=[(src, dst) for src, dst in paths.values("src", "dst")],
+        ranks=sorted(paths.ends()),
         rules=sorted(rules),
-        evidence=[path.evidence[0] for path in paths if path.evidence][:_MAX_EVIDENCE],
+        evidence=paths.first_lines()[:_MAX_EVIDENCE],
     )

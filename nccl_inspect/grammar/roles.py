@@ -6,7 +6,7 @@ A rule or an engine asks for the kind (``facts.with_role``), so a new line of th
 ROLES = {
     # How a job ends, and who passes it on
     "ends-job": "A launcher, a scheduler, a shell or the process itself says that processes have ended, or ends them.",
-    "forced-end": "Somebody ended processes from outside: that is no failure of theirs.",
+    "forced-end": "Somebody ended processes from outside: that is not a failure of theirs.",
     "ends-one": "It is known of one process only that somebody ended it: others may run on.",
     "propagated-error": "A caller, a launcher or a shell passes on that something failed: the cause is elsewhere.",
     "failed-call": "A program prints the error that a call of NCCL returned to it.",
@@ -18,7 +18,7 @@ ROLES = {
     "test-end": "nccl-tests says how a test ended.",
     "thread-refused": "A library of the program could not start a thread.",
     # What goes on
-    "survivable": "A plugin, a NIC or one of its ports does not come up. NCCL goes on with what is left.",
+    "survivable": "A plugin, a NIC or one of its ports does not come up. NCCL continues with what is left.",
     "probe": "NCCL asks for something that it can do without: no error at the level INFO.",
     # Lists
     "rank-list": "nccl-tests says which GPU a rank has.",
@@ -32,7 +32,7 @@ ROLES = {
     "rank-misfit": "What rank 0 gets at the set-up does not fit its job: of two jobs, or of another release.",
     "misread-size": "A message of the set-up has another size than expected.",
     "rank-counts-differ": "The processes of a communicator do not agree on the number of ranks.",
-    "stranger": "Somebody connected who is no rank of this communicator.",
+    "stranger": "Somebody connected who is not a rank of this communicator.",
     "garbled-address": "What a rank got for an address is none.",
     "bad-comm-id": "NCCL_COMM_ID cannot be used.",
     "no-oob-device": "NCCL_OOB_NET_IFNAME fits no device.",
@@ -61,7 +61,7 @@ ROLES = {
     "unset-structure": "An argument is a structure that its initializer did not fill in.",
     "other-release": "Program and library were built for different releases.",
     "dead-communicator": "A call names a communicator that is destroyed, damaged or not ready.",
-    "bad-group": "Calls stand in one group that may not.",
+    "bad-group": "Calls are in one group that may not.",
     "fp8-reduction": "A reduction of 8-bit floating point numbers that this GPU cannot do.",
     "gpu-network": "Communication that the GPU starts, or one-sided communication, is not possible here.",
     "calls-full": "A table of calls is full: a group or a graph has too many.",
@@ -72,6 +72,6 @@ ROLES = {
     "file-refused": "A topology or graph file cannot be read: the rank stops.",
     "doubtful-topology": "NCCL's reader of topologies complains, of a file or of what it detected itself.",
     "topology-incomplete": "The topology of this rank lacks what another rank or the search asks for.",
-    "host-identity": "NCCL cannot tell which ranks are on one host.",
+    "host-identity": "NCCL cannot determine which ranks are on one host.",
 }
 """Each with a sentence for authors of grammar files."""

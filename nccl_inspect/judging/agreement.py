@@ -128,7 +128,7 @@ def seen_to_come_up(facts: Facts) -> set[int]:
     comms = facts.job.communicators
     completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
     # Until 2.21 a rank connects before its initialization is complete.
-    completed |= {path.src for path in facts.job.paths}
+    completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
     announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
     return completed & (announced | ranks_with_interface(facts))
 

@@ -36,7 +36,7 @@ def _clouds(facts: Facts) -> set[str]:
     clouds = {facts.platform.vendor} if facts.platform and facts.platform.vendor else set[str]()
     shown = [notice.message for notice in facts.job.notices]
     shown += [setting.name for setting in facts.job.environment]
-    shown += [path.net or "" for path in facts.job.paths]
+    shown += [kind.net or "" for kind in facts.job.paths.kinds]
     is_efa = any(map(_EFA.search, shown)) or any("Libfabric" in text for text in shown) or bool(efa_hints(facts))
     if any(map(is_ec2, facts.hosts())) or (is_efa and not slingshot.signs(facts)):
         clouds.add("AWS")

@@ -17,7 +17,7 @@ from nccl_inspect.judging.networks import transfers
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Culprit, Finding
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
 _OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "version")
@@ -48,7 +48,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
     against = {finding.rule: finding.category for finding in findings}
     for finding in findings:
         if finding.paths:
-            compared = _Compared(facts, results, finding, against)
+            compared = _Compared(facts, results, finding, finding.paths, against)
             _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
         elif broken := transfers.failed(facts, _notices(facts, finding)):
             _tell(facts, finding, _pairs(facts, broken))
@@ -95,65 +95,60 @@ def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
 class _Compared:
     """The paths of a finding and the good ones that it could have been about."""
 
-    def __init__(self, facts: Facts, results: Results, finding: Finding, against: dict[str, str]) -> None:
-        bad = finding.paths
+    def __init__(
+        self, facts: Facts, results: Results, finding: Finding, bad: Selection, against: dict[str, str]
+    ) -> None:
         self._facts, self._finding, self._bad = facts, finding, bad
-        scopes = {path.scope for path in bad}
+        scopes = {kind.scope for kind in bad.kinds}
         self._scope = "intra" if scopes == {"intra"} else "inter" if scopes == {"inter"} else "any"
         # Multi-node NVLink is no network that works, but it is what a finding about local paths compares with.
-        on_network = all(path.transport == "NET" for path in bad) and finding.category != "intra-node path"
-        own = set(map(id, bad))
-        others = [path for path in facts.job.paths if path.scope in scopes and id(path) not in own]
-        if on_network:
-            others = [path for path in others if path.transport == "NET"]
+        on_network = all(kind.transport == "NET" for kind in bad.kinds) and finding.category != "intra-node path"
         faults = {rule for rule, category in against.items() if category == finding.category}
-        fastest, slowest = min(map(_slowness, bad)), max(map(_slowness, bad))
-
-        def is_good(path: Path) -> bool:
-            slowness = _slowness(path)
-            if slowness > slowest or results.is_open(path):
-                return False
-            # Another fault of the kind is no proof of anything, unless the way is faster all the same.
-            return slowness < fastest or faults.isdisjoint(results.marks(path))
-
-        self._good = list(filter(is_good, others))
+        fastest, slowest = min(map(_slowness, bad.kinds)), max(map(_slowness, bad.kinds))
+        others = facts.job.paths.where(
+            lambda kind: (
+                kind.scope in scopes and _slowness(kind) <= slowest and (kind.transport == "NET" or not on_network)
+            )
+        )
+        others = results.where(others.without(bad), lambda mark: not mark.is_open)
+        # Another fault of the kind is no proof of anything, unless the way is faster all the same.
+        sound = results.where(others, lambda mark: faults.isdisjoint(mark.rules))
+        self._good = others.where(lambda kind: _slowness(kind) < fastest) | sound
 
     def is_one_sided(self) -> bool:
         """Whether paths tell which of their ends lacks GPUDirect RDMA."""
         if self._finding.category != "gpudirect":
             return False
-        return any(len({end.gdr for side in SIDES for end in path.ends(side)}) > 1 for path in self._bad)
+        return any(len({end.gdr for side in SIDES for end in kind.ends(side)}) > 1 for kind in self._bad.kinds)
 
     def paths(self) -> _Case:
         """Bad paths against good ones."""
-        networks = {path.net for path in self._bad} & {path.net for path in self._good}
+        networks = {kind.net for kind in self._bad.kinds} & {kind.net for kind in self._good.kinds}
         traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
         good = partial(traits.of_paths, self._good)
-        bad = [traits.of_path(path) for path in self._bad] if self._good else []
+        bad = traits.of_each(self._bad) if self._good else []
         group = search.Group(bad, good, len(self._good))
         return _Case(group, traits, _OF_PATHS, words.Scene("path", self._scope, self._hosts()))
 
     def ends(self) -> _Case:
         """Ends that lack GPUDirect RDMA against those that have it, on the same paths, too."""
         traits = Traits(self._facts.job, _of_ranks(self._facts))
-        ends = [(path, side, end) for path in self._facts.rdma() for side in SIDES for end in path.ends(side)]
-        own = set(map(id, self._bad))
-        bad = [traits.of_end(*one) for one in ends if not one[2].gdr and id(one[0]) in own]
-        good = [one for one in ends if one[2].gdr]
-        group = search.Group(bad, lambda wanted: (traits.of_end(*one) & wanted for one in good), len(good))
+        paths = self._facts.rdma()
+        bad = traits.of_ends(self._bad & paths, lambda end: not end.gdr)
+        good = traits.of_ends(paths, lambda end: end.gdr)
+        group = search.Group(bad, lambda wanted: (one & wanted for one in good), len(good))
         return _Case(group, traits, _OF_PATHS, words.Scene("end", self._scope, self._hosts()))
 
     def _hosts(self) -> int:
         """How many hosts are compared."""
-        paths = (*self._bad, *self._good)
-        return len({path.src_host for path in paths}.union(path.dst_host for path in paths) - {None})
+        return len((self._bad.hosts() | self._good.hosts()) - {None})
 
 
-def _slowness(path: Path) -> int:
+def _slowness(kind: PathKind) -> int:
     """Orders ways by their speed, as far as all machines agree."""
-    if path.transport != "NET":
-        return {"P2P": 0, "SHM": 1}.get(path.transport, 2)
-    return 4 if path.net in _TCP else 2 if path.gdr is True else 3
+    if kind.transport != "NET":
+        return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
+    return 4 if kind.net in _TCP else 2 if kind.gdr is True else 3
 
 
 def _ranks(facts: Facts, finding: Finding) -> _Case:

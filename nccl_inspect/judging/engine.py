@@ -15,7 +15,7 @@ from nccl_inspect.judging.facts import ends, first_lines, first_said, hosts_in, 
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import cut
@@ -83,11 +83,11 @@ class Rule(Record):
         severity: str | None = None,
         confidence: str = "certain",
         notices: Iterable[Notice] = (),
-        paths: Iterable[Path] = (),
+        paths: Selection | None = None,
         ranks: Iterable[int] | None = None,
         hosts: Iterable[str | None] | None = None,
         evidence: Iterable[Evidence] | None = None,
-        open_paths: Iterable[Path] = (),
+        open_paths: Selection | None = None,
         explains_errors: Iterable[Notice] = (),
         fatal: bool = False,
         open_end: bool = False,
@@ -111,10 +111,13 @@ class Rule(Record):
             fatal: the job is dead or stuck.
             open_end: fatal, though no line proves that the log reaches the end of the job.
         """
-        notices, paths = list(notices), list(paths)
-        ranks = ranks_in(notices) | ends(paths) if ranks is None else ranks
-        hosts = hosts_in(notices) | hosts_of(paths) if hosts is None else hosts
-        evidence = [*first_said(notices), *first_lines(paths)] if evidence is None else evidence
+        notices = list(notices)
+        if ranks is None:
+            ranks = ranks_in(notices) | (ends(paths) if paths else set())
+        if hosts is None:
+            hosts = hosts_in(notices) | (hosts_of(paths) if paths else set())
+        if evidence is None:
+            evidence = [*first_said(notices), *(first_lines(paths) if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,
@@ -129,7 +132,7 @@ class Rule(Record):
             hosts=sorted({host for host in hosts if host}),
             evidence=_in_order(evidence)[:_MAX_EVIDENCE],
             paths=paths,
-            open_paths=list(open_paths),
+            open_paths=open_paths,
             explained=list(explains_errors),
             fatal=fatal,
             open_end=open_end,
@@ -149,7 +152,7 @@ class Rule(Record):
         ranks: Iterable[int] | None = None,
         hosts: Iterable[str | None] | None = None,
         evidence: Iterable[Evidence] | None = None,
-        open_paths: Iterable[Path] = (),
+        open_paths: Selection | None = None,
         explains_errors: Iterable[Notice] = (),
     ) -> Finding:
         """Create a finding based on a statement, a setting or an inventory: the log does not show the effect.
@@ -190,9 +193,9 @@ class Rule(Record):
         finding.confirm = confirm
         return finding
 
-    def undecided(self, reason: str, needs: Needs, paths: Iterable[Path] = ()) -> NotJudged:
+    def undecided(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
         """Create an open question, with what would answer it and the paths that stay unjudged."""
-        return NotJudged(self.name, reason, needs, list(paths))
+        return NotJudged(self.name, reason, needs, paths)
 
     @property
     def page(self) -> str:

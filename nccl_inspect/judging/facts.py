@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from nccl_inspect import artifacts
+from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
 from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
+from nccl_inspect.model.paths.path import PathKind
+from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
@@ -36,6 +42,7 @@ class Facts:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
+        self._of_communicator: dict[str, Selection] = {}
         self._made: dict[Callable[[Facts], Any], Any] = {}
         self._said: dict[type[events.Event], list[Notice]] = {}
         self._named: dict[str, list[tuple[int, Notice]]] = {}
@@ -45,58 +52,77 @@ class Facts:
         foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
         self.hardware = "likely" if foreign else "certain"
         """How sure it is what joins the GPUs, as far as it is known."""
-        self._of_communicator: dict[str, list[Path]] = {}
-        for path in job.paths:
-            for name in path.communicators:
-                self._of_communicator.setdefault(name, []).append(path)
+        self.paths_with_hardware = self._with_hardware(job.paths)
 
-    def link(self, path: Path) -> str | None:
+    def _with_hardware(self, paths: Paths) -> Paths:
+        """The paths, of which is known what joins their GPUs."""
+        fabric = ranks_in(self.notices("nccl/nvls-available"))
+        if not fabric and not self.topologies:
+            return paths
+        ways: dict[tuple[str | None, bool], int] = {(None, False): 0}
+        marking = [0] * len(paths)
+        for row in paths.where(lambda kind: kind.transport == "P2P" or kind.scope == "intra").rows:
+            hardware = self._pair_class(*paths.table.gpus(row)), fabric.issuperset(paths.table.pair(row))
+            marking[row] = ways.setdefault(hardware, len(ways))
+        known = list(ways)
+        return refined(
+            paths, marking, lambda kind, mark: replace(kind, pair_class=known[mark][0], on_fabric=known[mark][1])
+        )
+
+    def link(self, kind: PathKind) -> str | None:
         """NVLink or PCIe of a P2P path, by the nearest evidence: the pair, the machine type, an NVSwitch of both."""
-        if path.transport != "P2P":
+        if kind.transport != "P2P":
             return None
-        if path.detail.startswith("P2P/MNNVL"):
+        if kind.detail.startswith("P2P/MNNVL"):
             return "NVLink"
-        if found := self.pair_class(path) or path.gpu_class:
+        if found := kind.pair_class or kind.gpu_class:
             return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
         if self.platform and self.platform.nvlink is not None:
             return "NVLink" if self.platform.nvlink else "PCIe"
-        return "NVLink" if {path.src, path.dst} <= self.once(_on_fabric) else None
+        return "NVLink" if kind.on_fabric else None
 
-    def expected(self, path: Path) -> str | None:
+    def expected(self, kind: PathKind) -> str | None:
         """The best transport that a pair could have; None where nothing shows it."""
-        if path.scope == "inter":
-            return "NET/GDRDMA" if path.transport == "NET" and self.platform and self.platform.gdr else None
-        allowed = self.allows_p2p(path) if path.scope == "intra" else None
+        if kind.scope == "inter":
+            return "NET/GDRDMA" if kind.transport == "NET" and self.platform and self.platform.gdr else None
+        allowed = self.allows_p2p(kind) if kind.scope == "intra" else None
         if allowed is None:
             return None
-        kind = self.pair_class(path) or ("NVLink" if self.platform and self.platform.nvlink else None)
-        return (f"P2P ({kind})" if kind else "P2P") if allowed else "SHM"
+        named = kind.pair_class or ("NVLink" if self.platform and self.platform.nvlink else None)
+        return (f"P2P ({named})" if named else "P2P") if allowed else "SHM"
 
-    def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> list[Path]:
+    def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> Selection:
         """The paths of that kind, also where it is only one of several ways between the ranks."""
-        return [
-            path
-            for path in self.job.paths
-            if (scope is None or path.scope == scope)
-            and (transport is None or path.transport == transport)
-            and (net is None or path.net == net)
-        ]
+        return self.paths_with_hardware.where(
+            lambda kind: (
+                (scope is None or kind.scope == scope)
+                and (transport is None or kind.transport == transport)
+                and (net is None or kind.net == net)
+            )
+        )
 
-    def paths_of(self, comm: CommunicatorInfo) -> list[Path]:
+    def no_paths(self) -> Selection:
+        """None of the paths."""
+        return Selection(self.paths_with_hardware.table, ())
+
+    def paths_of(self, comm: CommunicatorInfo) -> Selection:
         """The paths that a communicator has connections on."""
-        return self._of_communicator.get(comm.id, [])
+        if comm.id not in self._of_communicator:
+            rows = self.paths_with_hardware.table.rows_in(comm.id)
+            self._of_communicator[comm.id] = Selection(self.paths_with_hardware.table, (), rows)
+        return self._of_communicator[comm.id]
 
-    def leaving(self) -> list[Path]:
+    def leaving(self) -> Selection:
         """Network paths that leave the host or, in a fragment, may do so."""
-        return [path for path in self.paths(transport="NET") if path.scope != "intra"]
+        return self.once(_leaving)
 
     def unfinished(self, comms: Iterable[CommunicatorInfo]) -> bool:
         """Whether no rank of these communicators finished the initialisation, as far as the log goes."""
         return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
 
-    def rdma(self) -> list[Path]:
+    def rdma(self) -> Selection:
         """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
-        return [path for path in self.leaving() if path.net not in _TCP]
+        return self.once(_rdma)
 
     def once(self, make: Callable[[Facts], _Made]) -> _Made:
         """What a function finds in these facts, found when it is first asked for."""
@@ -180,14 +206,10 @@ class Facts:
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
 
-    def pair_class(self, path: Path) -> str | None:
-        """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself.
-
-        None when it is not known, or when what is known disagrees on whether P2P is possible.
-        """
-        src, dst = self.gpu(path.src, path.src_gpu), self.gpu(path.dst, path.dst_gpu)
-        known = [topology for topology in self.topologies if topology.host in (None, path.src_host)]
-        kinds = [kind for topology in known if (kind := topology.pair(src, dst))]
+    def _pair_class(self, host: str | None, src: int, src_gpu: str | None, dst: int, dst_gpu: str | None) -> str | None:
+        known = [topology for topology in self.topologies if topology.host in (None, host)]
+        ends = self.gpu(src, src_gpu), self.gpu(dst, dst_gpu)
+        kinds = [kind for topology in known if (kind := topology.pair(*ends))]
         return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
 
     def gpu(self, rank: int, bracket: str | None = None) -> Named:
@@ -197,16 +219,19 @@ class Facts:
             return named(bracket)
         return Named(known.nvml_dev, known.bus_id)
 
-    def allows_p2p(self, path: Path) -> bool | None:
+    def allows_p2p(self, kind: PathKind) -> bool | None:
         """Whether the hardware lets NCCL use P2P between these ranks; None when nothing tells."""
-        if found := self.pair_class(path):
-            return found.startswith(P2P_CLASSES)
+        if kind.pair_class:
+            return kind.pair_class.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
 
 
-def _on_fabric(facts: Facts) -> set[int]:
-    """The ranks whose GPUs hang on an NVSwitch."""
-    return ranks_in(facts.notices("nccl/nvls-available"))
+def _leaving(facts: Facts) -> Selection:
+    return facts.paths(transport="NET").where(lambda kind: kind.scope != "intra")
+
+
+def _rdma(facts: Facts) -> Selection:
+    return facts.leaving().where(lambda kind: kind.net not in _TCP)
 
 
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
@@ -229,10 +254,9 @@ _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
-def using(paths: Iterable[Path]) -> str:
+def using(paths: Selection) -> str:
     """The ways that paths take, with the verb: ``use SHM/direct``."""
-    paths = list(paths)
-    return f"{does(len(paths), 'use')} {listed(path.detail for path in paths)}"
+    return f"{does(len(paths), 'use')} {listed(kind.detail for kind in paths.kinds)}"
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
@@ -240,25 +264,42 @@ def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
     return {known for rank in members if rank < len(comm.ranks) and (known := comm.ranks[rank]) is not None}
 
 
-def ends(paths: Iterable[Path]) -> set[int]:
+def ends(paths: Selection) -> set[int]:
     """The ranks at both ends of some paths."""
-    return {rank for path in paths for rank in (path.src, path.dst)}
+    return paths.ends()
 
 
-def hosts_of(paths: Iterable[Path]) -> set[str | None]:
+def hosts_of(paths: Selection) -> set[str | None]:
     """The hosts at both ends of some paths."""
-    return {host for path in paths for host in (path.src_host, path.dst_host)}
+    return paths.hosts()
 
 
-def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
+def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
+    """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
+    for host, rank, ends in paths.distinct(*_AT[side], ENDS[side]):
+        for end in ends if host else ():
+            yield host, rank, end
+
+
+def _ends_at(side: str, kind: PathKind) -> frozenset[End]:
+    return frozenset(kind.ends(side))
+
+
+ENDS = {side: partial(_ends_at, side) for side in SIDES}
+"""What kinds of network paths have at their ends, as a column of a selection."""
+HOSTS = {"send": "src_host", "receive": "dst_host"}
+"""The columns of the hosts at both ends."""
+_AT = {"send": ("src_host", "src"), "receive": ("dst_host", "dst")}
+
+
+def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
     """The NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
     found: dict[str, dict[int, set[int]]] = {}
-    for path in paths:
-        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
-            for end in path.ends(side) if host else ():
-                if end.nic_index is not None:
-                    user = rank if end.pxn_rank is None else end.pxn_rank
-                    found.setdefault(host or "", {}).setdefault(end.nic_index, set()).add(user)
+    for side in SIDES:
+        for host, rank, end in ends_of(paths, side):
+            if end.nic_index is not None:
+                user = rank if end.pxn_rank is None else end.pxn_rank
+                found.setdefault(host, {}).setdefault(end.nic_index, set()).add(user)
     return found
 
 
@@ -298,6 +339,6 @@ def unset(settings: Iterable[Setting]) -> list[str]:
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 
 
-def first_lines(paths: Iterable[Path]) -> list[Evidence]:
+def first_lines(paths: Selection) -> Sequence[Evidence]:
     """The first line of each path."""
-    return [path.evidence[0] for path in paths if path.evidence]
+    return paths.first_lines()

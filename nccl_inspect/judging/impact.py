@@ -7,11 +7,10 @@ and from the thresholds of vendors' health checks; unpublished numbers are not h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccl_inspect.model.finding import Reference
-from nccl_inspect.model.job import Path
+from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.platforms import Platform
 
 MEASURED = "docs/explanation/measurements.md"
@@ -155,7 +154,7 @@ def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
     return ON_NVLINK if nvlink else P2P
 
 
-def of(path: Path, platform: Platform | None = None) -> Rate | None:
+def of(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
     """The bandwidth of a path; None if nobody measured it (no GPUDirect RDMA, CollNet)."""
     if path.transport == "P2P":
         return p2p(platform)
@@ -168,8 +167,8 @@ def of(path: Path, platform: Platform | None = None) -> Rate | None:
     return None
 
 
-def usual(path: Path, platform: Platform | None = None) -> float:
-    """The midpoint of a path's bandwidth in GB/s, to order paths by speed.
+def usual(path: Path | PathKind, platform: Platform | None = None) -> float:
+    """What orders paths by their speed: the middle of what each gives, in GB/s.
 
     No rate is published for RDMA without GPUDirect: it ranks above TCP and below all others.
     """
@@ -197,10 +196,10 @@ def over_tcp(platform: Platform | None) -> Estimate:
     return Estimate(f"TCP gives {SOCKET} bus bandwidth, {better}", (SOCKET.reference, source, *on_aws, _L40S))
 
 
-def against_nvlink(paths: Iterable[Path], platform: Platform | None) -> Estimate:
+def against_nvlink(paths: Selection, platform: Platform | None) -> Estimate:
     """The bandwidth of paths that do not use the NVLink between their GPUs."""
     best = p2p(platform, nvlink=True)
-    rates = {path.detail: rate for path in paths if (rate := of(path, platform))}
+    rates = {kind.detail: rate for kind in paths.kinds if (rate := of(kind, platform))}
     parts = [
         f"{detail} gives {rate}" + (f", {compared(rate, best)}" if best else "")
         for detail, rate in sorted(rates.items())

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import Waiting
-from nccl_inspect.model.job import FirstFailure, Job, Notice
+from nccl_inspect.model.job import FirstFailure, Job, Notice, Paths
 from nccl_inspect.util.records import Record
-
-
-class PathVerdict(NamedTuple):
-    """How good a path is."""
-
-    verdict: str
-    rules: list[str]
-    """The rules whose findings are about it."""
-    is_withheld: bool = False
-    """Whether it is unknown only because of an ignored rule."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -31,13 +20,11 @@ class Judgement(Record):
     suppressed: list[Suppressed]
     not_judged: list[NotJudged]
     unexplained: list[Notice]
-    paths: list[PathVerdict]
-    """In the order of the job's paths."""
+    paths: Paths
+    """Those of the job, with their verdicts."""
+    withheld: int = 0
+    """How many are unknown only because of rules that were left out."""
     platform: str | None = None
-    links: list[str | None] = field(default_factory=list)
-    """The link of each path (NVLink, PCIe), in the same order."""
-    expected: list[str | None] = field(default_factory=list)
-    """The best that each path could be."""
     likely_ranks: dict[int, int] = field(default_factory=dict)
     """The probable ranks of processes, by their position among the last lines."""
     waiting: Waiting | None = None
@@ -50,8 +37,6 @@ class Judgement(Record):
         job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
         job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
         job.verdict, job.first_failure = self.verdict, self.first_failure
-        job.withheld = sum(path.is_withheld for path in self.paths)
-        for path, judged, link, expected in zip(job.paths, self.paths, self.links, self.expected, strict=True):
-            path.verdict, path.rules, path.link, path.expected = judged.verdict, list(judged.rules), link, expected
+        job.paths, job.withheld = self.paths, self.withheld
         for position, rank in self.likely_ranks.items():
             job.last_lines[position].likely_rank = rank

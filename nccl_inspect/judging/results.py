@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from nccl_inspect.judging import clouds
 from nccl_inspect.judging.engine import CATEGORIES, Effects, Registered, Result, Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.relations import relations
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Paths, Selection
+
+
+class Mark(NamedTuple):
+    """What rules said of a path."""
+
+    rules: tuple[str, ...] = ()
+    """Those whose findings are about it."""
+    is_open: bool = False
+    """Whether one of them could not judge it."""
+
+    def opened(self) -> Mark:
+        """The same, of a path that could not be judged."""
+        return Mark(self.rules, is_open=True)
+
+    def of(self, rule: str) -> Mark:
+        """The same with a rule that has a finding about it."""
+        return self if rule in self.rules else Mark((*self.rules, rule), self.is_open)
 
 
 class Results:
     """The findings of all rules, and the questions that they leave open."""
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Paths) -> None:
+        self.marking = [0] * len(paths)
+        """For each path the place of what is said of it among the marks."""
         self.findings: list[Finding] = []
         self.questions: list[NotJudged] = []
         self._effects: set[int] = set()
-        self._marks: dict[int, list[str]] = {}
-        self._open: set[int] = set()
+        self._marks = {Mark(): 0}
 
-    def marks(self, path: Path) -> list[str]:
-        """The rules whose findings are about a path."""
-        return self._marks.get(id(path), [])
+    @property
+    def marks(self) -> list[Mark]:
+        """All that is said of some path."""
+        return list(self._marks)
 
-    def is_open(self, path: Path) -> bool:
-        """Whether a rule could not judge a path."""
-        return id(path) in self._open
+    def where(self, paths: Selection, test: Callable[[Mark], object]) -> Selection:
+        """Those of some paths of which rules said certain things."""
+        passed = [bool(test(mark)) for mark in self._marks]
+        return Selection(paths.table, (), [row for row in paths.rows if passed[self.marking[row]]])
 
     def is_effect(self, notice: Notice) -> bool:
         """Whether an error is only an effect, or a finding explains it."""
@@ -41,15 +62,22 @@ class Results:
             self._effects.update(map(id, result.errors))
         elif isinstance(result, NotJudged):
             self.questions.append(result)
-            self._open.update(map(id, result.paths))
+            self._mark(result.paths, Mark.opened)
         else:
             self.findings.append(result)
             self._effects.update(map(id, result.explained))
-            self._open.update(map(id, result.open_paths))
-            for path in result.paths:
-                marks = self._marks.setdefault(id(path), [])
-                if result.rule not in marks:
-                    marks.append(result.rule)
+            self._mark(result.open_paths, Mark.opened)
+            self._mark(result.paths, lambda mark: mark.of(result.rule))
+
+    def _mark(self, paths: Selection | None, change: Callable[[Mark], Mark]) -> None:
+        """Say more of some paths."""
+        before = self.marks
+        places: dict[int, int] = {}
+        for row in paths.rows if paths is not None else ():
+            old = self.marking[row]
+            if old not in places:
+                places[old] = self._marks.setdefault(change(before[old]), len(self._marks))
+            self.marking[row] = places[old]
 
 
 def of(facts: Facts, rules: Iterable[Registered]) -> Results:
@@ -60,7 +88,7 @@ def of(facts: Facts, rules: Iterable[Registered]) -> Results:
         rules: to run, in any order.
     """
     rules = list(rules)
-    collected = Results()
+    collected = Results(facts.job.paths)
     judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if not entry.rule.explains]
     for rule, results in sorted(judged, key=_place):
         for result in results:

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from nccl_inspect.judging.judgement import Judgement, PathVerdict
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
 from nccl_inspect.model.finding import Finding, Suppressed
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, PathKind, Paths
+from nccl_inspect.model.paths.table import refined
 from nccl_inspect.model.statements import usage
 
 _LOSS = "nccl/socket-closed-by-peer"
 
 
 def of_paths(
-    paths: Iterable[Path],
+    facts: Facts,
     results: Results,
     findings: Iterable[Finding],
     counting: Iterable[Finding],
     suppressed: Iterable[Suppressed],
     left_out: Iterable[str],
-) -> list[PathVerdict]:
-    """The verdict of each path; one with which a rule that was left out finds fault is not judged.
+) -> tuple[Paths, int]:
+    """The paths with their verdicts, and how many rules that are left out keep from one.
+
+    A path with which a rule that was left out finds fault is not judged.
 
     A finding that the user accepts stands beside its paths and does not make them bad. One that the user calls an info
     weighs less, which does not make its paths any better.
 
     Args:
-        paths: of the job.
+        facts: about the job.
         results: of all rules.
         findings: that are shown, with the severities that the user gives them.
         counting: the findings that are not accepted, with the severities that their rules gave them.
@@ -40,19 +45,23 @@ def of_paths(
         worst[finding.rule] = max(weight, worst.get(finding.rule, 0))
     faults = {finding.rule for finding in counting if finding.severity != "info" and finding.confidence != "possible"}
     hidden = set(left_out)
+    rules = [tuple(name for name in mark.rules if name in worst) for mark in results.marks]
+    verdicts = []
+    withheld = set()
+    for place, (mark, shown) in enumerate(zip(results.marks, rules, strict=True)):
+        weight = 2 if faults.intersection(shown) else max((worst[name] for name in shown), default=0)
+        if not weight and not mark.is_open and not hidden.isdisjoint(mark.rules):
+            withheld.add(place)
+        is_open = weight or mark.is_open or place in withheld
+        verdicts.append("fallback" if weight == 2 else "unknown" if is_open else "ok")
 
-    def judged(path: Path) -> PathVerdict:
-        marks = results.marks(path)
-        rules = [name for name in marks if name in worst]
-        weight = 2 if faults.intersection(rules) else max((worst[name] for name in rules), default=0)
-        if weight == 2:
-            return PathVerdict("fallback", rules)
-        if weight or results.is_open(path):
-            return PathVerdict("unknown", rules)
-        is_withheld = not hidden.isdisjoint(marks)
-        return PathVerdict("unknown" if is_withheld else "ok", rules, is_withheld)
+    def judged(kind: PathKind, place: int) -> PathKind:
+        link, expected = facts.link(kind), facts.expected(kind)
+        told = replace(kind, link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
+        return replace(told, pair_class=None, on_fabric=False)
 
-    return list(map(judged, paths))
+    number = sum(place in withheld for place in results.marking) if withheld else 0
+    return refined(facts.paths_with_hardware, results.marking, judged), number
 
 
 def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
@@ -77,7 +86,7 @@ def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting:
         return "degraded"
     doubts = bool(judgement.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
     doubts |= is_waiting or _lost_a_rank(job) or _lacks_ranks(job)
-    judged = bool(judgement.paths) and all(path.verdict != "unknown" for path in judgement.paths)
+    judged = bool(judgement.paths) and all(kind.verdict != "unknown" for kind in judgement.paths.kinds)
     return "ok" if judged and not doubts and not judgement.left_out and not job.excerpt else "unknown"
 
 

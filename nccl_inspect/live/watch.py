@@ -334,7 +334,7 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
     expected = {rank for comm in comms if comm.nranks > 1 for rank in comm.ranks}
-    return expected <= {path.src for path in job.paths}
+    return expected <= {rank for (rank,) in job.paths.distinct("src")}
 
 
 def paired(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Iterator
+from copy import deepcopy
 from dataclasses import asdict
+from pathlib import Path as File
 from types import NoneType
 from typing import Any
 
@@ -10,7 +14,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
-from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path
+from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path, PathKind, Selection
 from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.util.text import printable
 
@@ -20,8 +24,26 @@ _NO_TEXT = frozenset((int, float, bool, NoneType))
 
 def to_dict(job: Job) -> dict[str, Any]:
     """The document: plain lists, dictionaries, printable text and numbers."""
-    document: dict[str, Any] = clean(_document(job))
-    return document
+    return {name: list(entries(value)) if isinstance(value, Selection) else value for name, value in parts(job)}
+
+
+def parts(job: Job, only: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """The fields of the document by name, all of them or some; ``paths`` as they are in the job, for they are many."""
+    for name, value in _document(job).items():
+        if not only or name in only:
+            yield name, value if isinstance(value, Selection) else clean(value)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the document."""
+    text = File(__file__).parents[1].joinpath("schema", "nccl-inspect-1.json").read_text(encoding="utf-8")
+    published: dict[str, Any] = json.loads(text)
+    return published
+
+
+def fields() -> list[str]:
+    """The names of the fields that the document can have."""
+    return list(schema()["properties"])
 
 
 def clean(value: Any) -> Any:
@@ -62,7 +84,7 @@ def _document(job: Job) -> dict[str, Any]:
             "earlier_runs": job.earlier_runs,
         },
         "communicators": [_communicator(comm) for comm in job.communicators],
-        "paths": [_path(path) for path in job.paths],
+        "paths": job.paths,
         "findings": [finding_to_dict(finding) for finding in job.findings],
         "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
@@ -142,33 +164,49 @@ def traits(comm: CommunicatorInfo) -> dict[str, Any]:
 
 def path_to_dict(path: Path) -> dict[str, Any]:
     """One entry of ``paths``."""
-    entry: dict[str, Any] = clean(_path(path))
+    ends = {name: getattr(path, name) for name in ENDS}
+    entry: dict[str, Any] = clean(ends | way(path) | {"communicators": path.communicators} | judgement(path))
     return entry
 
 
-def _path(path: Path) -> dict[str, Any]:
+ENDS = ("src", "dst", "src_host", "dst_host")
+"""What an entry of ``paths`` begins with; :func:`way`, the communicators and :func:`judgement` follow."""
+
+
+def entries(paths: Selection) -> Iterator[dict[str, Any]]:
+    """The entries of ``paths``, each with lists of its own."""
+    ways = {kind: clean(way(kind)) for kind in paths.kinds}
+    judgements = {kind: clean(judgement(kind)) for kind in paths.kinds}
+    for *ends, kind, communicators in paths.values(*ENDS, "kind", "communicators"):
+        known = dict(zip(ENDS, map(clean, ends), strict=True)) | deepcopy(ways[kind])
+        yield known | {"communicators": clean(communicators)} | deepcopy(judgements[kind])
+
+
+def way(kind: Path | PathKind) -> dict[str, Any]:
+    """The document of a path."""
     return {
-        "src": path.src,
-        "dst": path.dst,
-        "src_host": path.src_host,
-        "dst_host": path.dst_host,
-        "scope": path.scope,
-        "transport": path.transport,
-        "detail": path.detail,
-        "gdr": path.gdr,
-        "nic": path.nic,
-        "nic_index": path.nic_index,
-        "pxn_rank": path.pxn_rank,
-        "shared": path.shared,
-        "channels": path.channels,
-        "communicators": path.communicators,
-        "verdict": path.verdict,
-        "rules": path.rules,
-        "guessed": path.guessed,
-        "expected": path.expected,
-        "also": [asdict(also) for also in path.also],
-        "src_nic": path.nic_at("send"),
-        "dst_nic": path.nic_at("receive"),
+        "scope": kind.scope,
+        "transport": kind.transport,
+        "detail": kind.detail,
+        "gdr": kind.gdr,
+        "nic": kind.nic,
+        "nic_index": kind.nic_index,
+        "pxn_rank": kind.pxn_rank,
+        "shared": kind.shared,
+        "channels": kind.channels,
+    }
+
+
+def judgement(kind: Path | PathKind) -> dict[str, Any]:
+    """A path with its verdict and evidence."""
+    return {
+        "verdict": kind.verdict,
+        "rules": kind.rules,
+        "guessed": kind.guessed,
+        "expected": kind.expected,
+        "also": [asdict(also) for also in kind.also],
+        "src_nic": kind.nic_at("send"),
+        "dst_nic": kind.nic_at("receive"),
     }
 
 

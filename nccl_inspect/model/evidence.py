@@ -17,7 +17,7 @@ class Evidence(Record):
     text: str
     order: int = 0
     """Orders the lines of a source as they were printed: the number of the line, where the log does not begin with the
-    newest one and is no export in one line."""
+    newest one and is not an export in one line."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", masked(self.text))

@@ -9,7 +9,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Record
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.job import Notice, Path
+    from nccl_inspect.model.job import Notice, Selection
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -80,9 +80,9 @@ class Finding(Record):
     """Where the figures in its impact come from."""
     where: str = ""
     """The culprits in words, with the numbers inside and outside."""
-    paths: list[Path] = field(default_factory=list, compare=False)
+    paths: Selection | None = field(default=None, compare=False)
     """The paths that it is about."""
-    open_paths: list[Path] = field(default_factory=list, compare=False)
+    open_paths: Selection | None = field(default=None, compare=False)
     """Paths that cannot be judged because of it."""
     explained: list[Notice] = field(default_factory=list, compare=False)
     """Errors that it explains, besides those among its evidence."""
@@ -130,7 +130,7 @@ class NotJudged(Record):
     rule: str
     reason: str
     lacks: Needs
-    paths: list[Path] = field(default_factory=list, compare=False)
+    paths: Selection | None = field(default=None, compare=False)
     """Paths that cannot be judged without an answer."""
 
     @property

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from pathlib import Path as File
 from typing import Any
 
 import pandas as pd
 
-from nccl_inspect.model.document import path_to_dict, to_dict
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.document import entries, schema, to_dict
+from nccl_inspect.model.job import Job, Selection
 
 NAMES = ("paths", "findings", "communicators", "environment", "hosts", "sources", "not_judged")
 """The lists that are tables."""
-_SCHEMA = File(__file__).parents[1] / "schema" / "nccl-inspect-1.json"
 
 
 def frame(job: Job, what: str) -> pd.DataFrame:
@@ -29,22 +25,22 @@ def frame(job: Job, what: str) -> pd.DataFrame:
     return pd.DataFrame(document[what] if what in document else document["job"][what], columns=_columns(what))
 
 
-def path_frame(paths: Iterable[Path]) -> pd.DataFrame:
+def path_frame(paths: Selection) -> pd.DataFrame:
     """Paths with the columns of the document."""
-    return pd.DataFrame([path_to_dict(path) for path in paths], columns=_columns("paths"))
+    return pd.DataFrame(entries(paths), columns=_columns("paths"))
 
 
 def _columns(what: str) -> list[str]:
     """The columns of a list, as the JSON Schema of the document has them."""
-    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))
-    document = schema["properties"]
-    lists = {**_resolved(schema, document["job"])["properties"], **document}
-    return list(_resolved(schema, lists[what]["items"])["properties"])
+    whole = schema()
+    document = whole["properties"]
+    lists = {**_resolved(whole, document["job"])["properties"], **document}
+    return list(_resolved(whole, lists[what]["items"])["properties"])
 
 
-def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+def _resolved(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     found: Any = part
     while "$ref" in found:
-        found = schema["$defs"][found["$ref"].rpartition("/")[2]]
+        found = whole["$defs"][found["$ref"].rpartition("/")[2]]
     resolved: dict[str, Any] = found
     return resolved

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nccl_inspect.errors import NoPathError
-from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.head import Head
@@ -26,6 +23,8 @@ from nccl_inspect.model.inventory import (
     Waiting,
 )
 from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.model.paths.path import Path, PathKind
+from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.setting_names import Alike
 from nccl_inspect.util.records import Record
 
@@ -120,99 +119,6 @@ class CommunicatorInfo(Record):
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
     evidence: list[Evidence] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Path(Record):
-    """How data goes from one rank to another."""
-
-    src: int
-    dst: int
-    src_host: str | None
-    dst_host: str | None
-    scope: str
-    """``intra`` (within a host), ``inter`` or ``unknown``."""
-    transport: str
-    detail: str
-    gdr: bool | str | None
-    """True, False, ``partial`` (some lines only), None where it does not apply."""
-    nic: str | None
-    nic_index: int | None
-    pxn_rank: int | None
-    shared: bool
-    channels: list[int]
-    communicators: list[str]
-    verdict: str = "unknown"
-    """``ok``, ``fallback`` or ``unknown``."""
-    rules: list[str] = field(default_factory=list)
-    also: list[AlsoPath] = field(default_factory=list)
-    guessed: bool = False
-    """Whether only the order in which communicators were used tells that the lines are of this one."""
-    doubtful: bool = False
-    """Whether the ranks may therefore be those of another pair."""
-    evidence: list[Evidence] = field(default_factory=list)
-    net: str | None = None
-    src_gpu: str | None = None
-    """The bracket of the line: nvmlDev or PCI bus id of the sender."""
-    dst_gpu: str | None = None
-    links: list[Link] = field(default_factory=list)
-    """Both ends of a NET path, by channels."""
-    gpu_class: str | None = None
-    """The class of a P2P pair as NCCL detected it (subsystem GRAPH): ``NVL``, ``NVB``, ``PIX``, ``PHB``, …"""
-    link: str | None = None
-    """What a P2P path runs over, ``NVLink`` or ``PCIe``, where log, topology or platform tell; set by the rules."""
-    expected: str | None = None
-    """The best that the pair could have, where topology or platform tell: ``P2P (NV18)``; set by the rules."""
-
-    def ends(self, side: str) -> set[End]:
-        """What one side says of its end: ``send`` or ``receive``; empty when its log is not here."""
-        found = {link.send if side == "send" else link.receive for link in self.links}
-        return {end for end in found if end is not None}
-
-    def gdr_at(self, side: str) -> bool | str | None:
-        """Like ``gdr``, of one side; None when its log is not here."""
-        said = {end.gdr for end in self.ends(side)}
-        return "partial" if len(said) > 1 else said.pop() if said else None
-
-    def nic_at(self, side: str) -> str | None:
-        """The NIC of one side, several with commas: name, or index where the log lists no names; else None."""
-        names = {end.nic or str(end.nic_index) for end in self.ends(side) if end.nic or end.nic_index is not None}
-        return ",".join(sorted(names)) or None
-
-
-class Paths(Sequence[Path]):
-    """The paths of a job, ordered by source and destination rank."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = list(paths)
-        self._by_pair = {(path.src, path.dst): path for path in reversed(self._paths)}
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, index: int) -> Path:  # type: ignore[override]
-        return self._paths[index]
-
-    def __iter__(self) -> Iterator[Path]:
-        return iter(self._paths)
-
-    def between(self, src: int, dst: int) -> Path:
-        """The path from one rank to another.
-
-        Raises:
-            NoPathError: no connection line names this pair in this direction; it is a KeyError.
-        """
-        try:
-            return self._by_pair[src, dst]
-        except KeyError:
-            back = "; there is one in the other direction" if (dst, src) in self._by_pair else ""
-            raise NoPathError(f"no connection line from rank {src} to rank {dst}{back}") from None
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """A table with one row for each path and the columns of the JSON."""
-        from nccl_inspect.model.frames import path_frame
-
-        return path_frame(self._paths)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -328,11 +234,11 @@ class Job(Record):
     earlier_runs: list[str] = field(default_factory=list)
     """Runs in the same log that were over before this one began, in words; they are not judged."""
     earlier_verdicts: list[str] = field(default_factory=list)
-    """The verdicts on the last of them, each judged by itself; ``--run`` tells why."""
+    """The verdicts on the last of them, each judged separately; ``--run`` explains one."""
     is_one_of_several: bool = False
     """Its sources have lines of other jobs, too."""
     alongside: int = 0
-    """How many jobs of the same size in the same source were going on at once, each on one host of its own as this one:
+    """How many jobs of the same size in the same source ran at once, each on one host of its own like this one:
     one job over all of them may have been meant."""
     name: str = ""
     """What tells it apart from other jobs of the input; empty where there is no other."""
@@ -369,7 +275,7 @@ class Job(Record):
     repeated: list[Evidence] = field(default_factory=list)
     """Where lines of a process begin that were collected before and are left out: one for each process and copy."""
     raised: list[Evidence] = field(default_factory=list)
-    """The last exceptions of each source of which nothing tells who raised them, and what tells of threads."""
+    """The last exceptions of unknown ranks in each source, and of threads."""
     raised_by: dict[tuple[str, int], int] = field(default_factory=dict)
     """The rank of those that a launcher labelled, by source and order of the line."""
     spared: list[Evidence] = field(default_factory=list)
@@ -378,7 +284,7 @@ class Job(Record):
     """Files beside the log that say something about it, by :mod:`nccl_inspect.artifacts`."""
     passed_over: list[PassedOver] = field(default_factory=list)
     repaired: list[Evidence] = field(default_factory=list)
-    """The first lines of each source that were put together from two places or taken apart."""
+    """The first lines of each source that were joined from two places or split."""
 
     def to_dict(self) -> dict[str, object]:
         """The job as the JSON document ``nccl-inspect/1``."""
@@ -398,3 +304,18 @@ class Job(Record):
         from nccl_inspect.model.frames import frame
 
         return frame(self, what)
+
+
+__all__ = [
+    "CommunicatorInfo",
+    "Earliest",
+    "FirstFailure",
+    "Job",
+    "Notice",
+    "Path",
+    "PathKind",
+    "Paths",
+    "Selection",
+    "Setting",
+    "Unrecognised",
+]

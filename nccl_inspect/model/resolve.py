@@ -12,16 +12,24 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model import versions
-from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, parallelism, rings_and_trees
+from nccl_inspect.model.communicators import (
+    attribution,
+    communicator,
+    edges,
+    lifetime,
+    names,
+    parallelism,
+    rings_and_trees,
+)
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step, position, source_and_line
+from nccl_inspect.model.fold.fold import Burst, Edge, Fold, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
-from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Paths, Unrecognised
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.parts import Part
-from nccl_inspect.model.paths import build, gpu_classes, unfinished
+from nccl_inspect.model.paths import build, gpu_classes, placement, unfinished
 from nccl_inspect.model.paths.nics import NicNames
 from nccl_inspect.model.processes import identity, isolation, last_lines, launcher_labels, runs
 from nccl_inspect.model.processes.gathering import Gathered, walked
@@ -83,8 +91,9 @@ class _Builder:
         self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._world = communicator.find_world(self._communicators)
         communicator.number(self._communicators, self._world)
-        self._attribution = attribution.attribute(self._processes)
-        self._lines = build.place(self._communicators, self._world, self._attribution)
+        table = edges.table_of(self._processes)
+        self._attribution = attribution.attribute(self._processes, table)
+        self._lines = placement.place(self._communicators, self._world, self._attribution, table)
         self._torn = unrecognised.torn(fold)
         self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
@@ -95,14 +104,15 @@ class _Builder:
         said = self._notices()
         self._groups = names.names(self._communicators, self._processes, said)
         self._lifetimes = lifetime.Lifetimes()
+        self._layouts = rings_and_trees.Layouts()
         self._likely = parallelism.likely(self._communicators, self._world)
         releases = _values(said, events.NcclVersion, "version") or _releases_of_torch(said) or self._inferred_version()
         environment = settings(self._processes, self._ranks, self.evidence, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = gpu_classes.gpu_classes(said)
-        built = build.build(self._lines, self._communicators, self.evidence, NicNames().of, not shm_off)
+        built = build.build(self._lines, self._communicators, self._edge_evidence, NicNames().of, not shm_off)
         if classes:
-            gpu_classes.name_classes(built, classes, self._bus_ids())
+            built = gpu_classes.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
             world_size=self._world.nranks if self._world else names.ranks_of_nccl_tests(said),
@@ -116,7 +126,7 @@ class _Builder:
             network=self._network(said),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
-            paths=Paths(built),
+            paths=built,
             notices=said,
             gpus=self._gpus(),
             local_ranks=communicator.local_ranks(self._world),
@@ -215,14 +225,16 @@ class _Builder:
     def _step_evidence(self, step: Step | Burst) -> Evidence:
         if isinstance(step, Step):
             return self.evidence(step.place, step.origin, "INFO", step.event.message)
-        edge = min(step.edges.values(), key=lambda edge: edge.place)
-        return self.evidence(edge.place, edge.origin, edge.level, edge.event.message)
+        return self._edge_evidence(min(step.edges.values(), key=lambda edge: edge.place))
+
+    def _edge_evidence(self, edge: Edge) -> Evidence:
+        return self.evidence(edge.place, edge.origin, edge.level, edge.stated.message)
 
     def _note_evidence(self, note: Note) -> Evidence:
         return self.evidence(note.place, note.origin, note.level, decode(note.message))
 
     def _network(self, said: list[Notice]) -> Network:
-        used = Counter(line.event.net for line in self._lines.lines if line.event.net)
+        used = self._lines.networks
         named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
         name = (used or named).most_common(1)[0][0] if used or named else None
         network = Network(name=name)
@@ -246,8 +258,8 @@ class _Builder:
         by_place = sorted(present, key=lambda member: member.first.place)
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
-        rings, incomplete = rings_and_trees.rings(comm)
-        trees = rings_and_trees.printed_trees(comm)
+        layout = self._layouts.of(comm)
+        collnet = rings_and_trees.collnet(comm)
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -255,16 +267,16 @@ class _Builder:
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
             lifetime=self._lifetimes.stages(comm),
-            algorithms=rings_and_trees.algorithms(comm),
-            collnet=rings_and_trees.collnet(comm),
-            inconsistent=rings_and_trees.inconsistent(comm, trees),
+            algorithms=rings_and_trees.algorithms(comm, collnet),
+            collnet=collnet,
+            inconsistent=layout.inconsistent,
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
             channels=max(counts) if counts else None,
-            rings=rings,
-            incomplete_rings=incomplete,
-            trees=rings_and_trees.trees(comm, trees),
+            rings=layout.global_rings(comm),
+            incomplete_rings=layout.incomplete,
+            trees=layout.global_trees(comm),
             state=rings_and_trees.state(comm),
             started=sorted(comm.members),
             announced=sorted(rank for rank, member in comm.members.items() if member.started),
@@ -319,14 +331,14 @@ class _Builder:
 
     @cached_property
     def _unknown(self) -> list[Note]:
-        """Unrecognised lines that are no pieces of torn ones."""
+        """Unrecognized lines that are not pieces of torn ones."""
         torn = set(map(id, self._torn))
         return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
 
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.numbered.items()}
-        edges = unfinished.connections((process.log for process in self._processes), ends)
-        return [self.evidence(edge.place, edge.origin, edge.level, edge.event.message) for edge in edges[:MAX_EVIDENCE]]
+        last = unfinished.connections((process.log for process in self._processes), ends)
+        return list(map(self._edge_evidence, last[:MAX_EVIDENCE]))
 
     def _without_nvls(self) -> list[Evidence]:
         steps = rings_and_trees.without_nvls(process.log for process in self._processes)

@@ -9,7 +9,7 @@ from nccl_inspect.model.versions import order
 
 
 class Alike(NamedTuple):
-    """A setting that may stand behind a line that names another one."""
+    """A setting that may follow another one on its line."""
 
     name: str
     value: str

@@ -94,8 +94,8 @@ def channels_of(job: Job, wanted: Iterable[str] = ()) -> set[int]:
     names = set(wanted)
     comms = [comm for comm in job.communicators if not names or comm.id in names]
     sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
-    paths = [path for path in job.paths if not names or names.intersection(path.communicators)]
-    return {*range(max(sizes, default=0)), *(channel for path in paths for channel in path.channels)}
+    paths = job.paths.only(("communicators",), names.intersection) if names else job.paths
+    return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
 
 
 def largest(candidates: list[View]) -> list[View]:
@@ -165,7 +165,7 @@ def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[rang
 
 
 def _fragment(job: Job, ranges: list[range]) -> View:
-    ranks = sorted({rank for path in job.paths for rank in (path.src, path.dst)})
+    ranks = sorted(job.paths.ends())
     job_links = _Links(job)
     links = tuple(_connections(list(job.paths), ranges, job_links, ""))
     return View(

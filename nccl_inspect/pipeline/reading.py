@@ -58,7 +58,7 @@ class Options(Record):
     """The number of one of several runs of a job, from 1 for the first; without it the newest."""
 
 
-_SHARE = 16 << 20
+_SHARE = 128 << 20
 """Bytes that are worth a process, where nobody says how many there are to be."""
 _MAX_PROCESSES = 16
 """More of them would wait for the first one, which puts together what they found."""

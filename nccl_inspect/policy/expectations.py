@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
+from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
@@ -192,7 +193,7 @@ def network_lines(job: Job) -> list[Evidence]:
         for notice in job.notices
         if isinstance(notice.event, events.NetDevices) and notice.event.net == job.network.name
     ]
-    taken = [path.evidence[0] for path in job.paths if path.net == job.network.name and path.evidence]
+    taken = first_lines(job.paths.where(lambda kind: kind.net == job.network.name))
     provided = [notice.evidence[0] for notice in job.notices if isinstance(notice.event, events.OfiProvider)]
     return [*listed_devices[:1], *provided[:1], *taken[:1]]
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Sized
 
 from nccl_inspect._version import __version__
-from nccl_inspect.model.job import CommunicatorInfo, Job, Path, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.policy.file import SCOPES
-from nccl_inspect.policy.ways import all_ways
+from nccl_inspect.policy.ways import all_ways, of_scope
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, listed
 
@@ -104,7 +104,7 @@ def _versions(job: Job) -> Iterator[str]:
 
 
 def _network(job: Job) -> Iterator[str]:
-    if job.network.name and any(path.transport == "NET" for path in job.paths):
+    if job.network.name and any(kind.transport == "NET" for kind in job.paths.kinds):
         yield "[network]"
         yield _list("name", [job.network.name])
         if job.network.provider:
@@ -115,7 +115,7 @@ def _paths(job: Job) -> Iterator[str]:
     for number, scope in enumerate(SCOPES):
         if number:
             yield ""
-        paths = [path for path in job.paths if path.scope == scope]
+        paths = of_scope(scope, job)
         if paths:
             yield f"[paths.{scope}]   # {_SCOPE_WORDS[scope]}"
             yield from _scope(paths)
@@ -123,8 +123,8 @@ def _paths(job: Job) -> Iterator[str]:
             yield f"# [paths.{scope}]: the log has no path {_SCOPE_WORDS[scope]}"
 
 
-def _scope(paths: list[Path]) -> Iterator[str]:
-    ways = [way for path in paths for way in all_ways(path)]
+def _scope(paths: Selection) -> Iterator[str]:
+    ways = [way for kind in paths.kinds for way in all_ways(kind)]
     details = sorted({way.detail for way in ways})
     kinds = sorted({way.transport for way in ways})
     hint = f"   # or any of the transport: transport = [{', '.join(map(_text, kinds))}]"
@@ -132,7 +132,7 @@ def _scope(paths: list[Path]) -> Iterator[str]:
     net = [way for way in ways if way.transport == "NET"]
     if net:
         yield "gdr = true" if all(way.gdr is True for way in net) else "# gdr: the log has paths without GPUDirect RDMA"
-    yield f"min_channels = {min(len(path.channels) for path in paths)}   # of each pair"
+    yield f"min_channels = {min(len(kind.channels) for kind in paths.kinds)}   # of each pair"
 
 
 def _environment(job: Job) -> Iterator[str]:

@@ -5,6 +5,7 @@ A module states ``render(job, style)``, which gives the text; its name is the na
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -17,12 +18,16 @@ from nccl_inspect.util.records import Record
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Style(Record):
-    """How a report for people is to look; formats for machines ignore it."""
+    """How a report for people is to look; formats for machines heed its last two fields."""
 
     width: int = 100
     """Columns of the terminal."""
     color: bool = False
     verbose: bool = False
+    indent: bool = False
+    """Whether a document for programs is indented, for reading."""
+    only: frozenset[str] = frozenset()
+    """The fields of such a document that are wanted; all when empty."""
 
 
 class Format(Protocol):
@@ -53,6 +58,13 @@ _PARTS = (
 def names() -> tuple[str, ...]:
     """The names of all formats, found by their files; the default first."""
     return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
+
+
+def lines(name: str, job: Job, style: Style) -> Iterable[str]:
+    """A report in the format of that name, in parts that end where lines end; large ones come as they are made."""
+    form = load(name)
+    in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)
+    return in_parts(job, style) if in_parts else form.render(job, style).removesuffix("\n").split("\n")
 
 
 def load(name: str) -> Format:

@@ -51,7 +51,7 @@ def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str
 
 
 def _passed(files: list[PassedOver]) -> str:
-    """Some files, first those of which the name does not tell why."""
+    """Some files, first those whose name does not explain the reason."""
     ordered = sorted(files, key=lambda one: _weight(one.reason))
     words = (_base(one.name) if one.reason in _PLAIN else f"{_base(one.name)} ({one.reason})" for one in ordered)
     names = list(dict.fromkeys(words))

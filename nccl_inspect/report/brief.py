@@ -1,4 +1,4 @@
-"""What an engineer would send to a colleague: at most ten lines, each of which can be read, cut or pasted by itself.
+"""What an engineer would send to a colleague: at most ten lines, each of which can be read, cut or pasted alone.
 
 The verdict, the culprit, the cause, the first fix and three lines of evidence, from the same model as the head of the
 report; nothing is wrapped, so that commands can be pasted and any chat may break lines as it likes.
@@ -44,7 +44,7 @@ class Line(NamedTuple):
     label: str
     """Empty for the verdict."""
     text: str
-    """A step of a fix, of which what stands before the comment can be pasted, or prose."""
+    """A step of a fix: a command whose part before the comment can be pasted, or prose."""
     quote: str = ""
     """A line of the log."""
 

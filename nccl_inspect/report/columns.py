@@ -1,4 +1,4 @@
-"""Tables that fit a width: which columns go, what is told once below them, and which cells are cut."""
+"""Tables that fit a width: which columns go, which values move below, and which cells are cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIN_PREFIX = 4
 
 
 class Table(NamedTuple):
-    """A table as text, and what is told below it."""
+    """A table as text, and the notes below it."""
 
     head: list[str]
     body: list[list[str]]
@@ -51,7 +51,7 @@ def fitted(columns: Sequence[Column], body: list[list[str]], width: int) -> Tabl
     """The table as wide as it may be, if it can.
 
     Columns in which nothing stands are left out. Where the rest is too wide, hosts lose what all names begin with,
-    what is the same in all rows is told below, long cells are cut, and at last columns go.
+    values that all rows share move below, long cells are cut, and at last columns go.
 
     Args:
         columns: of the body.
@@ -116,7 +116,7 @@ class _Fit:
         self._hosts = start
 
     def fold(self) -> None:
-        """Tell what is the same in all rows once, below."""
+        """Move values that all rows share below the table."""
         for at in [at for at in self._widths if self._columns[at].folds]:
             values = {row[at] for row in self._whole}
             if len(values) == 1 and len(self._body) > 1:

@@ -1,4 +1,4 @@
-"""What reports for people say of a job in words: the reason of the verdict, its facts, what is told under what."""
+"""What reports for people say of a job in words: the reason for the verdict, its facts, the nesting of findings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _leads(job: Job) -> list[Finding]:
 
 
 def lead_of(job: Job) -> Finding | None:
-    """The finding that makes the headline; None where an error without a rule does, or nothing tells why."""
+    """The finding that makes the headline; None where an error without a rule does, or nothing explains it."""
     leads = _leads(job)
     if job.verdict == "failed" and not any(finding.fatal for finding in leads):
         return None
@@ -80,7 +80,7 @@ def reason(job: Job) -> str:
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
     if job.verdict == "failed" and not any(finding.fatal for finding in job.findings):
-        return f"{_MEANING['failed']}, and the log does not tell why"  # what is slow in it did not end it
+        return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
         lead = leads[0].summary + _whose(leads[0], job)
         return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
@@ -113,12 +113,12 @@ def _whose(lead: Finding, job: Job) -> str:
 
 
 def _known(job: Job) -> str:
-    """What the log tells of the paths, together."""
+    """The paths in the log, summed up."""
     if told := _left_out(job):
         return told[0]
     if _unjudged(job) or not job.paths:
         return _MEANING["unknown"]
-    worse = sum(path.verdict == "fallback" for path in job.paths)
+    worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
     if worse:
         return f"{_of_all(worse, job)} could be better, which your settings take for an info"
     return _MEANING["ok"]
@@ -126,7 +126,7 @@ def _known(job: Job) -> str:
 
 def _unjudged(job: Job) -> int:
     """How many paths could not be judged by this log."""
-    return sum(path.verdict == "unknown" for path in job.paths) - job.withheld
+    return len(job.paths.where(lambda kind: kind.verdict == "unknown")) - job.withheld
 
 
 def _left_out(job: Job) -> list[str]:
@@ -161,7 +161,7 @@ def _earlier(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def facts(job: Job) -> Iterator[tuple[str, str]]:
-    """What the log shows of the job, as labels and texts; a text without a label goes on with the one before."""
+    """What the log shows of the job, as labels and texts; a text without a label continues the one before."""
     yield "log", _sources(job)
     if job.excerpt:
         yield "", _EXCERPT
@@ -207,7 +207,7 @@ def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> st
     where = where or "as its own output says"
     device = f", CUDA device {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
-    why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error that is no echo"
+    why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error of its own"
     if len(failure.processes) > 1:
         why += f", {len(failure.processes)} at once"
     return f"{ranks} ({where}{device}){when}, {names[failure.evidence.source]}:{failure.evidence.line}: {why}"
@@ -218,7 +218,7 @@ def _process(host: str, pid: int, gpu: int | None) -> str:
 
 
 def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
-    """Communicators that one split made and that look the same are told together."""
+    """Communicators of one split that look the same are listed together."""
     groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
     for comm in communicators:
         kind = comm.id.partition(" color ")[0] if comm.parent else comm.id
@@ -266,7 +266,7 @@ def _setting(setting: Setting) -> str:
 
 
 def _hosts(job: Job) -> str:
-    """The hosts with their names; those of which no rank is known are told apart."""
+    """The hosts with their names; hosts without a known rank are listed separately."""
     known = [host.name for host in job.hosts if host.ranks]
     others = [host.name for host in job.hosts if not host.ranks]
     if not known:
@@ -287,7 +287,7 @@ def _has_name(host: str) -> bool:
 
 def _size(job: Job) -> str:
     if not job.hosts:
-        return "not in the log: run it with NCCL_DEBUG=INFO"
+        return "unknown from this log; run the job with NCCL_DEBUG=INFO"
     hosts = _hosts(job)
     if job.world_size is None and not job.ranks_seen:
         return f"world size and ranks not in the log; {hosts}"
@@ -345,7 +345,7 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
 
 
 def steps_under(finding: Finding, lead: Finding) -> list[str]:
-    """What to do about a finding that is told under another one and is not told there; about an effect nothing."""
+    """Steps of a nested finding that its parent does not have; none for an effect."""
     return [step for step in finding.fix if step not in lead.fix] if finding.root else []
 
 
@@ -371,13 +371,13 @@ def accepted_causes(finding: Finding, job: Job) -> list[str]:
 
 
 def under(lead: Finding, job: Job) -> list[Finding]:
-    """What is told under a finding: its causes and its effects."""
+    """The findings nested under a finding: its causes and its effects."""
     leaders = folded(job.findings)
     return [finding for finding in job.findings if leaders.get(finding.rule) == lead.rule]
 
 
 def folded(findings: list[Finding]) -> dict[str, str]:
-    """Which finding is told under which: causes and echoes under what leads."""
+    """Which finding is nested under which: causes and echoes under what leads."""
     under: dict[str, str] = {}
     told = {finding.rule for finding in findings}
     for finding in findings:

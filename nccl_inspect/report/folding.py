@@ -16,7 +16,7 @@ MORE = "-v shows all of each"
 
 
 def is_brief(finding: Finding, job: Job, verbose: bool) -> bool:
-    """Whether a finding is told in one line.
+    """Whether a finding takes one line.
 
     In a job that failed so is what does not explain that; elsewhere what is only information, unless there is no
     verdict and it may be all there is.

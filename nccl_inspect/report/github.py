@@ -89,7 +89,7 @@ def _message(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    """What stands behind the second ``::``."""
+    """The text after the second ``::``."""
     return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 

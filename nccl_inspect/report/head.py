@@ -20,10 +20,10 @@ from nccl_inspect.report.words import duration, shortened
 from nccl_inspect.util.wording import count, ranks_word
 
 _MOST_PLACES = 2
-"""Ranks that are told with their processes; of more the hosts are told."""
+"""Most ranks that are named with their processes; for more, the hosts are named."""
 _MOST_HOSTS = 3
 _LATER_STEPS = 3
-"""Among so many steps the first is taken that leaves nothing to be filled in: behind them stands what is unlikely."""
+"""Among this many steps the first without a placeholder is taken; later ones are unlikely."""
 _OPEN = re.compile(r"<[A-Za-z][^<>]*>")
 _MORE = "Pass what all ranks of the job print with NCCL_DEBUG=INFO, from its beginning (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")
@@ -148,7 +148,7 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
 
 
 def _silence(job: Job, places: list[Place]) -> Iterator[str]:
-    """The last lines of the ranks that are to blame and report no error, where others go on after them."""
+    """The last lines of ranks that are to blame and report no error, if others continue after them."""
     few = places if len(places) <= _MOST_PLACES and len(places) < len(job.ranks_seen) else []
     ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
     spoke = {rank for one in job.notices if is_error(one) for rank in (*one.ranks, rank_in_front(one))}
@@ -205,7 +205,7 @@ def step_now(finding: Finding) -> str:
 
 
 def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:
-    """What is told under a finding as its cause, where that finding itself is not sure, and then that finding."""
+    """The causes nested under a finding that is not certain, and then that finding."""
     causes = (one for one in under(lead, job) if one.root and one.confidence != "possible")
     yield from causes if lead.confidence != "certain" or not lead.fatal else ()
     yield lead

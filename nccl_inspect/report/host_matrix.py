@@ -1,7 +1,7 @@
 """The matrix of hosts that fits a width: the worst path from host to host, and hosts that look alike as one.
 
-A fault shows in the row and the column of its host. What looks like its neighbours has nothing to tell of its own, so a
-job of a thousand ranks fits a terminal, and the odd host stands in a row by itself.
+A fault shows in the row and the column of its host. Hosts that look like their neighbors are folded, so a
+job of a thousand ranks fits a terminal, and the odd host has its own row.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from nccl_inspect.model.job import Path
-from nccl_inspect.report.tables import CORNER, LEFT_OUT, MARKS, Grid, Kind, grid, host_pair, letters_of
+from nccl_inspect.model.job import Selection
+from nccl_inspect.report.tables import CORNER, LEFT_OUT, MARKS, Grid, Kind, grid, letters_of, names_of_ends
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import folded
 
@@ -43,7 +43,7 @@ class _Worst:
         return self.letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
 
 
-def parts(paths: Sequence[Path], among: Sequence[Path], width: int) -> tuple[list[str], list[str]]:
+def parts(paths: Selection, among: Selection, width: int) -> tuple[list[str], list[str]]:
     """The lines of the matrix, and its legend.
 
     Args:
@@ -56,9 +56,9 @@ def parts(paths: Sequence[Path], among: Sequence[Path], width: int) -> tuple[lis
     return drawn, _legend(worst, paths, drawn)
 
 
-def _worst(found: Grid, paths: Sequence[Path], among: Sequence[Path]) -> _Worst:
+def _worst(found: Grid, paths: Selection, among: Selection) -> _Worst:
     cells = {pair: max(kinds, key=_badness) for pair, kinds in found.cells.items()}
-    others = {host_pair(path) for path in among} - cells.keys() if len(paths) < len(among) else set()
+    others = names_of_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
     return _Worst(found.names, cells, frozenset(others), letters_of(paths))
 
 
@@ -86,7 +86,7 @@ def _fits(table: Sequence[str], width: int, groups: Sequence[Sequence[str]]) -> 
 
 
 def _drawn(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Head and rows; of a group the paths within its hosts stand before those between them."""
+    """Head and rows; of a group, paths within its hosts precede those between them."""
     cells = _cells(groups, worst)
     senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = [[f"{cut(_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]
@@ -116,9 +116,9 @@ def _label(hosts: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
 
 
-def _legend(worst: _Worst, paths: Sequence[Path], drawn: Sequence[str]) -> list[str]:
+def _legend(worst: _Worst, paths: Selection, drawn: Sequence[str]) -> list[str]:
     cells = {cell for line in drawn[1:] for cell in line.partition(" = ")[2].split()}
-    verdicts = {path.verdict for path in paths}
+    verdicts = {kind.verdict for kind in paths.kinds}
     signs = {LEFT_OUT: "left out by the filter", _NOTHING: "no connection line"}
     legend = [f"{letter} = {label}" for label, letter in worst.letters.items()]
     legend += [f"{sign} = {words}" for sign, words in signs.items() if sign in cells]

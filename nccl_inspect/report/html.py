@@ -42,7 +42,7 @@ def render(job: Job, style: Style) -> str:
     from markupsafe import Markup
 
     names = short_names(job)
-    used = {data.look_of_path(path) for path in job.paths}
+    used = set(map(data.look_of_kind, job.paths.kinds))
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))
     context: dict[str, Any] = {
         "job": job,
@@ -62,8 +62,8 @@ def render(job: Job, style: Style) -> str:
         "kind_head": KIND_HEAD,
         "kinds": by_kind(job.paths),
         "looks": [(look, data.LETTERS[look.key]) for look in LOOKS if look.key in used],
-        "gdr": {gdr_word(path.gdr) for path in job.paths},
-        "verdicts": {path.verdict for path in job.paths},
+        "gdr": {gdr_word(kind.gdr) for kind in job.paths.kinds},
+        "verdicts": {kind.verdict for kind in job.paths.kinds},
         "answers": {name: sections.answer(kind, job) for name, kind in _ANSWERS.items()},
         "versions": sections.versions(job, names),
         "capture": capture.command(job),
@@ -82,7 +82,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def look(verdict: str) -> dict[str, Any]:
-    """What every page of ours is told of its looks."""
+    """The looks that every page gets."""
     from markupsafe import Markup
 
     css = (_PAGE / "page.css").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def environment(folder: Path) -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What stands in the page: text without control characters, and what is marked as safe as it is."""
+    """A value for the page: text without control characters; what is marked as safe stays as it is."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 

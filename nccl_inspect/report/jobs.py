@@ -71,7 +71,7 @@ def left_out(job: Job) -> str:
 
 
 def details(job: Job) -> list[Standing]:
-    """The jobs that are told in full: the worst few, but none that is ok beside one that is not."""
+    """The jobs reported in full: the worst few, but none that is ok beside one that is not."""
     known = [one for one in job.jobs if one.detail is not None]
     return [one for one in known if one.verdict != "ok"] or known[:1]
 

@@ -1,8 +1,8 @@
 """JUnit XML, which most CI servers show: a suite for each category of rules.
 
 A case is the verdict, a rule that has something to say, or a category in which nothing was found: so a finding comes
-and goes as one case of the same name, and a clean log is not an empty report. Rules that keep silent are no cases of
-their own, for silence is no proof.
+and goes as one case of the same name, and a clean log is not an empty report. Rules that found nothing are not cases of
+their own, because silence proves nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Markdown for an issue or a pull request, as GitHub and GitLab show it.
 
-All that comes from the log is escaped or stands in code: it must neither look like something of the report's own, nor
+All that comes from the log is escaped or quoted as code: it must neither look like something of the report's own, nor
 call people (``@name``) or refer to issues (``#1``).
 """
 

@@ -1,4 +1,4 @@
-"""Markdown of which nothing is what the log says: its text is escaped or stands in code."""
+"""Markdown into which no log text gets unescaped: it is escaped or quoted as code."""
 
 from __future__ import annotations
 

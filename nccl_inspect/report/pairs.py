@@ -37,7 +37,7 @@ _COMMUNICATORS = Column("communicators", "communicator")
 def pairs(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
     """One row for each directed pair, so that the table fits a width if it can.
 
-    The communicators are told where ranks are not global, so that the same pair stands there for each.
+    Communicators are named where ranks are not global, so that the same pair appears for each.
 
     Args:
         paths: of the rows.
@@ -51,4 +51,4 @@ def pairs(paths: Sequence[Path], width: int, is_global: bool = True, more: Seque
 
 
 OWN_RANKS = "ranks are those of each communicator: the log does not show the one of all ranks"
-"""What tables of paths say where ranks are no global ones."""
+"""The note under tables of paths whose ranks are not global."""

@@ -20,7 +20,7 @@ _LINES = ("nccl", "typed", "unrecognised", "repaired", "damaged", "related")
 
 
 def render(job: Job, style: Style) -> str:
-    """All metrics are gauges: they tell of the job whose log was read last."""
+    """All metrics are gauges: they describe the job whose log was read last."""
     return of_job(job).text()
 
 
@@ -45,7 +45,9 @@ def of_job(job: Job) -> Metrics:
     unjudged = Counter((question.rule,) for question in job.not_judged)
     metrics.add("not_judged", "Questions that the log leaves open.", ("rule",), unjudged.items())
     metrics.add("unexplained_errors", "Errors that no rule explains.", (), [((), len(job.unexplained))])
-    ways = Counter((p.transport, p.detail, p.scope, _gdr(p.gdr), p.verdict) for p in job.paths)
+    ways: Counter[tuple[str, ...]] = Counter()
+    for kind, number in job.paths.counted():
+        ways[kind.transport, kind.detail, kind.scope, _gdr(kind.gdr), kind.verdict] += number
     kinds = ("transport", "path", "scope", "gdr", "verdict")
     metrics.add("paths", "Directed rank pairs by the path that they take.", kinds, ways.items())
     lines = [((kind,), sum(getattr(s, f"{kind}_lines") for s in job.sources)) for kind in _LINES]

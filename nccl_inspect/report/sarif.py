@@ -35,7 +35,7 @@ _TITLE = re.compile(r"\A# .*\n+")
 
 
 def render(job: Job, style: Style) -> str:
-    """One run; what could not be judged is a notification, for it is no result at any line."""
+    """One run; what could not be judged is a notification, because it has no line."""
     findings = [(finding, "") for finding in job.findings]
     findings += [(entry.finding, entry.reason) for entry in job.suppressed]
     used = {finding.rule for finding, _ in findings}
@@ -156,7 +156,7 @@ def _location(line: Evidence) -> dict[str, Any]:
 
 
 def _uri(name: str) -> str:
-    """A source as a URI reference; ``<stdin>`` and members of archives are no files, and still named."""
+    """A source as a URI reference; ``<stdin>`` and members of archives are not files, and still named."""
     path = quote(name.encode("utf-8", "surrogateescape"), safe="/")
     return f"file://{path}" if PurePosixPath(name).is_absolute() else path
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from nccl_inspect.model.job import Path
+from nccl_inspect.model.job import PathKind, Selection
 from nccl_inspect.util.text import printable
 
 _FOLD_ABOVE = 64
@@ -19,16 +20,16 @@ def gdr_word(gdr: bool | str | None) -> str:
     return "partial" if isinstance(gdr, str) else "yes" if gdr else "no"
 
 
-def by_kind(paths: Iterable[Path]) -> list[list[str]]:
+def by_kind(paths: Selection) -> list[list[str]]:
     """One row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
-    kinds: dict[tuple[str, str, str, str], list[Path]] = {}
-    for path in paths:
-        kinds.setdefault((path.scope, path.detail, gdr_word(path.gdr), path.verdict), []).append(path)
+    alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
+    for kind, number in paths.counted():
+        alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
     rows = []
-    for (scope, detail, gdr, verdict), members in sorted(kinds.items()):
-        channels = sorted({len(path.channels) for path in members})
+    for (scope, detail, gdr, verdict), members in sorted(alike.items()):
+        channels = sorted({len(kind.channels) for kind, _ in members})
         span = f"{channels[0]}-{channels[-1]}" if len(channels) > 1 else str(channels[0])
-        rows.append([scope, printable(detail), str(len(members)), gdr, span, verdict])
+        rows.append([scope, printable(detail), str(sum(number for _, number in members)), gdr, span, verdict])
     return rows
 
 
@@ -70,28 +71,35 @@ class Grid(NamedTuple):
     """Number of rank pairs by kind."""
 
 
-def grid(paths: Sequence[Path], by: str | None = None) -> Grid:
+def grid(paths: Selection, by: str | None = None) -> Grid:
     """The paths by their ends.
 
     Args:
         paths: that are shown.
-        by: ``rank`` or ``host``; by itself rank by rank until there are too many ranks.
+        by: ``rank`` or ``host``; by default rank by rank until there are too many ranks.
     """
-    ranks = sorted({rank for path in paths for rank in (path.src, path.dst)})
+    ranks = sorted(paths.ends())
     by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE
     cells: dict[tuple[str, str], dict[Kind, int]] = {}
-    for path in paths:
-        ends = (str(path.src), str(path.dst)) if by_rank else host_pair(path)
-        cell = cells.setdefault(ends, {})
-        kind = Kind(path.detail, path.gdr, path.verdict)
-        cell[kind] = cell.get(kind, 0) + 1
-    hosts = dict.fromkeys(_host(host) for path in paths for host in (path.src_host, path.dst_host))
+    for (src, dst, kind), number in Counter(paths.values(*_ends(by_rank), _kind)).items():
+        cell = cells.setdefault((str(src), str(dst)) if by_rank else (_host(src), _host(dst)), {})
+        cell[kind] = cell.get(kind, 0) + number
+    hosts = dict.fromkeys(_host(host) for pair in paths.distinct(*_ends(by_rank=False)) for host in pair)
     return Grid("rank", list(map(str, ranks)), cells) if by_rank else Grid("host", list(hosts), cells)
 
 
-def host_pair(path: Path) -> tuple[str, str]:
-    """The names of the hosts at both ends, as the matrix shows them."""
-    return _host(path.src_host), _host(path.dst_host)
+def _ends(by_rank: bool) -> tuple[str, str]:
+    return ("src", "dst") if by_rank else ("src_host", "dst_host")
+
+
+def _kind(kind: PathKind) -> Kind:
+    return Kind(kind.detail, kind.gdr, kind.verdict)
+
+
+def names_of_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:
+    """The ranks or hosts at both ends, as the matrix names them."""
+    name = str if by_rank else _host
+    return {(name(src), name(dst)) for src, dst in paths.distinct(*_ends(by_rank))}
 
 
 def _host(name: str | None) -> str:
@@ -106,7 +114,7 @@ class Matrix(NamedTuple):
     legend: list[str]
 
 
-def matrix(paths: Sequence[Path], among: Sequence[Path], width: int, by: str | None = None) -> Matrix:
+def matrix(paths: Selection, among: Selection, width: int, by: str | None = None) -> Matrix:
     """The rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
@@ -119,7 +127,7 @@ def matrix(paths: Sequence[Path], among: Sequence[Path], width: int, by: str | N
     letters = letters_of(paths)
     is_part = len(paths) < len(among)
     by_rank = found.by == "rank"
-    others = {(str(path.src), str(path.dst)) if by_rank else host_pair(path) for path in among} if is_part else set()
+    others = names_of_ends(among, by_rank) if is_part else set()
     sending, receiving = ({pair[side] for pair in found.cells} for side in (0, 1))
     senders = [name for name in found.names if not is_part or name in sending]
     receivers = [name for name in found.names if not is_part or name in receiving]
@@ -136,7 +144,7 @@ def matrix(paths: Sequence[Path], among: Sequence[Path], width: int, by: str | N
 
     body = [[src, *(text(src, dst) for dst in receivers)] for src in senders]
     cells = {cell for row in body for cell in row[1:]}
-    occur = {path.verdict for path in paths}
+    occur = {kind.verdict for kind in paths.kinds}
     legend = [f"{letter} = {label}" for label, letter in letters.items()]
     legend += [f"{LEFT_OUT} = left out by the filter"] if LEFT_OUT in cells else []
     said = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
@@ -149,7 +157,7 @@ def matrix(paths: Sequence[Path], among: Sequence[Path], width: int, by: str | N
 
 
 def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
-    """The matrix with numbers for heads, which the rows explain; those of no row stand in the legend."""
+    """The matrix with numbers for heads, which the rows explain; those without a row are in the legend."""
     numbers = {name: str(number) for number, name in enumerate(names, 1)}
     body = [[f"{name} = {numbers[name]}", *cells] for name, *cells in whole.body]
     senders = {row[0] for row in whole.body}
@@ -158,7 +166,7 @@ def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
 
 
 def total_width(whole: Matrix) -> int:
-    """The columns that a matrix takes in one part; nothing stands behind the last one."""
+    """The columns that a matrix takes in one part; nothing follows the last one."""
     return sum(_column_widths(whole)) - 2
 
 
@@ -192,21 +200,21 @@ def side_by_side(whole: Matrix, width: int) -> list[Matrix]:
 CORNER = "src\\dst"
 LEFT_OUT = "-"
 MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
-"""By verdict, what stands behind the letter of a path, and what that means."""
+"""By verdict, the mark after the letter of a path, and its meaning."""
 _NO_MARK = ("", "")
 
 
-def letters_of(paths: Iterable[Path]) -> dict[str, str]:
+def letters_of(paths: Selection) -> dict[str, str]:
     """A letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
-    for path in sorted(paths, key=lambda path: (path.transport != "P2P", path.detail)):
-        kind = Kind(path.detail, path.gdr, path.verdict).label
-        if kind not in letters:
+    for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
+        label = _kind(kind).label
+        if label not in letters:
             wanted = [
-                path.transport[0],
-                *(char for char in path.detail if char.isalpha()),
+                kind.transport[0],
+                *(char for char in kind.detail if char.isalpha()),
                 *"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
             ]
             free = (char.upper() for char in wanted if char.upper() not in letters.values())
-            letters[kind] = next(free, f"K{len(letters)}")
+            letters[label] = next(free, f"K{len(letters)}")
     return letters

@@ -24,7 +24,7 @@ _MAX_HEADLINE, _MAX_LABELLED = 4, 2
 _HANG = 13
 """Width of the column of labels of the head and the facts."""
 _STEPS_UNDER = 2
-"""Steps about what is told under another finding."""
+"""Steps of nested findings."""
 _MAX_QUOTED = 300
 """Characters of a line of evidence; all with ``--verbose``."""
 
@@ -142,7 +142,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
 
 
 def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
-    """Findings that do not explain the verdict, a line for each, with what is told under them."""
+    """Findings that do not explain the verdict, a line for each, with those nested under them."""
     if not leads:
         return
     yield paint("also found", "bold", style) + f" ({MORE})"

@@ -26,28 +26,28 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     limits = [setting for setting in facts.chosen(*_LIMITS) if setting.value.isdigit() and int(setting.value) > 0]
     if not limits or vendor_asks(facts):
         return
-    counted = [comm for comm in facts.job.communicators if comm.channels]
-    if not counted:
+    comms = [comm for comm in facts.job.communicators if comm.channels]
+    if not comms:
         yield RULE.undecided(
-            f"{words_of(limits)} is set; the log does not show how many channels there are",
-            Needs("the line 'coll channels' at the end of the initialisation"),
+            f"{words_of(limits)} is set; the log does not show the number of channels",
+            Needs("the line 'coll channels' at the end of initialization"),
         )
         return
-    held = [(setting, comm) for setting in limits for comm in counted if comm.channels == int(setting.value)]
-    if held:
-        yield _finding(facts, held)
+    limited = [(setting, comm) for setting in limits for comm in comms if comm.channels == int(setting.value)]
+    if limited:
+        yield _finding(facts, limited)
 
 
-def _finding(facts: Facts, held: list[tuple[Setting, CommunicatorInfo]]) -> Finding:
-    settings = [setting for index, (setting, _) in enumerate(held) if setting not in [s for s, _ in held[:index]]]
+def _finding(facts: Facts, limited: list[tuple[Setting, CommunicatorInfo]]) -> Finding:
+    settings = [setting for index, (setting, _) in enumerate(limited) if setting not in [s for s, _ in limited[:index]]]
     return RULE.finding(
-        f"{words_of(settings)} is all that there are in {listed(comm.id for _, comm in held)}",
+        f"channels of {listed(comm.id for _, comm in limited)} are limited by {words_of(settings)}",
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}",
-        impact="fewer channels move less at a time: 24 are usual between GPUs joined by NVLink, and each NIC needs one "
-        "or more of its own. NCCL might have taken no more by itself, so measure",
+        impact="fewer channels move less data in parallel: 24 are usual between GPUs connected by NVLink, and each NIC "
+        "needs at least one. NCCL might not have used more by default, so measure",
         fix=[
             *unset(settings),
-            "--ignore channel-limit-by-env   # where it is set on purpose, to leave more of the GPU to computation",
+            "--ignore channel-limit-by-env   # if it is intended, to leave more of the GPU to computation",
         ],
         confidence="possible" if vendor_may_ask(facts) else "likely",
         ranks=facts.ranks_with(settings),

@@ -1,4 +1,4 @@
-"""Network paths without GPUDirect RDMA on a machine that has none."""
+"""Network paths without GPUDirect RDMA on a machine type that does not support it."""
 
 from collections.abc import Iterator
 
@@ -24,13 +24,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not pairs or facts.platform is None or facts.platform.gdr is not False:
         return
     yield RULE.finding(
-        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
-        f"{does(len(pairs), 'stage')} data in host memory, "
-        "as expected here",
+        f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
+        f"{does(len(pairs), 'stage')} data in host memory, as expected here",
         cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source('gdr')})",
         impact="compare throughput with other machines without GPUDirect, not with p4d or p5",
-        fix=[
-            NOTHING,
-        ],
+        fix=[NOTHING],
         paths=pairs,
     )

@@ -118,7 +118,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         impact="the first collective never returns; NCCL waits without a time limit",
         fix=[
             _FIX[0],
-            *([_WITHOUT_GDR] if any(path.gdr for path in facts.leaving()) else []),
+            *([_WITHOUT_GDR] if any(kind.gdr for kind in facts.leaving().kinds) else []),
             *_FIX[1:],
         ],
         confidence="likely" if no_row or comm.unconnected or gave_up(ends) else "possible",

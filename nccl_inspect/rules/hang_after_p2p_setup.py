@@ -95,7 +95,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_over_pcie(facts: Facts) -> bool:
     """Whether the GPUs are known to have no NVLink, or a bridge at most: there P2P depends on board and settings."""
-    known = any(facts.link(path) == "PCIe" for path in facts.job.paths)
+    known = any(facts.link(kind) == "PCIe" for kind in facts.paths().kinds)
     return known or any(_BY_PCIE.search(name) for name in gpu_names(facts.job))
 
 

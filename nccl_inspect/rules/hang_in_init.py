@@ -18,7 +18,7 @@ from nccl_inspect.judging.hangs.progress import (
 )
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, ranks_word
 
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                     f"{ranks_word(silent)} of communicator {comm.id} began and printed nothing more, while others are "
                     "connected: stuck, or the log was cut there",
                     Needs("the end of the log of these ranks"),
-                    paths=(path for path in paths if silent & {path.src, path.dst}),
+                    paths=_touching(paths, silent),
                 )
             continue
         if facts.job.ended_by or standstill.is_stuck(facts):
@@ -72,6 +72,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 standstill.evidence(facts) or comm.evidence[:2],
             )
         return  # what follows the first stuck communicator waits for it
+
+
+def _touching(paths: Selection, ranks: set[int]) -> Selection:
+    return paths.only(("src", "dst"), lambda *ends: not ranks.isdisjoint(ends))
 
 
 def _how_far(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> str:

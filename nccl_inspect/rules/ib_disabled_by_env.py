@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.connecting import is_alone
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, hosts_of, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, hosts_of, lines_of, unset, words_of
 from nccl_inspect.judging.impact import Estimate, over_tcp
 from nccl_inspect.judging.networks.fabrics import efa_hints, ib_cards, ib_hints, switched_off, tcp_paths
 from nccl_inspect.judging.networks.interfaces import offered
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path, Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
 
@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     network = facts.platform.network if facts.platform else None
     by_plugin = bool(efa_hints(facts)) if network is None else network not in ("ib", "roce")
-    slow = [] if by_plugin else tcp_paths(facts)
+    slow = tcp_paths(facts).where(lambda _: not by_plugin)
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
     proved = [*ib_cards(facts), *_ipoib(facts)]
     if (hardware or proved) and not (by_plugin or facts.job.paths or is_alone(facts)):
@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely" if slow and not hardware else "certain",
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
-        evidence=[*lines_of(settings), *_consequences(facts), *(path.evidence[0] for path in slow[:2])],
+        evidence=[*lines_of(settings), *_consequences(facts), *first_lines(slow)[:2]],
         paths=slow,
     )
 
@@ -81,7 +81,7 @@ def _consequences(facts: Facts) -> list[Evidence]:
     return [notice.evidence[0] for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
 
 
-def _impact(slow: list[Path], hardware: bool, by_plugin: bool, platform: Platform | None) -> str | Estimate:
+def _impact(slow: Selection, hardware: bool, by_plugin: bool, platform: Platform | None) -> str | Estimate:
     if by_plugin:
         return "none: the network of this machine is not InfiniBand or RoCE, and its plugin does not heed the setting"
     if not slow:

@@ -22,7 +22,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge local protection errors, unless no path uses GPUDirect: then the memory is the host's."""
     failed = facts.completions(_LOCAL_PROTECTION)
     paths = facts.leaving()
-    direct = [path for path in paths if path.gdr]
+    direct = paths.where(lambda kind: kind.gdr)
     if not failed or (paths and not direct):
         return
     yield RULE.finding(

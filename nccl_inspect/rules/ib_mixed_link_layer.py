@@ -8,7 +8,7 @@ from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hos
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Selection
 from nccl_inspect.util.wording import does, listed, some_names
 
 RULE = Rule(
@@ -29,8 +29,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     apart += facts.notices("nccl/ib-merge-link-layer")
     lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}
-    paths = [path for path in facts.leaving() if path.nic in kinds]
-    both = {kinds[path.nic] for path in paths if path.nic} == _BOTH
+    paths = facts.leaving().where(lambda kind: kind.nic in kinds)
+    both = {kinds[kind.nic] for kind in paths.kinds if kind.nic} == _BOTH
     if not failed and not apart and not paths:
         yield from _clue(facts)
         return
@@ -97,10 +97,10 @@ def _links(notice: Notice) -> dict[str, str]:
     return {str(device[1]): str(device[-1]) for device in event.devices}
 
 
-def _summary(failed: list[Notice], lists: list[Notice], paths: list[Path], kinds: dict[str, str]) -> str:
+def _summary(failed: list[Notice], lists: list[Notice], paths: Selection, kinds: dict[str, str]) -> str:
     if failed:
         return "a connection joins an InfiniBand port and a RoCE port"
     if not lists:
         return "ports of both kinds of link cannot be used as one NIC"
-    used = listed(f"{nic} ({kinds[nic]})" for nic in sorted({path.nic for path in paths if path.nic}))
+    used = listed(f"{nic} ({kinds[nic]})" for nic in sorted({kind.nic for kind in paths.kinds if kind.nic}))
     return "InfiniBand and RoCE ports are listed side by side" + (f"; traffic uses {used}" if used else "")

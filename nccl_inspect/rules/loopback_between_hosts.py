@@ -35,7 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     data = [notice for notice in facts.said(NetDevices, _is_loopback) if _is_socket(notice)]
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
-    carried = [path for path in facts.paths("inter", "NET", "Socket") if path.nic == "lo"]
+    carried = facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo")
     if not setup and not data:
         if named and not came_up(facts):
             yield _of_settings(facts, named)

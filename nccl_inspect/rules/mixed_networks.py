@@ -20,7 +20,7 @@ from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind, Selection
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     Where neither is in the log, a connection that a rank refuses shows it, or hosts of which only some have cards.
     """
     mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
-    crossed = [path for path in facts.paths(transport="NET") if _is_crossed(path)]
+    crossed = facts.paths(transport="NET").where(lambda kind: kind.also).only(("kind", "communicators"), _is_crossed)
     if not mixed and not crossed:
         yield from _met(facts) if meetings(facts) else _clue(facts)
         return
@@ -84,11 +84,13 @@ class _Outcome(NamedTuple):
     is_fatal: bool = False
 
 
-def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: list[Path], is_refused: bool) -> _Outcome:
+def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: Selection, is_refused: bool) -> _Outcome:
     if not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed):
         return _Outcome("info", "none as long as no path of this communicator uses the network")
     names = {comm.id for comm in mixed}
-    works = not facts.job.failed and any(names & set(path.communicators) for path in facts.leaving())
+    works = not facts.job.failed and any(
+        names.intersection(comms) for (comms,) in facts.leaving().distinct("communicators")
+    )
     is_dead = bool(crossed) or is_refused or facts.job.failed
     if works and not is_dead:
         return _Outcome("warning", _BY_CHANCE, is_shown=False)
@@ -96,7 +98,7 @@ def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: list[Path], i
     return _Outcome("error", _NEVER, is_shown=is_dead, is_fatal=is_dead or is_stuck)
 
 
-def _summary(mixed: list[CommunicatorInfo], crossed: list[Path]) -> str:
+def _summary(mixed: list[CommunicatorInfo], crossed: Selection) -> str:
     if mixed:
         return f"communicator {mixed[0].id} mixes networks: {_who(mixed[0])}"
     networks = " and ".join(_both(crossed[0]))
@@ -150,11 +152,13 @@ def _lists_cards(notice: Notice) -> bool:
     return isinstance(notice.event, NetDevices) and notice.event.net == "IB" and bool(notice.event.devices)
 
 
-def _is_crossed(path: Path) -> bool:
+def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
     """Whether one communicator shows two networks for one pair: each end prints its own."""
-    return not path.guessed and any(
-        other.transport == "NET" and other.detail != path.detail and set(other.communicators) & set(path.communicators)
-        for other in path.also
+    return not kind.guessed and any(
+        other.transport == "NET"
+        and other.detail != kind.detail
+        and not set(other.communicators).isdisjoint(communicators)
+        for other in kind.also
     )
 
 

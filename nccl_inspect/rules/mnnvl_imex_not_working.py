@@ -1,6 +1,6 @@
 """Hosts are joined by NVLink, and the service that shares memory between them does not work."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
@@ -15,7 +15,7 @@ from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Path, Selection
 from nccl_inspect.util.wording import count, does
 
 RULE = Rule(
@@ -76,7 +76,7 @@ def _asked(facts: Facts) -> str:
     return words_of(facts.chosen("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
 
 
-def _unused(facts: Facts, slow: list[Path]) -> Finding:
+def _unused(facts: Facts, slow: Selection) -> Finding:
     off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
     net = network(facts.platform)
     return RULE.finding(
@@ -92,7 +92,7 @@ def _unused(facts: Facts, slow: list[Path]) -> Finding:
     )
 
 
-def _in_unknown_domains(facts: Facts) -> list[Path]:
+def _in_unknown_domains(facts: Facts) -> Sequence[Path]:
     """Network paths between hosts of a type that NVLink joins, where NCCL does not say which domain a host is in."""
     machine = facts.platform
     if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("nccl/mnnvl-fabric"):
@@ -116,11 +116,8 @@ def _fabric(notice: Notice) -> tuple[tuple[object, object], object]:
     return (value("uuid_high"), value("uuid_low")), value("clique")
 
 
-def _over_net(facts: Facts) -> list[Path]:
+def _over_net(facts: Facts) -> Selection:
     domains = _domains(facts).values()
-    return [
-        path
-        for path in facts.paths("inter", "NET")
-        if any({path.src_host, path.dst_host} <= hosts for hosts in domains)
-        and not any(also.transport == "P2P" for also in path.also)
-    ]
+    over_net = facts.paths("inter", "NET").where(lambda _: domains)
+    alone = over_net.where(lambda kind: not any(also.transport == "P2P" for also in kind.also))
+    return alone.only(("src_host", "dst_host"), lambda *joined: any(hosts.issuperset(joined) for hosts in domains))

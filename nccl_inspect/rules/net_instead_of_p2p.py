@@ -21,7 +21,7 @@ RULE = Rule(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NET paths between ranks of one host name."""
     pairs = local_over_net(facts)
-    doubtful = [path for path in facts.paths("intra", "NET") if path.doubtful]
+    doubtful = facts.paths("intra", "NET").where(lambda kind: kind.doubtful)
     if doubtful:
         yield RULE.undecided(
             f"{count(len(doubtful), 'network path')} would join ranks of one host, but only the order of use tells of "
@@ -34,7 +34,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     shm_off = facts.switched_on("NCCL_SHM_DISABLE")
     settings = [*switched_off(facts), *shm_off]
     nvlink = facts.platform is not None and bool(facts.platform.nvlink)
-    direct = all(path.gdr is True for path in pairs) and not settings and not nvlink
+    direct = all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink
     words = words_of(settings)
     yield RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)}",

@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # half a node has half its NICs: that is no fault
     low, high = min(counts), max(counts)
     if not _is_odd_one(len(peers[0].ranks) or _usual(low), low, high):
-        shown = any(path.net != "Socket" for path in facts.leaving())
+        shown = any(kind.net != "Socket" for kind in facts.leaving().kinds)
         yield _unequal(nics, shown)
 
 
@@ -91,7 +91,7 @@ def _unequal(nics: dict[str, dict[object, Notice]], shown: bool) -> Finding:
 
 def _over_tcp(facts: Facts) -> bool:
     """Whether hosts use TCP, as far as the log goes: then their NICs do not matter."""
-    nets = {path.net for path in facts.leaving()} or {net for c in facts.job.communicators for net in c.networks}
+    nets = {kind.net for kind in facts.leaving().kinds} or {net for c in facts.job.communicators for net in c.networks}
     return bool(nets) and nets == {"Socket"}
 
 

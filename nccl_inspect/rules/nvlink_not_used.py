@@ -9,7 +9,7 @@ from nccl_inspect.judging.hardware.peer_to_peer import switched_off
 from nccl_inspect.judging.impact import against_nvlink
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path
+from nccl_inspect.model.job import PathKind
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -23,10 +23,10 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge pairs that are known to have NVLink; where nothing is known, ``shm-instead-of-p2p`` asks for it."""
-    idle = [path for path in facts.paths("intra") if path.transport != "P2P" and _has_nvlink(facts, path)]
+    idle = facts.paths("intra").where(lambda kind: kind.transport != "P2P" and _has_nvlink(facts, kind))
     if not idle:
         return
-    kinds = listed(sorted({kind for path in idle if (kind := facts.pair_class(path))}))
+    kinds = listed(sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}))
     machine = facts.platform.name if facts.platform else "the machine"
     yield RULE.finding(
         f"{count(len(idle), 'pair')} of GPUs joined by NVLink {using(idle)}",
@@ -51,7 +51,7 @@ def _why(facts: Facts) -> str:
     return "why NCCL could not use P2P is not in the log: peer access, or containers that hide GPUs from each other"
 
 
-def _has_nvlink(facts: Facts, path: Path) -> bool:
-    if kind := facts.pair_class(path):
-        return kind.startswith("NV")
+def _has_nvlink(facts: Facts, kind: PathKind) -> bool:
+    if kind.pair_class:
+        return kind.pair_class.startswith("NV")
     return facts.platform is not None and bool(facts.platform.nvlink) and bool(facts.platform.p2p)

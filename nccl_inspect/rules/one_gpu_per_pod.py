@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
-    paths = [path for path in facts.leaving() if names & set(path.communicators)]
+    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
         return
     known = facts.platform or next(filter(None, (workloads.machine(facts, pod) for pod in workloads.pods(facts))), None)
@@ -56,7 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"every rank has a host of its own ({count(alone[0].nranks, 'rank')}, "
         f"{count(alone[0].nnodes or 0, 'node')}): all {count(len(paths), 'path')} use "
-        f"{listed(path.detail for path in paths)}",
+        f"{listed(kind.detail for kind in paths.kinds)}",
         cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods "
         "cannot use" + (f" ({hints})" if hints else ""),
         impact=_impact(known),
@@ -109,9 +109,7 @@ def _hints(facts: Facts) -> str:
     """What suggests machines with several GPUs: device indices above 0 although each host shows one GPU only."""
     if len(_bus_ids(facts)) < 2:
         return ""  # all hosts may use the same GPU of a machine
-    ends = {
-        (rank, gpu) for path in facts.job.paths for rank, gpu in ((path.src, path.src_gpu), (path.dst, path.dst_gpu))
-    }
+    ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
     indices = [index for end in ends if (index := facts.gpu(*end).nvml_dev) is not None]
     highest = max(indices, default=0)
     return f"a host with one rank has GPU index {highest}" if highest else ""

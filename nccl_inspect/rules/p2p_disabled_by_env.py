@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, lines_of, unset, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import has_no_pairs, switched_off
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path, Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """
     settings = switched_off(facts)
     local = facts.paths("intra")
-    slow = [path for path in local if path.transport != "P2P" and facts.allows_p2p(path) is not False]
+    slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     if slow and settings:
         yield _proved(facts, settings, slow)
     elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
@@ -52,7 +52,7 @@ def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
     )
 
 
-def _proved(facts: Facts, settings: list[Setting], slow: list[Path]) -> Finding:
+def _proved(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
     words = words_of(settings)
     return RULE.finding(
         f"{words} keeps GPUs of one host from talking directly",
@@ -67,7 +67,7 @@ def _proved(facts: Facts, settings: list[Setting], slow: list[Path]) -> Finding:
     )
 
 
-def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
+def _on_nvlink(facts: Facts, pairs: Selection) -> bool:
     """Whether NVLink joins some of these pairs: what keeps it idle is as severe as its idleness, and so leads."""
-    kinds = [facts.pair_class(path) or ("NV" if facts.platform and facts.platform.nvlink else "") for path in pairs]
+    kinds = [kind.pair_class or ("NV" if facts.platform and facts.platform.nvlink else "") for kind in pairs.kinds]
     return any(kind.startswith("NV") for kind in kinds)

@@ -32,10 +32,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: the refusal counts where a local pair does without P2P that the hardware may offer."""
     refused = facts.said(P2pRefused)
     local = facts.paths("intra")
-    slow = [path for path in local if path.transport != "P2P"]
+    slow = local.where(lambda kind: kind.transport != "P2P")
     if not refused or (local and not slow) or switched_off(facts):
         return
-    known = [facts.allows_p2p(path) for path in slow]
+    known = list(map(facts.allows_p2p, slow.kinds))
     poor = all(can is False for can in known)
     yield RULE.finding(
         f"the driver refuses peer access between GPUs of one host ({count(len(refused), 'statement')})",

@@ -19,7 +19,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Read mode is NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
-    pairs = [path for path in facts.paths(transport="P2P") if "/read" in path.detail]
+    pairs = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail)
     if not pairs:
         return
     forced = [setting for setting in facts.settings("NCCL_P2P_READ_ENABLE") if setting.value not in ("0", "-2")]

@@ -57,7 +57,7 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
 def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:
     """Whether it has paths within hosts only, and these cannot all be another communicator's."""
     paths = facts.paths_of(comm)
-    return bool(paths) and all(path.scope == "intra" for path in paths) and not comm.guessed
+    return bool(paths) and all(kind.scope == "intra" for kind in paths.kinds) and not comm.guessed
 
 
 def _seen(comm: CommunicatorInfo) -> str:

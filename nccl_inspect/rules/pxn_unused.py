@@ -8,7 +8,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, lines_of, nics_used, unset, words_of
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -37,19 +37,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _finding(facts, stray, [], [])
 
 
-def _several_nics(facts: Facts) -> list[Path]:
+def _several_nics(facts: Facts) -> Selection:
     """Network paths of hosts where several ranks use several NICs."""
     paths = facts.rdma()
     rich = {host for host, nics in nics_used(paths).items() if len(nics) > 1 and len(set().union(*nics.values())) > 1}
-    return [path for path in paths if path.src_host in rich]
+    return paths.only(("src_host",), rich.__contains__)
 
 
-def _stray(facts: Facts) -> list[Path]:
+def _stray(facts: Facts) -> Selection | None:
     """Send/recv paths that change the rail where PXN would have kept them on it."""
-    joined = any(facts.link(path) == "NVLink" for path in facts.paths(transport="P2P"))
-    if not joined or not _has_pxn(facts) or any(path.pxn_rank is not None for path in facts.rdma()):
-        return []
-    return [path for path in crossing(facts) if any(link.send_recv and link.crosses_rails for link in path.links)]
+    joined = any(facts.link(kind) == "NVLink" for kind in facts.paths(transport="P2P").kinds)
+    if not joined or not _has_pxn(facts) or any(kind.pxn_rank is not None for kind in facts.rdma().kinds):
+        return None
+    return crossing(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
 def _has_pxn(facts: Facts) -> bool:
@@ -58,7 +58,7 @@ def _has_pxn(facts: Facts) -> bool:
     return bool(found) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in found)
 
 
-def _finding(facts: Facts, paths: list[Path], off: list[Setting], old: list[Notice]) -> Finding:
+def _finding(facts: Facts, paths: Selection, off: list[Setting], old: list[Notice]) -> Finding:
     return RULE.finding(
         f"{words_of(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
         if off

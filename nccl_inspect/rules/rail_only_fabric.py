@@ -7,7 +7,7 @@ from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in,
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Path, PathKind, Selection
 from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
@@ -29,8 +29,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     lost = facts.completions(_NO_ANSWER)
     hints = facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
-    paths = facts.rdma()
-    mine = [path for path in paths if failed & {path.src, path.dst}]
+    paths = facts.rdma().where(lambda _: failed)
+    mine = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not mine or not any(len(nics) > 1 for nics in nics_used(mine).values()):
         return
     devices = {
@@ -42,10 +42,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         for rank in failed
     }
     explained = all(any(_explains(path, rank, devices[rank]) for path in mine) for rank in failed)
-    straight = [path for path in paths if not failed & {path.src, path.dst} and _keeps_rail(path)]
+    straight = paths.without(mine).where(_keeps_rail)
     if explained and (straight or connecting or hints):
         yield _finding(mine, failed, [*connecting, *lost], hints, straight)
-    elif (connecting or hints) and any(None in (link.send, link.receive) for path in mine for link in path.links):
+    elif (connecting or hints) and any(None in (link.send, link.receive) for kind in mine.kinds for link in kind.links):
         yield RULE.undecided(
             f"{ranks_word(failed)} cannot connect; whether only connections between different NIC numbers fail takes "
             "the lines of both ends",
@@ -67,14 +67,14 @@ def _own_ends(path: Path, link: Link, rank: int) -> list[End]:
     return [end for owner, end in ends if owner == rank and end is not None]
 
 
-def _keeps_rail(path: Path) -> bool:
-    return bool(path.links) and all(link.send and link.receive and not link.crosses_rails for link in path.links)
+def _keeps_rail(kind: PathKind) -> bool:
+    return bool(kind.links) and all(link.send and link.receive and not link.crosses_rails for link in kind.links)
 
 
 def _finding(
-    mine: list[Path], failed: set[int], errors: list[Notice], hints: list[Notice], straight: list[Path]
+    mine: Selection, failed: set[int], errors: list[Notice], hints: list[Notice], straight: Selection
 ) -> Finding:
-    crossing = [path for path in mine if any(link.crosses_rails for link in path.links)]
+    crossing = mine.where(lambda kind: any(link.crosses_rails for link in kind.links))
     works = f"; {count(len(straight), 'path')} within a rail without an error" if straight else ""
     return RULE.finding(
         f"{ranks_word(failed)}: connections between different NIC numbers time out "

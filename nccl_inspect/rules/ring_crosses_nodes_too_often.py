@@ -20,7 +20,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge whole rings whose ranks all have a known host, where the hosts are NCCL's nodes."""
-    if facts.job.rank_space != "global" or any(path.detail == "P2P/MNNVL" for path in facts.job.paths):
+    if facts.job.rank_space != "global" or any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
         return  # ranks of several numberings have no host; nodes that NVLink joins are one to NCCL
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     for comm in facts.job.communicators:
@@ -36,7 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: int) -> Finding:
-    crossing = [path for path in facts.paths_of(comm) if path.scope == "inter"]
+    crossing = facts.paths_of(comm).where(lambda kind: kind.scope == "inter")
     return RULE.finding(
         f"{bad} of {count(rings, 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
         f"{len(comm.hosts)} times would do",

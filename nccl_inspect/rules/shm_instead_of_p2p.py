@@ -9,7 +9,7 @@ from nccl_inspect.judging.hardware.peer_to_peer import hiding_levels, narrowed, 
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -37,12 +37,12 @@ _DECIDE = Needs(platform=True, topology=True, others=("'nvidia-smi topo -p2p r' 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge each local SHM pair by what the hardware allows, as far as that is known."""
     pairs = facts.paths("intra", "SHM")
-    known = {id(path): facts.allows_p2p(path) for path in pairs}
-    poor = [path for path in pairs if known[id(path)] is False]
-    rest = [path for path in pairs if path not in poor]
+    poor = pairs.where(lambda kind: facts.allows_p2p(kind) is False)
+    rest = pairs.where(lambda kind: facts.allows_p2p(kind) is not False)
     if rest:
-        yield _fault(facts, rest, all(known[id(path)] for path in rest))
-        told = all(known[id(path)] for path in rest) or _has_nvlink_fabric(facts)
+        possible = all(map(facts.allows_p2p, rest.kinds))
+        yield _fault(facts, rest, possible)
+        told = possible or _has_nvlink_fabric(facts)
         if not told and not switched_off(facts):
             yield RULE.undecided(
                 "the log does not say what joins the GPUs of a host, so P2P may not be possible at all", _DECIDE
@@ -51,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _expected(facts, poor)
 
 
-def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
+def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
     refused = facts.said(P2pRefused)
     overridden = bool(switched_off(facts))
     fabric = _has_nvlink_fabric(facts)
@@ -127,7 +127,7 @@ def _steps(facts: Facts, refused: bool) -> list[str]:
     ]
 
 
-def _impact(facts: Facts, pairs: list[Path]) -> Estimate:
+def _impact(facts: Facts, pairs: Selection) -> Estimate:
     """What host memory gives, and what P2P would give there."""
     slow = f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth; "
     fast = p2p(facts.platform, _on_nvlink(facts, pairs) or _has_nvlink_fabric(facts))
@@ -139,11 +139,11 @@ def _impact(facts: Facts, pairs: list[Path]) -> Estimate:
     return estimate(f"{slow}P2P would give {fast}: {compared(SHM, fast)}", SHM, fast)
 
 
-def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabric: bool) -> str:
+def _cause(facts: Facts, pairs: Selection, refused: bool, possible: bool, fabric: bool) -> str:
     if refused:
         return "the driver refuses peer access between the GPUs (see the evidence): virtualisation, IOMMU or ACS"
     if possible:
-        kinds = listed(facts.pair_class(path) or "" for path in pairs if facts.pair_class(path))
+        kinds = listed(kind.pair_class for kind in pairs.kinds if kind.pair_class)
         where = f"the topology shows {kinds}" if kinds else f"a {facts.platform.name if facts.platform else ''} has P2P"
         return (
             f"unknown: {where}, so P2P should work; IOMMU, ACS, a virtual machine, or containers that hide "
@@ -157,8 +157,8 @@ def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabri
     )
 
 
-def _expected(facts: Facts, pairs: list[Path]) -> Finding:
-    kinds = sorted({found for path in pairs if (found := facts.pair_class(path))})
+def _expected(facts: Facts, pairs: Selection) -> Finding:
+    kinds = sorted({kind.pair_class for kind in pairs.kinds if kind.pair_class})
     why = (
         f"the pairs are {listed(kinds)} (through the CPU's PCIe host bridges)"
         if kinds
@@ -184,9 +184,9 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
     )
 
 
-def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
+def _on_nvlink(facts: Facts, pairs: Selection) -> bool:
     """Whether the pairs are known to have NVLink, where SHM is an order of magnitude slower."""
-    kinds = [facts.pair_class(path) for path in pairs]
+    kinds = [kind.pair_class for kind in pairs.kinds]
     if any(kinds):
         return any(kind is not None and kind.startswith("NV") for kind in kinds)
     return facts.platform is not None and bool(facts.platform.nvlink)

@@ -46,7 +46,7 @@ _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image a
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge TCP paths where aws-ofi-nccl, a setting or the platform says that EFA should carry them."""
     provider = over_tcp_provider(facts)
-    paths = [*tcp_paths(facts), *provider]
+    paths = tcp_paths(facts) | provider
     network = facts.platform.network if facts.platform else None
     expected = network == "efa"
     hints = efa_hints(facts)
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     tried = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)} instead of EFA",
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of EFA",
         cause=_cause(facts, bool(tried), bool(provider)),
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),

@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     off = facts.switched_on("NCCL_IB_DISABLE")
     without = without_cards(facts)
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or RoCE",
         cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off" if off else _cause(facts, bool(hints)),
         impact=over_tcp(facts.platform),
         fix=[*unset(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the cards there?"]

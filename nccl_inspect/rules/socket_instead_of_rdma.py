@@ -44,16 +44,16 @@ _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge TCP paths between hosts of an unknown kind of machine, or what says that they will take TCP."""
-    paths = tcp_paths(facts) + (over_tcp_provider(facts) if slingshot.signs(facts) else [])
+    paths = tcp_paths(facts) | over_tcp_provider(facts).where(lambda _: slingshot.signs(facts))
     if not paths:
         yield from _clue(facts)
         return
-    sure = [path for path in paths if path.scope == "inter"]
-    doubtful = [path for path in paths if path.scope != "inter"] if sure else []
+    sure = paths.where(lambda kind: kind.scope == "inter")
+    doubtful = paths.without(sure).where(lambda _: sure)
     reason = _as_expected(facts) or _avoidable(facts, bool(sure))
     paths = sure or paths
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)} {reason.instead}",
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
         cause=reason.cause,
         impact=reason.impact,
         fix=reason.fix,

@@ -26,7 +26,7 @@ _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge groups that a framework's size or PyTorch's name for them shows to be tensor-parallel."""
-    if any(path.detail == "P2P/MNNVL" for path in facts.job.paths):
+    if any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
         return  # NVLink joins these nodes
     if by_size := _by_size(facts):
         yield by_size
@@ -63,7 +63,7 @@ def _by_size(facts: Facts) -> Finding | None:
 
 def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list[Evidence], confidence: str) -> Finding:
     names = {comm.id for comm in comms}
-    paths = [path for path in facts.leaving() if names & set(path.communicators)]
+    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
     net = network(facts.platform)
     return RULE.finding(
         what,

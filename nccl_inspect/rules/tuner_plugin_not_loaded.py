@@ -85,7 +85,7 @@ def _is_probe(notice: Notice) -> bool:
 def _has_data(facts: Facts) -> bool:
     """Whether this is a machine that aws-ofi-nccl has tuning data for, and the plugin is in use."""
     tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
-    return tuned and any("Libfabric" in path.detail for path in facts.leaving())
+    return tuned and any("Libfabric" in kind.detail for kind in facts.leaving().kinds)
 
 
 def _finding(

@@ -7,98 +7,49 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import compress
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Sequence
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
 from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.scanning import flood, sparse
 from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
+from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 from nccl_inspect.util.text import decode
 
-Row: TypeAlias = tuple[int, Origin, Text, int | None]
-"""A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.columns import Columns
+
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what tells the origin of each where this is that of another time."""
-
-
-class Found:
-    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
-
-    def __init__(self) -> None:
-        self.by_process: dict[Process, list[Row]] = {}
-        """In the order of the first lines."""
-        self.unknown: list[tuple[int, Origin, Text]] = []
-        """Those that no production knows, in the order in which they came."""
-        self.timed: dict[int, tuple[Frame, bytes]] = {}
-        """By their numbers, lines whose origin is that of another time, and what tells their own."""
-        self._rows: dict[Process, list[Row]] = {}
-        self._last = prefix.NOBODY
-
-    def origin(self, number: int, origin: Origin) -> Origin:
-        """The origin of a line itself."""
-        if number not in self.timed:
-            return origin
-        frame, line = self.timed[number]
-        head = line.partition(prefix.MARK)[0]
-        if head != self._last.head:
-            self._last = frame.at(head)
-        return self._last
-
-    def rows_of(self, process: Process) -> list[Row]:
-        """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
-        return self._rows.setdefault(process, [])
-
-    def keep(self, number: int, origin: Origin, text: Text, channel: int | None = None) -> None:
-        """Add a line."""
-        rows = self.rows_of(origin.process)
-        if not rows:
-            self.by_process[origin.process] = rows
-        rows.append((number, origin, text, channel))
-        if text.parsed is None:
-            self.unknown.append((number, origin, text))
 
 
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
-_NAME = b"NCCL "
 _DIGITS = b"0123456789"
 _LOOK = 1 << 16
-"""Bytes of a block that tell what most of it is."""
+"""Bytes of a block that show what most of it is."""
 _SPARSE = 4
-"""A log is sparse when not more than one line in so many is NCCL's."""
-_SAMPLES = 64
-_SAME = 4
-"""Lines are a flood when not more than one in so many is different from all others."""
+"""A log is sparse when at most one line in this many is NCCL's."""
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
-
-
-class Repeated(NamedTuple):
-    """A line that came many times."""
-
-    first: int
-    last: int
-    number: int
-    origin: Origin
-    text: Text
 
 
 class Reader(Protocol):
     """Who wants the lines."""
 
     def take(self, found: Found) -> None:
-        """Take in lines; those of a process are in their order."""
+        """Take in lines; those of a process are in their order, but for those in the tables."""
 
     def is_countable(self, text: Text) -> bool:
         """Whether of such lines only the number, the first and the last one matter."""
@@ -110,10 +61,15 @@ class Reader(Protocol):
 class BulkScanner(Scanner):
     """A scanner of blocks.
 
+    The lines of a large log are read in columns, where numpy is there.
+
     Args:
         grammar: what to recognise messages with.
         reader: gets the lines.
     """
+
+    columns_from: float = 1 << 20
+    """Bytes after which a log is large: loading numpy takes as long as reading some megabytes."""
 
     def __init__(self, grammar: Grammar, reader: Reader) -> None:
         super().__init__(grammar)
@@ -123,6 +79,9 @@ class BulkScanner(Scanner):
         self._boring: set[bytes] = set()
         """Lines of other programs without their digits that tell nothing."""
         self._signs = _signs(grammar)
+        self._seen = 0
+        """Bytes that were read."""
+        self._columns: Columns | None = None
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.
@@ -151,10 +110,9 @@ class BulkScanner(Scanner):
         self._reader.take(found)
 
     def _dense(self, lines: Lines, counts: Counts) -> None:
-        cleaned = envelopes.cleaned(lines.lines, lines.text)
-        self._begin(cleaned)
-        numbers = numbered(len(cleaned), counts, lines.mended)
         found = Found()
+        numbers, cleaned = self._without_columns(lines, counts, found)
+        self._begin(cleaned)
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
         texts, timed = self._texts.young, found.timed
@@ -193,6 +151,65 @@ class BulkScanner(Scanner):
         counts.typed_lines += quick - unknown
         counts.unrecognised_lines += unknown
         self._reader.take(found)
+
+    def _without_columns(self, lines: Lines, counts: Counts, found: Found) -> tuple[Sequence[int], Sequence[bytes]]:
+        """The numbers and the lines that are left when those of a large log were read in columns."""
+        text = lines.text
+        columns = self._columns_of(text) if lines.mended is None else None
+        if columns is None:
+            cleaned = envelopes.cleaned(lines.lines, text)
+            return numbered(len(cleaned), counts, lines.mended), cleaned
+        if envelopes.needs_cleaning(text):
+            text = b"\n".join(envelopes.cleaned(lines.lines, text))
+        numbers = numbered(text.count(b"\n") + 1, counts, None)
+        split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        if split is None:
+            return numbers, text.split(b"\n")
+        found.lines, found.connections = split.lines, split.connections
+        unknown = split.lines.count([text.parsed is None for text in split.lines.texts])
+        size = len(split.lines) + (0 if split.connections is None else len(split.connections))
+        counts.nccl_lines += size
+        counts.typed_lines += size - unknown
+        counts.unrecognised_lines += unknown
+        return (split.others + numbers[0]).tolist(), split.left
+
+    def _columns_of(self, text: bytes) -> Columns | None:
+        """What reads a block in columns; None where the log is not that large, or numpy is not there."""
+        self._seen += len(text)
+        if self._columns is None and self._seen > self.columns_from:
+            try:
+                from nccl_inspect.scanning import columns  # loads numpy
+            except ImportError:
+                self.columns_from = inf
+                return None
+            known = columns.Known(
+                lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
+            )
+            self._columns = columns.Columns(self._grammar, self._sound_text, known)
+        return self._columns
+
+    def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
+        """What level and message of a line mean, if they are sound and mean the same wherever they stand."""
+        text = self._texts.young.get(rest)
+        if text is None and rest[:5] in prefix.BEGINNINGS:
+            self._text(rest, origin)
+            text = self._texts.young.get(rest)
+        return None if text is None or text.damaged else text
+
+    def _unwrap(self) -> None:
+        super()._unwrap()
+        if self._columns is not None:
+            self._columns.forms.forget()
+
+    def _seen_origin(self, head: bytes) -> Origin | None:
+        return self._origins.young.get(head)
+
+    def _is_news(self, head: bytes) -> bool:
+        """Whether the prefix changes how the lines after it are read."""
+        origin = None if head in self._origins.young else prefix.parse(head)
+        if origin is None:
+            return False
+        return (origin.wrapped and not self.wrapped) or bool(origin.lead and prefix.is_news(origin.lead, self._leads))
 
     def _printer(self, head: bytes, line: bytes, found: Found) -> _Printer | None:
         """Who printed a line with this head.
@@ -233,29 +250,31 @@ class BulkScanner(Scanner):
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
         """
-        sample = block.text[:_LOOK].split(b"\n")
-        if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
-            return False
-        lines = block.lines
-        numbers = Counter(lines)
-        if len(numbers) * _SAME > len(lines):
+        repeats = flood.found(block)
+        if repeats is None or counts.awaited or counts.tracebacks:
             return False
         known: dict[bytes, tuple[Origin, Text]] = {}
-        for line in numbers:
+        others = set[bytes]()
+        for line in repeats.numbers:
             head, mark, rest = line.partition(prefix.MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
-            if not mark or origin is None or text is None or text.damaged or not self._reader.is_countable(text):
+            if origin is not None and text is not None and not text.damaged and self._reader.is_countable(text):
+                known[line] = origin, text
+            elif mark or sparse.NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
                 return False
-            known[line] = origin, text
-        begin, end = _places(lines, numbers), _places(reversed(lines), numbers)
-        first, last = counts.lines + 1, counts.lines + len(lines)
-        counts.lines += len(lines)
-        counts.nccl_lines += len(lines)
-        unknown = sum(count for line, count in numbers.items() if known[line][1].parsed is None)
-        counts.typed_lines += len(lines) - unknown
+            else:
+                others.add(line)
+        first, last = counts.lines + 1, counts.lines + repeats.size
+        counts.lines += repeats.size
+        counts.nccl_lines += sum(repeats.numbers[line] for line in known)
+        unknown = sum(repeats.numbers[line] for line, (_, text) in known.items() if text.parsed is None)
+        counts.typed_lines += sum(repeats.numbers[line] for line in known) - unknown
         counts.unrecognised_lines += unknown
+        tail = [(last - back, line[:TAIL_WIDTH]) for back, line in islice(repeats.last_of(others), TAIL)]
+        counts.tail.extend(reversed(tail))
+        begin, end = repeats.places()
         self._reader.take_repeated(
-            [Repeated(first + begin[line], last - end[line], count, *known[line]) for line, count in numbers.items()]
+            [Repeated(first + begin[line], last - end[line], repeats.numbers[line], *known[line]) for line in known]
         )
         return True
 
@@ -273,14 +292,14 @@ class BulkScanner(Scanner):
         if worth and (envelopes.has_partials(text) or last_error.MARK in text):
             self._by_line(lines, counts)
             return
-        picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
+        picked = list(sparse.among(text, shapes, worth) if worth else sparse.with_nccl(text, shapes, distinct))
         first = counts.lines + 1
         counts.lines += len(shapes)
         found = Found()
         self._begin([line for _, line in picked])
-        wanted = _with_tail(text, len(shapes), picked)
+        wanted = sparse.with_tail(text, len(shapes), picked)
         if counts.tracebacks or tracebacks.MARK in text:
-            wanted = _with_frames(text, picked, counts.tracebacks)
+            wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
                 self._line(first + index, line, counts, found.keep)
@@ -296,7 +315,7 @@ class BulkScanner(Scanner):
         if len(self._boring) > _MAX_SHAPES:
             self._boring.clear()
         self._boring.update(
-            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and _NAME not in shape
+            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and sparse.NAME not in shape
         )
         return worth
 
@@ -313,83 +332,7 @@ def _is_template(rest: bytes, text: Text) -> bool:
     )
 
 
-def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
-    """How many lines come before the first of each kind."""
-    left = set(wanted)
-    places = {}
-    for place, line in enumerate(lines):
-        if line in left:
-            places[line] = place
-            left.remove(line)
-            if not left:
-                break
-    return places
-
-
 def _signs(grammar: Grammar) -> list[bytes]:
     """What makes a line without NCCL's prefix worth a look, as it is without digits."""
     signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK)
     return sorted({sign.translate(None, _DIGITS) for sign in signs})
-
-
-def _among(text: bytes, shapes: Sequence[bytes], worth: set[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines of these shapes, and those that hold NCCL's name, with their places."""
-    for index, (line, shape) in enumerate(zip(text.split(b"\n"), shapes, strict=True)):
-        if shape in worth or _NAME in line:
-            yield index, line
-
-
-def _with_nccl(text: bytes, shapes: Sequence[bytes], distinct: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines that hold NCCL's name, with their places."""
-    named = {shape for shape in distinct if _NAME in shape}
-    places = list(compress(range(len(shapes)), map(named.__contains__, shapes)))
-    lines = list(_named(text)) if named else []
-    # They differ where digits stand in the name.
-    return zip(places, lines, strict=True) if len(places) == len(lines) else _among(text, shapes, set())
-
-
-def _named(text: bytes) -> Iterator[bytes]:
-    """The lines that hold NCCL's name."""
-    end = -1
-    while (found := text.find(_NAME, end + 1)) >= 0:
-        start = text.rfind(b"\n", 0, found) + 1
-        end = text.find(b"\n", found)
-        end = len(text) if end < 0 else end
-        yield text[start:end]
-
-
-def _with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
-    """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
-    taken = {index for index, _ in picked}
-    begin = _begin_of_tail(size, taken)
-    ending = text.rsplit(b"\n", size - begin)[-(size - begin) :]
-    for index, line in picked:
-        if index < begin:
-            yield index, line, True
-    for index, line in enumerate(ending, begin):
-        yield index, line, index in taken
-
-
-def _with_frames(
-    text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
-) -> Iterator[tuple[int, bytes, bool]]:
-    """The same, and all that follows while tracebacks have not ended: who takes a line tells that by ``tracing``."""
-    lines = text.split(b"\n")
-    taken = {index for index, _ in picked}
-    begin = _begin_of_tail(len(lines), taken)
-    at = 0
-    for index in (*(index for index, _ in picked if index < begin), *range(begin, len(lines))):
-        while tracing and at < index:
-            yield at, lines[at], False
-            at += 1
-        yield index, lines[index], index in taken
-        at = index + 1
-
-
-def _begin_of_tail(size: int, taken: Container[int]) -> int:
-    """From where on there are as many lines that were not taken as are kept."""
-    begin, others = size, 0
-    while begin and others < TAIL:
-        begin -= 1
-        others += begin not in taken
-    return begin

@@ -42,16 +42,16 @@ class Counts(Record):
     repaired_lines: int = 0
     """Lines put together from two places."""
     split_lines: int = 0
-    """Lines taken apart into several."""
+    """Lines that were split into several."""
     damaged_lines: int = 0
     related_lines: int = 0
     """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
     tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=TAIL))
-    """The last lines that are not NCCL's, with their numbers: how a job ended often stands there."""
+    """The last lines that are not NCCL's, with their numbers: they often show how a job ended."""
     broken: list[tuple[int, bytes]] = field(default_factory=list)
     """The first damaged lines, with their numbers."""
     mended: list[tuple[int, bytes]] = field(default_factory=list)
-    """The first lines that were put together or taken apart, with their numbers."""
+    """The first lines that were joined or split, with their numbers."""
     pending: dict[tuple[str | None, str], tuple[int, bytes]] = field(default_factory=dict)
     """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
     awaited: last_error.Awaited = field(default_factory=dict)

@@ -36,7 +36,7 @@ _LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(
 _PLUGIN = re.compile(rb"(?P<level>INFO|WARN|TRACE): Function: \S+ Line: \d+: (?P<text>.+)", re.DOTALL)
 """What aws-ofi-nccl prints where it does not run within NCCL (its tests): ``WARN: Function: f Line: 1: NET/OFI …``."""
 _FORMAT = re.compile(rb"%-?\d*(?:l|ll|z|h)?[sdxupc]")
-"""What stands in source code where a line has a value."""
+"""Placeholders of source code where a line has a value."""
 _PRINTED = re.compile(
     rb"NCCL |\[-?\d+\] (?:\S+:\d+ )?(?:" + ANY + rb") |\.(?:cc|cu|cpp|h):\d+ (?:" + ANY + rb") | Line: \d+: "
 )
@@ -52,7 +52,7 @@ _FEW_LETTERS, _FEW_SIGNS, _MANY_SIGNS = 4, 10, 30
 _PLAIN_WORD = re.compile(rb"(?<!\S)[A-Za-z]+[.,;]?(?!\S)")
 _MANY_WORDS = 6
 _OPENING = (b"'", b'"', b"(")
-"""What stands before a text that NCCL quotes, which may be a sentence."""
+"""The text before a quotation of NCCL, which may be a sentence."""
 _SENTENCE = re.compile(
     rb"\b(?:is|are|was|were|be|been|the|a|an|you|your|we|our|I|it|its|this|that|these|which|when|where|what|should|"
     rb"would|can|will|may|must|and|or|but|because|so|with|in|of|for|to|from|by|has|have|had|if|then|not)\b"
@@ -181,7 +181,7 @@ class Excerpt:
             place += reading.pieces if reading else 1
 
     def _reading(self, place: int, lines: Sequence[bytes]) -> Reading | None:
-        """What a line says; where it says nothing by itself, what it says with those below."""
+        """The reading of a line; if it has none alone, that with the lines below."""
         if said := self._said(lines[place]):
             return Reading(place, 1, said)
         below = list(takewhile(bool, lines[place + 1 : place + _PIECES]))
@@ -202,7 +202,7 @@ class Excerpt:
         return list(filter(None, map(self._whole, parts))) if parts != [line] else []
 
     def _sentences(self, line: bytes) -> Iterator[bytes]:
-        """The lines of a message of several lines that stand in one."""
+        """The lines of a multi-line message that are in one."""
         begins = sorted(at for lead in self._grammar.following() if (at := line.find(lead)) > 0)
         if begins:
             yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
@@ -320,7 +320,7 @@ def _level(parsed: Parsed) -> str:
 
 
 def _is_telling(parsed: Parsed) -> bool:
-    """Whether a message is one without any prefix: enough of it is NCCL's, and the rest is no sentence."""
+    """Whether a message is one without any prefix: enough of it is NCCL's, and the rest is not a sentence."""
     if parsed.kind is events.ErrorCascade:
         return True
     production, message = parsed.production, parsed.message

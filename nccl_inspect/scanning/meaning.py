@@ -47,13 +47,13 @@ class Meaning(Record):
             tone = "wait"
         if self.production.event == "CommEnd" and ("how", "Abort") in ((name, value) for name, value, _ in self.fields):
             tone = "abort"
-        return _WORRY.get(tone, "not by itself")
+        return _WORRY.get(tone, "no, not on its own")
 
 
 _MAY_BE_HARMLESS = re.compile(r"\b(?:harmless|normal(?! operation))\b", re.IGNORECASE)
 """In what a message means: NCCL and its plugins warn of some things that are as they should be."""
 _WORRY = {
-    "wait": "yes: it waited in vain; this says who waited, not who is at fault",
+    "wait": "yes: it waited until it timed out; this says who waited, not who is at fault",
     "abort": "it depends: after an error or a time-out yes; a program may also end a sound communicator so",
     "error": "yes: something failed here",
     "echo": "yes, but look elsewhere: this passes on what failed on another rank or thread",
@@ -153,7 +153,7 @@ def _is_exception(name: str) -> bool:
 
 
 def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line that stands in an envelope, read as a log is."""
+    """The meaning of a line in an envelope, read as a log is."""
     found: list[tuple[Origin, Text]] = []
     Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: found.append((origin, text)))
     for origin, text in found:

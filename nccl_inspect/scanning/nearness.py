@@ -18,12 +18,12 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 _IDLE = frozenset(("the", "is", "it", "was", "are", "my", "there", "this", "that"))
 """Words that make no message."""
 _SHARE = 0.7
-"""How much of a text must stand in a message, in the same order, so that it counts as the same one."""
+"""How much of a text must occur in a message, in the same order, to count as the same one."""
 _LEAST = 6.5
 """How much that must be: two words that few messages have."""
 _CANDIDATES = 40
 _OF_SAMPLE = 0.5
-"""What a word counts that only samples have: what stands in a field may be any other."""
+"""What a word counts that only samples have: a field may hold any other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

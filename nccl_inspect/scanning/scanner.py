@@ -61,7 +61,7 @@ class Scanner:
         self._leads: dict[bytes, re.Pattern[bytes]] = {}
         """What unknown launchers put in front of NCCL's prefix, by its shape: they put it before other lines, too."""
         self.wrapped = False
-        """Whether a line stood in an envelope: then those that go on with its message do, too."""
+        """Whether a line was in an envelope: then lines that continue its message are, too."""
         self._needles: list[bytes] | None = None
         """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
         self.productions: set[Production] = set()
@@ -78,7 +78,7 @@ class Scanner:
 
         Args:
             lines: whole ones, without their line ends.
-            counts: of the source; the numbers of the lines go on where it stands.
+            counts: of the source; line numbers continue from there.
             sink: gets the number, the origin and the text of each sound line.
             mended: where torn lines were put together, so that the numbers do not follow each other.
         """
@@ -308,7 +308,7 @@ class Scanner:
         return self._grammar.parse_foreign(line, self._foreign)
 
     def _unwrap(self) -> None:
-        """Remember that lines stand in envelopes: what is known of texts does not reckon with what these put behind."""
+        """Remember that lines are in envelopes: known texts do not account for their trailers."""
         if not self.wrapped:
             self.wrapped, self._needles = True, None
             self._texts.forget()

@@ -24,7 +24,7 @@ _GLUES = (b"", b" ")
 """A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
 _QUOTE = re.compile(rb"(?:> ?)+")
 _OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
-"""What a line holds that does not go on with the one before."""
+"""Text that marks a line as not continuing the one before."""
 
 
 def rejoined(lines: Lines, grammar: Grammar) -> Lines:
@@ -60,7 +60,7 @@ def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tup
 
 
 def _made(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
-    """The number of lines and what they are together; None when that is no message."""
+    """The number of lines and what they are together; None when that is not a message."""
     quote = _QUOTE.match(lines[place])
     tried = [lines[place]]
     for size, (above, line) in enumerate(zip(lines[place:], lines[place + 1 : place + _PIECES], strict=False), 2):

@@ -280,7 +280,7 @@ def test_gpu_faults_are_joined_by_bus_id(tmp_path: Path) -> None:
     assert said.cause.startswith("memory of GPU 00000000:18:00.0 is broken (Pending: Yes)")
     elsewhere = STARTED.replace("busId 18000", "busId 5d000")
     said = finding(job(tmp_path, elsewhere + cuda, gpu_node_0001_q="nvidia-smi-q-535-bad.txt"), "gpu-hardware-error")
-    assert said.cause == "CUDA says so"
+    assert said.cause == "CUDA reports it"
 
 
 def test_inactive_nvlinks_are_a_clue(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import nccl_inspect
 from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Trait
 from nccl_inspect.judging import culprits
-from nccl_inspect.model.job import Job
-from nccl_inspect.model.job import Path as JobPath
+from nccl_inspect.model.job import Job, PathKind
 
 KINDS = ("host", "gpu")
 Units = list[tuple[tuple[int, int], bool]]
@@ -90,10 +89,10 @@ def test_each_path_is_looked_at_a_fixed_number_of_times(hosts: int, monkeypatch:
     calls = 0
     plain = culprits._slowness
 
-    def counted(path: JobPath) -> int:
+    def counted(kind: PathKind) -> int:
         nonlocal calls
         calls += 1
-        return plain(path)
+        return plain(kind)
 
     monkeypatch.setattr(culprits, "_slowness", counted)
     job = World(hosts, 4, remote=tcp_on(1)).job()

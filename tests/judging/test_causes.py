@@ -98,7 +98,7 @@ def test_a_protocol_that_may_corrupt_data_is_told(setting: str, platform: str | 
     log = f"vm:1:1 [0] NCCL INFO NCCL_PROTO set by environment to {setting}\n"
     finding = nccl_inspect.read(log.encode(), platform=platform).findings[0]
     assert finding.rule == "algo-proto-forced"
-    assert ("silently be wrong" in finding.impact) is risky
+    assert ("be silently wrong" in finding.impact) is risky
 
 
 def test_the_host_that_has_no_card_is_named() -> None:

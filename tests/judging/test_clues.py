@@ -7,7 +7,7 @@ import pytest
 import nccl_inspect
 from nccl_inspect.judging import verdicts
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.judgement import Judgement, PathVerdict
+from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.model.document import finding_to_dict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -34,8 +34,7 @@ def clue(severity: str = "warning", confidence: str = "likely") -> Finding:
 def job(*findings: Finding, log: bytes = BEGUN) -> Job:
     found = nccl_inspect.read(log)
     found.findings = list(findings)
-    paths = [PathVerdict(path.verdict, path.rules) for path in found.paths]
-    judged = Judgement([], [], found.findings, [], [], found.unexplained, paths)
+    judged = Judgement([], [], found.findings, [], [], found.unexplained, found.paths)
     found.verdict = verdicts.of_job(found, judged)
     return found
 

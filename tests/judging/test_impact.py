@@ -69,8 +69,8 @@ def test_no_figure_is_told_where_none_is_known() -> None:
     ahead = replace(named("b200-sxm"), nvlink=6)
     assert impact.p2p(ahead) is None
     assert impact.p2p(named("a40"), nvlink=True) is None
-    (path,) = nccl_inspect.read(SHM).paths
-    assert str(impact.against_nvlink([path], ahead)).startswith("NVLink is idle; SHM/direct/direct gives 13-35 GB/s")
+    paths = nccl_inspect.read(SHM).paths
+    assert str(impact.against_nvlink(paths, ahead)).startswith("NVLink is idle; SHM/direct/direct gives 13-35 GB/s")
 
 
 def test_tcp_is_as_fast_as_its_nic() -> None:

@@ -340,3 +340,14 @@ def test_the_document_lists_the_jobs(two: str) -> None:
     ]
     assert document["jobs"][1]["first"]["line"] == 177
     assert document["verdict"] == "failed"
+
+
+def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: Path) -> None:
+    for number in (0, 1):
+        lines = small(number)
+        unknown = b"%b NCCL INFO a message of release %d\n" % (lines[0].partition(b" NCCL ")[0], number)
+        for part, text in enumerate((b"".join(lines[:-4]), unknown, lines[-4])):
+            (tmp_path / f"job{number}-{part}.log").write_bytes(text)
+    found: list[Job] = []
+    Judge(Options()).worst(reading.fold(str(tmp_path)), found.append)
+    assert [len(job.sources) for job in found if job.paths] == [3, 3]

@@ -63,7 +63,7 @@ def test_a_failed_job() -> None:
 
 def test_the_cause_is_what_leads_to_the_finding_and_shared_evidence_comes_first() -> None:
     text = brief.render(sample_data.job(_EFA))
-    assert "cause: aws-ofi-nccl found no provider to use" in text
+    assert "cause: aws-ofi-nccl found no usable provider" in text
     assert "cost: TCP gives" in text
     assert "No eligible providers were found" in text
 

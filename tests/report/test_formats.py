@@ -25,7 +25,7 @@ from nccl_inspect import __version__, report
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
-from nccl_inspect.model.job import Job
+from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.util.text import printable
 
@@ -71,7 +71,9 @@ def nasty() -> Job:
     job.nccl_versions = [NASTY]
     job.platform = job.network.name = NASTY
     job.hosts[0].name = NASTY
-    job.paths[0].detail = job.paths[0].src_host = NASTY
+    path, *others = job.paths
+    path.detail = path.src_host = NASTY
+    job.paths = Paths([path, *others])
     job.verdict = "degraded"
     return job
 

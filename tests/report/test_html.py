@@ -23,7 +23,7 @@ from nccl_inspect import report
 from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.answers.env import unusual
 from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
-from nccl_inspect.model.job import Job
+from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.report.page import sections
 from nccl_inspect.report.page.packing import Texts, packed
@@ -95,8 +95,10 @@ def hostile() -> Job:
     job = nccl_inspect.read(log)
     for host in job.hosts:
         host.name += HOSTILE
-    for path in job.paths:
+    paths = list(job.paths)
+    for path in paths:
         path.src_host = path.dst_host = path.nic = path.detail = HOSTILE
+    job.paths = Paths(paths)
     for comm in job.communicators:
         comm.id = HOSTILE
     for finding in job.findings:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 
 import sample_data
 from hypothesis import given, settings
@@ -16,8 +17,9 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.scanning import bulk
+from nccl_inspect.scanning import bulk, flood
 from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.found import Found, Repeated
 from nccl_inspect.scanning.scanner import Scanner
 
 Seen = tuple[int, Origin, str, bytes, str | None, object]
@@ -41,19 +43,19 @@ class Listing:
     def __init__(self, countable: bool) -> None:
         self.seen: list[Seen] = []
         self.unknown: list[Seen] = []
-        self.repeated: list[bulk.Repeated] = []
+        self.repeated: list[Repeated] = []
         self._countable = countable
         self.scanner = bulk.BulkScanner(engine.shipped(), self)
 
-    def take(self, found: bulk.Found) -> None:
+    def take(self, found: Found) -> None:
         for number, origin, text, channel in chain.from_iterable(found.by_process.values()):
             self.seen.append(seen(number, found.origin(number, origin), self.scanner.exact(text, channel)))
-        self.unknown += [seen(*one) for one in found.unknown]
+        self.unknown += [seen(*one[:3]) for one in found.unknown]
 
     def is_countable(self, text: Text) -> bool:
         return self._countable
 
-    def take_repeated(self, found: Sequence[bulk.Repeated]) -> None:
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
         self.repeated += found
 
 
@@ -216,6 +218,40 @@ def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
         same = [found for found in seen_by_line if found[1:] == seen(0, one.origin, one.text)[1:]]
         numbers = [number for number, *_ in same if number > len(picked)]
         assert (one.first, one.last, one.number) == (numbers[0], numbers[-1], len(numbers))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    kinds=st.lists(
+        st.sampled_from([b"", b"one", b"two \xff\xfe", b"the third, which is longer"]), min_size=1, max_size=6
+    ),
+    times=st.integers(64, 400),
+    rest=st.lists(st.sampled_from([b"", b"one", b"another"]), max_size=3),
+)
+def test_lines_that_come_in_turn_are_counted(kinds: list[bytes], times: int, rest: list[bytes]) -> None:
+    lines = kinds * times * 20 + rest
+    repeats = flood.found(Lines(lines, 0))
+    assert repeats is not None
+    assert (repeats.numbers, repeats.size) == (Counter(lines), len(lines))
+    begin, end = repeats.places()
+    assert begin == {line: lines.index(line) for line in {*lines}}
+    assert end == {line: lines[::-1].index(line) for line in {*lines}}
+    last = [(back, line) for back, line in enumerate(reversed(lines)) if line in (b"", b"one")]
+    assert list(islice(repeats.last_of({b"", b"one"}), 100)) == last[:100]
+
+
+def test_a_flood_may_hold_lines_of_other_programs() -> None:
+    who = b"vm:7:7 [0] "
+    turn = [
+        b"",
+        who + b"misc/socket.cc:46 NCCL WARN Connection closed by peer \xfe\x8a",
+        who + b"NCCL INFO x.cc:1 -> 6",
+        b"step 1",
+    ]
+    blocks = [turn, turn * 500, [*turn * 300, b"step 2", *turn]]
+    listing, counts = by_block(blocks, countable=True)
+    assert counts == by_line(blocks)[1]
+    assert sum(one.number for one in listing.repeated) == 2 * (500 + 301)
 
 
 TRACEBACKS = st.builds(

@@ -6,7 +6,7 @@ of two kinds:
 
 - A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
   ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line continues. Samples are
-  prefixes. It may state ``TRAILER``, what it puts after a message.
+  prefixes. It may state ``TRAILER``, what it puts after a message: a text that each holds, and the pattern.
 - A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
   are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
 
@@ -126,7 +126,7 @@ def has_partials(block: bytes) -> bool:
     """Whether lines continue in the next one of the same stream."""
     if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
         return True
-    return _PARTIAL.search(block) is not None
+    return b" std" in block and _PARTIAL.search(block) is not None
 
 
 def _has_long_line(block: bytes) -> bool:
@@ -238,8 +238,8 @@ def stream_of(line: bytes) -> Inner | None:
 
 def without_trailer(message: bytes) -> bytes:
     """A message without what an envelope puts after it."""
-    for trailer in _trailers():
-        if match := trailer.search(message):
+    for sign, trailer in _trailers():
+        if sign in message and (match := trailer.search(message)):
             message = message[: match.start()]
     return message
 
@@ -290,5 +290,5 @@ def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
 
 
 @cache
-def _trailers() -> list[re.Pattern[bytes]]:
+def _trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
     return [module.TRAILER for module in shipped().values() if hasattr(module, "TRAILER")]

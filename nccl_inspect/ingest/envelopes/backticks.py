@@ -6,7 +6,7 @@ from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"`-*+>"
 PATTERN = re.compile(rb"(?:[-*+>] )?`{1,3}(?!`)")
-TRAILER = re.compile(rb"`{1,3} *$")
+TRAILER = b"`", re.compile(rb"`{1,3} *$")
 SAMPLES = {
     b"`": Stated(),
     b"- `": Stated(),

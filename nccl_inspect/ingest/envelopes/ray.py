@@ -6,7 +6,7 @@ from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"("
 PATTERN = re.compile(rb"\((?P<label>(?:[^()]{0,200}\b)?pid=\d{1,10}[^()]{0,200}|raylet[^()]{0,100})\) ")
-TRAILER = re.compile(rb" ?\[repeated \d+x across cluster\].*$")
+TRAILER = b"[repeated ", re.compile(rb" ?\[repeated \d+x across cluster\].*$")
 SAMPLES = {
     b"(RayWorkerWrapper pid=123, ip=10.0.0.1) ": Stated(label="RayWorkerWrapper pid=123, ip=10.0.0.1"),
     b"(pid=123) ": Stated(label="pid=123"),

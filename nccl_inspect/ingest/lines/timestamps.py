@@ -25,7 +25,8 @@ _MAX_BEGINNINGS = 10_000
 _MAX_ENDS = 4
 _WIDTH = 500
 """Bytes behind which no time is looked for."""
-_SAMPLE = 128
+SAMPLE = 128
+"""Lines looked at to see whether most have a time."""
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -71,8 +72,8 @@ class Timed:
 
     def tells(self, lines: Sequence[bytes]) -> bool:
         """Whether most lines have a time, and few the same."""
-        heads = {line.partition(MARK)[0] for line in lines[:_SAMPLE] if MARK in line}
-        few = min(len(lines), _SAMPLE) // 2
+        heads = {line.partition(MARK)[0] for line in lines[:SAMPLE] if MARK in line}
+        few = min(len(lines), SAMPLE) // 2
         return len(heads) > few and sum(self.key(head) is not None for head in heads) > few
 
     def without(self, line: bytes) -> bytes:
@@ -128,6 +129,12 @@ class Timed:
         frame = self._known.young.get(key) or self._known.recall(key)
         is_proven = frame is not None and frame.time != time and frame.at(head) == origin
         self._known.keep(key, Frame(origin, time, match.start(), len(head) - match.end(), stamp, is_proven))
+
+
+def place(head: bytes) -> tuple[int, int]:
+    """The span of the time in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
+    found = _TIME.search(head)
+    return found.span() if found else (0, 0)
 
 
 def _around(head: bytes, time: re.Match[bytes]) -> bytes:

@@ -13,7 +13,7 @@ from nccl_inspect.ingest.sources.archives import Member
 from nccl_inspect.ingest.sources.encodings import as_utf8
 from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.limits import Allowance
-from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, counted, failing, peeked
+from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, counted, failing, grown, peeked
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import printable
 
@@ -224,6 +224,7 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         look: number of bytes that decide whether torn lines are put together.
     """
     rest, size, seen, ends = b"", 0, 0, 0
+    pieces = grown(pieces)
     for piece in pieces:
         size += len(piece)
         text = rest + piece
@@ -245,13 +246,22 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
 
 
 def _sound(text: bytes) -> bytes:
-    """The lines without returns before their ends; the first one, which may come from before, not longer than any."""
-    first = text.find(b"\n")
-    if first > BLOCK or (first < 0 and len(text) > BLOCK):
-        text = text[:BLOCK] + (text[first:] if first > 0 else b"")
+    """The lines without returns before their ends, none longer than :data:`BLOCK`."""
+    if _has_long_line(text):
+        text = b"\n".join([line[:BLOCK] for line in text.split(b"\n")])
     if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):
         return b"\n".join([line.rstrip(b"\r") for line in text.split(b"\n")])
     return text
+
+
+def _has_long_line(text: bytes) -> bool:
+    place = 0
+    while len(text) - place > BLOCK:
+        end = text.rfind(b"\n", place, place + BLOCK + 1)
+        if end < 0:
+            return True
+        place = end + 1
+    return False
 
 
 __all__ = ["BLOCK", "Input", "Lines", "Progress", "Source", "blocks", "find", "raw_blocks"]

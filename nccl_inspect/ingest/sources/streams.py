@@ -10,6 +10,8 @@ from nccl_inspect.util.text import encode
 
 BLOCK = 1 << 20
 """Bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there."""
+GROWN = 4 << 20
+"""Bytes of a piece of a large file."""
 HEAD = 1 << 16
 """Number of leading bytes that decide whether something is a log."""
 
@@ -58,6 +60,23 @@ def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
     for piece in data:
         yield piece
         count(len(piece))
+
+
+def grown(data: Pieces) -> Pieces:
+    """The same bytes; as soon as many were read, in larger pieces where that keeps nobody waiting.
+
+    A piece of :data:`BLOCK` bytes comes from a file, of which the next one is there as well; pipes give smaller ones.
+    """
+    seen = 0
+    taken: list[bytes] = []
+    for piece in data:
+        seen += len(piece)
+        taken.append(piece)
+        if len(piece) < BLOCK or seen <= GROWN or len(taken) * BLOCK >= GROWN:
+            yield b"".join(taken)
+            taken.clear()
+    if taken:
+        yield b"".join(taken)
 
 
 def failing(error: StreamError) -> Callable[[], Pieces]:

@@ -124,7 +124,7 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
     """Whether no other reason is known: a missing kernel module does not explain an excessive distance."""
     if not finding.rule.startswith("gdr-") or "peermem" not in "".join(fault.fix):
         return True
-    nets = {path.net for path in facts.rdma()}
+    nets = {kind.net for kind in facts.rdma().kinds}
     reasons: list[Notice] = gdr_statements.refused(facts)
     measured = distances.too_far([*reasons, *gdr_statements.too_far(facts)])
     return not (measured or facts.is_rccl() or gdr_statements.switched_off(facts)) and all(

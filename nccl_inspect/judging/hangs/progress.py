@@ -134,7 +134,7 @@ def broken_off(facts: Facts) -> list[Evidence]:
 def is_local_p2p(facts: Facts) -> bool:
     """Whether all connections are P2P, on one host."""
     paths = facts.job.paths
-    return bool(paths) and not facts.several_hosts() and all(path.transport == "P2P" for path in paths)
+    return bool(paths) and not facts.several_hosts() and all(kind.transport == "P2P" for kind in paths.kinds)
 
 
 def silence(facts: Facts) -> list[Evidence]:

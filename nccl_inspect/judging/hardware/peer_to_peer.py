@@ -8,7 +8,7 @@ from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 
 _LEVELS_WITHOUT_P2P = {"LOC", "0"}
 _ALLOWED_BY = {
@@ -28,10 +28,10 @@ def hiding_levels(facts: Facts) -> list[Setting]:
     return [setting for setting in switched_off(facts) if "NCCL_P2P_DISABLE" in setting.names]
 
 
-def narrowed(facts: Facts, pairs: list[Path]) -> list[Setting]:
+def narrowed(facts: Facts, pairs: Selection) -> list[Setting]:
     """The levels that may keep these pairs from P2P that NCCL would otherwise use."""
     on_nvlink = bool(facts.platform and facts.platform.nvlink)
-    kinds = [facts.pair_class(path) or ("NV" if on_nvlink else "") for path in pairs]
+    kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]
     levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
     return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
 
@@ -49,13 +49,11 @@ def _is_off(setting: Setting) -> bool:
     return setting.value.upper() in _LEVELS_WITHOUT_P2P
 
 
-def local_over_net(facts: Facts) -> list[Path]:
+def local_over_net(facts: Facts) -> Selection:
     """Pairs of one host that use only the network, and are identified by more than the order of use."""
-    return [
-        path
-        for path in facts.paths("intra", "NET")
-        if not path.doubtful and not any(also.transport == "P2P" for also in path.also)
-    ]
+    return facts.paths("intra", "NET").where(
+        lambda kind: not kind.doubtful and not any(also.transport == "P2P" for also in kind.also)
+    )
 
 
 _NOT_SHAREABLE = (1, 304, 400, 800)

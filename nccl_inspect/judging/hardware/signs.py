@@ -37,7 +37,7 @@ def local_ranks(job: Job) -> int:
 
 def _networks(job: Job) -> Iterator[str]:
     """The networks that NCCL uses, and the plugins that were loaded, used or not."""
-    yield from filter(None, (path.net for path in job.paths))
+    yield from filter(None, (kind.net for kind in job.paths.kinds))
     yield from filter(None, (job.network.name, *(net for comm in job.communicators for net in comm.networks)))
     for notice in job.notices:
         event = notice.event

@@ -36,7 +36,7 @@ _MISSING = Fault(
     (_VISIBLE,),
 )
 _HOSTS = Fault(
-    "NCCL cannot determine which ranks share a host",
+    "NCCL cannot determine which ranks are on one host",
     "processes changed after they identified their host (a fork, a namespace), or two machines or containers share an "
     "identity (host name and boot id, or NCCL_HOSTID)",
     (

@@ -64,7 +64,8 @@ def never_connected(facts: Facts) -> bool:
 def is_connected(facts: Facts) -> bool:
     """Whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
     done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
-    return any(done & set(path.communicators) for path in facts.leaving() if "Libfabric" in path.detail)
+    paths = facts.leaving().where(lambda kind: "Libfabric" in kind.detail)
+    return any(done.intersection(comms) for (comms,) in paths.distinct("communicators"))
 
 
 def lost_peers(facts: Facts) -> list[Notice]:

@@ -19,27 +19,27 @@ from nccl_inspect.judging.networks.fallback import (
 from nccl_inspect.judging.networks.interfaces import is_over_infiniband, naming
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count, some_names
 
 
-def over_tcp_provider(facts: Facts) -> list[Path]:
+def over_tcp_provider(facts: Facts) -> Selection:
     """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
     is_tcp = any(map(is_over_tcp, facts.said(events.OfiProvider)))
-    return [path for path in facts.leaving() if "Libfabric" in path.detail] if is_tcp else []
+    return facts.leaving().where(lambda kind: is_tcp and "Libfabric" in kind.detail)
 
 
-def tcp_paths(facts: Facts) -> list[Path]:
+def tcp_paths(facts: Facts) -> Selection:
     """Paths over NCCL's own TCP network that leave a host, or may."""
-    return [path for path in facts.leaving() if path.net == "Socket"]
+    return facts.leaving().where(lambda kind: kind.net == "Socket")
 
 
 VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
 
 
-def wording(paths: list[Path]) -> str:
+def wording(paths: Selection) -> str:
     """The paths in words: a fragment of a log leaves open whether they leave the host."""
-    sure = all(path.scope == "inter" for path in paths)
+    sure = all(kind.scope == "inter" for kind in paths.kinds)
     return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
 
 

@@ -26,7 +26,7 @@ def is_open(facts: Facts) -> bool:
     """Whether GPUDirect RDMA is possible and the log leaves open whether hosts use it."""
     platform = facts.platform
     over_tcp = {net for comm in facts.job.communicators for net in comm.networks} == {"Socket"}
-    shown = bool(facts.rdma()) or any(path.gdr for path in facts.job.paths)
+    shown = bool(facts.rdma()) or any(kind.gdr for kind in facts.job.paths.kinds)
     return not (shown or over_tcp or (platform and platform.gdr is False) or is_on_one_host(facts))
 
 

@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.job import Path
+from functools import partial
 
-SIDES = ("send", "receive")
+from nccl_inspect.culprits.traits import SIDES
+from nccl_inspect.judging.facts import ENDS, HOSTS, Facts
+from nccl_inspect.model.job import PathKind, Selection
 
 
-def one_sided(facts: Facts) -> list[Path]:
+def one_sided(facts: Facts) -> Selection:
     """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
+    return facts.once(_one_sided)
+
+
+def _one_sided(facts: Facts) -> Selection:
     paths = facts.rdma()
     without = hosts_without(paths)
-    return [
-        path
-        for path in paths
-        if {path.gdr_at(side) for side in SIDES} == {True, False}
-        or (path.gdr is False and all(host_at(path, side) in without for side in SIDES if path.ends(side)))
-    ]
+    differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})
+    lacking = paths.where(lambda kind: kind.gdr is False)
+    return differing | lacking.only(
+        (*ENDS.values(), *HOSTS.values()),
+        lambda send, receive, src, dst: (not send or src in without) and (not receive or dst in without),
+    )
 
 
-def hosts_without(paths: list[Path]) -> set[str]:
+def _gdr_at(side: str, kind: PathKind) -> bool | str | None:
+    return kind.gdr_at(side)
+
+
+def hosts_without(paths: Selection) -> set[str]:
     """Hosts whose ends all lack GPUDirect, including receiving ones, if on other hosts all ends have it."""
     by_host: dict[str, set[object]] = {}
-    receiving = {path.dst_host for path in paths if path.gdr_at("receive") is False}
-    for path in paths:
-        for side in SIDES:
-            host = host_at(path, side)
-            if host is not None and path.ends(side):
-                by_host.setdefault(host, set()).add(path.gdr_at(side))
+    receiving = set()
+    for side, column in HOSTS.items():
+        for host, gdr in paths.distinct(column, partial(_gdr_at, side)):
+            if host is not None and gdr is not None:
+                by_host.setdefault(host, set()).add(gdr)
+                if side == "receive" and gdr is False:
+                    receiving.add(host)
     having = [host for host, kinds in by_host.items() if kinds == {True}]
     lacking = {host for host, kinds in by_host.items() if kinds == {False} and host in receiving}
     return lacking if having and len(having) + len(lacking) == len(by_host) else set()
 
 
-def host_at(path: Path, side: str) -> str | None:
-    """The host of one end of a path."""
-    return path.src_host if side == "send" else path.dst_host
-
-
-def staged(facts: Facts) -> list[Path]:
-    """Paths between hosts over an RDMA network that do not use GPUDirect in all their lines.
+def staged(facts: Facts) -> Selection:
+    """Paths between hosts over an RDMA network that do not use GPUDirect on all their lines.
 
     If it is missing at one end only, or on some hosts only, gdr-one-sided reports it.
     """
-    asymmetric = {id(path) for path in one_sided(facts)}
-    return [path for path in facts.rdma() if path.gdr is not True and id(path) not in asymmetric]
+    return facts.rdma().where(lambda kind: kind.gdr is not True).without(one_sided(facts))

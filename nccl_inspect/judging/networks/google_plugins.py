@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Selection
 
 _DAEMONS = {"GPUDirectTCPX": "tcpx-daemon", "FasTrak": "tcpxo-daemon"}
 """The container that receives for the job beside it, by the prefix of the network's name."""
@@ -19,10 +17,10 @@ NETWORKS_IN_POD = (
 )
 
 
-def daemon(paths: Iterable[Path]) -> str | None:
+def daemon(paths: Selection) -> str | None:
     """The daemon of the plugin that carries these paths; None if one of them uses another network."""
     daemons = {
-        next((name for net, name in _DAEMONS.items() if (path.net or "").startswith(net)), None) for path in paths
+        next((name for net, name in _DAEMONS.items() if (kind.net or "").startswith(net)), None) for kind in paths.kinds
     }
     return daemons.pop() if len(daemons) == 1 else None
 
@@ -39,7 +37,7 @@ def fixes(daemon: str) -> list[str]:
 
 def works(facts: Facts) -> bool:
     """Whether ranks are connected over a plugin of Google."""
-    return any((path.net or "").startswith(tuple(_DAEMONS)) for path in facts.leaving())
+    return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.leaving().kinds)
 
 
 def reason(aborted: Notice) -> str:

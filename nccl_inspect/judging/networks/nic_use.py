@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.facts import Facts, global_ranks, nics_used
+from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
 
 _ONE_EACH = 4
 """Hosts with at least so many GPUs, and a NIC for each of them, are built so that each GPU uses its own."""
@@ -80,13 +81,15 @@ def _idle(facts: Facts) -> list[Idle]:
 def _judged(facts: Facts) -> list[_Judged]:
     """The hosts whose ranks in the log are all connected with other hosts."""
     crossing = _by_host(facts)
-    begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
+    started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
+    done = {comm.id: global_ranks(comm, comm.connected) for comm in facts.job.communicators}
+    begun = set().union(*started.values())
     sizes = {host.name: _size(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
     fewest = min((size for size in sizes.values() if size), default=0)
     found = []
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
-        comms = _connected(ranks, crossing.get(host.name, []))
+        comms = _connected(ranks, crossing.get(host.name, []), started, done)
         if comms and sizes[host.name] == fewest:
             found.append(_Judged(host, ranks, fewest - len(ranks), comms))
     return found
@@ -118,11 +121,19 @@ def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | 
     return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
 
 
-def _connected(here: set[int], comms: Iterable[CommunicatorInfo]) -> list[CommunicatorInfo]:
-    """The communicators in which all ranks of a host are connected; nothing where these leave out some of its ranks."""
-    done = {comm.id: global_ranks(comm, comm.connected) & here for comm in comms}
-    whole = [comm for comm in comms if done[comm.id] and global_ranks(comm, comm.started) & here == done[comm.id]]
-    return whole if here == {rank for comm in whole for rank in done[comm.id]} else []
+def _connected(
+    here: set[int], comms: Iterable[CommunicatorInfo], started: Mapping[str, set[int]], done: Mapping[str, set[int]]
+) -> list[CommunicatorInfo]:
+    """The communicators in which all ranks of a host are connected; nothing where these leave out some of its ranks.
+
+    Args:
+        here: the ranks of the host.
+        comms: that join it with others.
+        started: the ranks that began each communicator.
+        done: those that are connected in it.
+    """
+    whole = [comm for comm in comms if here & done[comm.id] and here & started[comm.id] == here & done[comm.id]]
+    return whole if here == {rank for comm in whole for rank in here & done[comm.id]} else []
 
 
 def _alike(one: _Judged) -> _Alike:
@@ -133,10 +144,10 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     """The NICs that hosts use in these communicators."""
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
     found: dict[str, set[int]] = {}
-    for path in facts.rdma():
-        for side, host in (("send", path.src_host or ""), ("receive", path.dst_host or "")):
-            if host in names and not names[host].isdisjoint(path.communicators):
-                nics = {end.nic_index for end in path.ends(side) if end.nic_index is not None}
+    for side, column in HOSTS.items():
+        for host, ends, comms in facts.rdma().distinct(column, ENDS[side], "communicators"):
+            if host in names and not names[host].isdisjoint(comms):
+                nics = {end.nic_index for end in ends if end.nic_index is not None}
                 found.setdefault(host, set()).update(nics)
     return found
 
@@ -205,24 +216,20 @@ def _shared(facts: Facts) -> dict[str, Shared]:
 def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
     """The NICs by host, side and rank; what a rank sends by another one's NIC (PXN) is not its own."""
     found: dict[tuple[str, str, int], set[int]] = {}
-    for path in facts.rdma():
-        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
-            for end in path.ends(side) if host else ():
-                if end.nic_index is not None and end.pxn_rank is None:
-                    found.setdefault((host or "", side, rank), set()).add(end.nic_index)
+    for side in SIDES:
+        for host, rank, end in ends_of(facts.rdma(), side):
+            if end.nic_index is not None and end.pxn_rank is None:
+                found.setdefault((host, side, rank), set()).add(end.nic_index)
     return found
 
 
-def crossing(facts: Facts) -> list[Path]:
+def crossing(facts: Facts) -> Selection:
     """Paths that leave a rail, between hosts that use several NICs each: with one NIC there is no rail to keep to.
 
     The networks behind libfabric (EFA, Slingshot) have no rails.
     """
-    paths = [path for path in facts.rdma() if "Libfabric" not in (path.net or "")]
+    paths = facts.rdma().where(lambda kind: "Libfabric" not in (kind.net or ""))
     used = nics_used(paths)
-    return [
-        path
-        for path in paths
-        if any(link.crosses_rails for link in path.links)
-        and all(len(used.get(host or "", ())) > 1 for host in (path.src_host, path.dst_host))
-    ]
+    crossed = paths.where(lambda kind: any(link.crosses_rails for link in kind.links))
+    rich = {host for host, nics in used.items() if len(nics) > 1}
+    return crossed.only(("src_host", "dst_host"), lambda *hosts: rich.issuperset(hosts))

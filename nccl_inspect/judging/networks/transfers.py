@@ -49,7 +49,7 @@ def sound(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
     pairs = {transfer.pair for transfer in bad}
     times = Counter(host for pair in pairs for host in pair)
     hubs = {host for host, number in times.items() if number > 1}
-    joined = {frozenset((p.src_host, p.dst_host)) for p in facts.leaving() if p.src_host and p.dst_host}
+    joined = {frozenset(pair) for pair in facts.leaving().distinct("src_host", "dst_host") if all(pair)}
     return sorted((pair for pair in joined - pairs if len(pair) > 1 and not pair & hubs), key=sorted)
 
 

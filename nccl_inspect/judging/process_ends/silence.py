@@ -156,8 +156,12 @@ def _neighbors(facts: Facts, echoes: list[Notice]) -> set[int]:
         return set()
     first = min(lost, key=lambda notice: notice.evidence[0].order)
     victims = {rank for last in facts.job.last_lines if last.process == first.processes[0] for rank in last.ranks}
-    pairs = [(path.src, path.dst) for path in facts.leaving()]
-    return {other for src, dst in pairs for end, other in ((src, dst), (dst, src)) if end in victims}
+    return {
+        other
+        for src, dst in facts.leaving().distinct("src", "dst")
+        for end, other in ((src, dst), (dst, src))
+        if end in victims
+    }
 
 
 def _missing(facts: Facts) -> set[int]:

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.communicators.candidates import RINGS_AND_TREES, Unit, fits, units_of
+from nccl_inspect.model.communicators.candidates import Ends, FittingMembers, Unit, ends_of, fits, units_of
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.communicators.certain import Certainty
+    from nccl_inspect.model.fold.edge_table import EdgeTable
 
 _Slot: TypeAlias = tuple[int, int | None, int, int | None, bool]
 """A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
@@ -29,7 +33,7 @@ _Test: TypeAlias = Callable[[Member], bool]
 _SEND_RECV = 1
 """The connection set of send/recv, of which no line says that it is complete."""
 _MAX_QUESTIONS = 1_000_000
-"""How often a burst of one process is held against a communicator: about a second's work."""
+"""How often a burst of one process is compared with a communicator: about a second's work."""
 
 
 class _Made(NamedTuple):
@@ -54,7 +58,7 @@ class Attribution(Record):
     paired: set[int] = field(default_factory=set)
     """The ids of those whose ranks are the same in each communicator that they may be of."""
     given_up: int = 0
-    """Connection lines that could not be held against all communicators in reasonable time."""
+    """Connection lines that could not be compared with all communicators in reasonable time."""
 
     def is_guessed(self, bursts: Iterable[Burst]) -> bool:
         """Whether there are bursts, and all were decided so."""
@@ -62,14 +66,25 @@ class Attribution(Record):
         return bool(ids) and ids <= self.guessed
 
 
-def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
-    """Add every loose burst to the member it belongs to."""
+def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = None) -> Attribution:
+    """Add every loose burst to the member it belongs to.
+
+    Args:
+        processes: with their members.
+        table: of all their bursts, where there are many: what is certain is decided all at once.
+    """
     processes = list(processes)
+    certainty = None
+    if table is not None:
+        from nccl_inspect.model.communicators.certain import Certainty  # most logs are short
+
+        certainty = Certainty(processes, table)
+    misplaced = certainty.misplaced() if certainty else set(_misplaced(processes))
     for process in processes:
-        _release(process)
-    work = _Work(processes)
+        _release(process, misplaced)
+    work = _Work(processes, certainty)
     for process in processes:
-        for unit in units_of(process):
+        for unit in units_of(process, certainty.candidates(process) if certainty else FittingMembers(process)):
             work.add(unit)
     work.run()
     for process in processes:
@@ -77,19 +92,28 @@ def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
     return work.result
 
 
-def _release(process: ProcessMembers) -> None:
-    """Take away from members what they cannot have: when COMPLETE was lost, later lines of the thread came to them."""
-    for member in process.members:
+def _misplaced(processes: Iterable[ProcessMembers]) -> Iterator[int]:
+    """The ids of bursts that members cannot have: when COMPLETE was lost, later lines of the thread came to them."""
+    for process in processes:
+        for member in process.members:
+            for burst in member.bursts:
+                if not all(fits(member, edge, burst.key.rank) for edge in burst.edges.values()):
+                    yield id(burst)
+
+
+def _release(process: ProcessMembers, misplaced: AbstractSet[int]) -> None:
+    """Take away from members what they cannot have."""
+    for member in process.members if misplaced else ():
         for burst in member.bursts:
-            if not all(fits(member, edge, burst.key.rank) for edge in burst.edges.values()):
-                process.loose.append(burst)
-                process.parts[id(burst)] = burst.key.tid, -1 - len(process.loose)
-        member.bursts = [burst for burst in member.bursts if id(burst) not in process.parts]
+            if id(burst) in misplaced:
+                process.leave(burst)
+        member.bursts = [burst for burst in member.bursts if id(burst) not in misplaced]
     process.loose.sort(key=lambda burst: burst.place)
+    process.by_caller = any(burst.key.tid in process.callers for burst in process.loose)
 
 
 class _Work:
-    def __init__(self, processes: list[ProcessMembers]) -> None:
+    def __init__(self, processes: list[ProcessMembers], certainty: Certainty | None) -> None:
         self.result = Attribution()
         self._left = _MAX_QUESTIONS
         self._open: dict[Process, list[Unit]] = {}
@@ -103,16 +127,43 @@ class _Work:
         self._direct: dict[Process, set[str | None]] = {}
         """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
-        for process in processes:
-            bursts = [burst for member in process.members for burst in member.bursts] + process.loose
-            self._ends[process.log.process] = {_end(edge.event) for burst in bursts for edge in burst.edges.values()}
-            self._direct[process.log.process] = {
-                _other_end(edge.event)[1] for burst in bursts for edge in burst.edges.values() if edge.event.is_local
-            }
+        self._processes, self._certainty = processes, certainty
+        self._index = {process.log.process: index for index, process in enumerate(processes)}
+        self._direct.update((process, set()) for process in self._index)
+        self._bursts = [] if certainty else [process.bursts for process in processes]
+        if certainty:
+            self._begin(certainty)
+            return
+        for process, bursts in zip(processes, self._bursts, strict=True):
+            self._direct[process.log.process].update(one.other[1] for one in ends_of(bursts) if one.kind.is_local)
             for member in process.members:  # what stands between START and COMPLETE
-                self._use(member, member.bursts, RINGS_AND_TREES)
+                self._use(member, ends_of(member.bursts), RINGS_AND_TREES)
+
+    def _begin(self, certainty: Certainty) -> None:
+        """Begin with what is certain; of that only what is like the rest is looked at again."""
+        for process, decided in zip(self._processes, certainty.decide(), strict=True):
+            threads = self._threads.setdefault(process.log.process, {})
+            for burst, member, place in decided:
+                threads.setdefault(burst.key.tid, []).append(_Made(place, burst.key.conn, member))
+        for member, order in certainty.first_uses():
+            self._first_use.setdefault(_kind(member.communicator), {}).setdefault(id(member.log), order)
+            self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
+        for log, device in certainty.direct():
+            self._direct[log.process].add(device)
+        for member, conn, ends in certainty.like([burst for process in self._processes for burst in process.loose]):
+            self._take(member, _slot(member.log, ends, conn), ends.channels)
+
+    def _ends_of(self, process: Process) -> set[tuple[object, ...]]:
+        """What the connections of a process say of their ends."""
+        found = self._ends.get(process)
+        if found is None:
+            index = self._index[process]
+            every = self._certainty.ends(index) if self._certainty else ends_of(self._bursts[index])
+            found = self._ends[process] = set(map(_end, every))
+        return found
 
     def add(self, unit: Unit) -> None:
+        unit.ends = list(self._certainty.ends_of(unit.bursts) if self._certainty else ends_of(unit.bursts))
         if unit.candidates:
             self._open.setdefault(unit.log.process, []).append(unit)
         else:
@@ -131,7 +182,7 @@ class _Work:
             self.result.paired.update(id(burst) for unit in units if _is_same_pair(unit) for burst in unit.bursts)
             while units:
                 if self._left <= 0:
-                    self.result.given_up += sum(edge.lines for unit in units for _, edge in unit.edges())
+                    self.result.given_up += sum(burst.lines for unit in units for burst in unit.bursts)
                     break
                 unit = units.pop(0)
                 self._assign(unit, min(unit.candidates, key=self._order_of_use))
@@ -151,13 +202,14 @@ class _Work:
             else:
                 return
 
-    def _use(self, member: Member, bursts: Iterable[Burst], conn: int | None) -> None:
+    def _use(self, member: Member, ends: Iterable[Ends], conn: int | None) -> None:
         """Remember connections; those of an unknown set exclude nothing."""
-        if conn is None:
-            return
-        for slot, channels in _slots(member.log, bursts, conn):
-            used = self._used.setdefault(slot, {})
-            used[id(member)] = used.get(id(member), 0) | channels
+        for one in ends if conn is not None else ():
+            self._take(member, _slot(member.log, one, conn), one.channels)
+
+    def _take(self, member: Member, slot: _Slot, channels: int) -> None:
+        used = self._used.setdefault(slot, {})
+        used[id(member)] = used.get(id(member), 0) | channels
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections were made just before.
@@ -191,7 +243,7 @@ class _Work:
 
     def _free(self, unit: Unit) -> _Test:
         """A connection prints once in a communicator; without its set it may be another one."""
-        slots = _slots(unit.log, unit.bursts, unit.conn) if unit.conn is not None else ()
+        slots = [(_slot(unit.log, one, unit.conn), one.channels) for one in unit.ends if unit.conn is not None]
         used = [(self._used[slot], channels) for slot, channels in slots if slot in self._used]
         return lambda member: not any(others.get(id(member), 0) & channels for others, channels in used)
 
@@ -200,9 +252,9 @@ class _Work:
         comm = member.communicator
         assert comm is not None
         direct = self._direct[unit.log.process]
-        for _, edge in unit.edges():
-            other, device = _other_end(edge.event)
-            mate = comm.mate(other) if other is not None and not edge.event.is_local else None
+        for one in unit.ends:
+            other, device = one.other
+            mate = comm.mate(other) if other is not None and not one.kind.is_local else None
             if mate is not None and mate.log.process.host == unit.log.process.host and device in direct:
                 return False
         return True
@@ -211,12 +263,11 @@ class _Work:
         """Both ends of a NET edge print it."""
         comm = member.communicator
         assert comm is not None
-        for _, edge in unit.edges():
-            event = edge.event
-            if event.direction is None or event.dst is None:
+        for one in unit.ends:
+            if one.kind.direction is None or one.dst is None:
                 continue
-            mate = comm.members.get(event.src if event.direction == "receive" else event.dst)
-            if mate is not None and _end(event, twin=True) not in self._ends[mate.log.process]:
+            mate = comm.members.get(one.src if one.receives else one.dst)
+            if mate is not None and _end(one, twin=True) not in self._ends_of(mate.log.process):
                 return False
         return True
 
@@ -229,7 +280,7 @@ class _Work:
             known = self._ring_edges[id(comm)] = _neighbours(comm)
         if not known or not unit.simple:
             return True
-        return all((edge.event.src, edge.event.dst) in known for _, edge in unit.edges())
+        return all((one.src, one.dst) in known for one in unit.ends)
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
         kind = _kind(member.communicator)
@@ -244,7 +295,7 @@ class _Work:
         for burst in unit.bursts:
             threads = self._threads.setdefault(unit.log.process, {})
             threads.setdefault(burst.key.tid, []).append(_Made(burst.place, burst.key.conn, member))
-        self._use(member, unit.bursts, unit.conn)
+        self._use(member, unit.ends, unit.conn)
         kind, process = _kind(member.communicator), id(member.log)
         order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
         self._first_use.setdefault(kind, {}).setdefault(process, order)
@@ -256,7 +307,7 @@ def _is_same_pair(unit: Unit) -> bool:
     So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
     paths.
     """
-    named = {rank for _, edge in unit.edges() for rank in (edge.event.src, edge.event.dst) if rank is not None}
+    named = {rank for one in unit.ends for rank in (one.src, one.dst) if rank is not None}
     return len({tuple(_global(member, rank) for rank in sorted(named)) for member in unit.candidates}) == 1
 
 
@@ -271,24 +322,16 @@ def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:
     return lambda unit: lambda member: rule(unit, member)
 
 
-def _slots(log: ProcessLog, bursts: Iterable[Burst], conn: int | None) -> Iterator[tuple[_Slot, int]]:
-    """What connections take of a communicator, and in which channels."""
-    for burst in bursts:
-        for edge in burst.edges.values():
-            event = edge.event
-            yield (id(log), conn, event.src, event.dst, event.direction == "receive"), edge.channels
+def _slot(log: ProcessLog, ends: Ends, conn: int | None) -> _Slot:
+    """What a connection takes of a communicator."""
+    return id(log), conn, ends.src, ends.dst, ends.receives
 
 
-def _other_end(event: ChannelConnect) -> tuple[int | None, str | None]:
-    """The rank and the GPU that the printing rank is connected with."""
-    return (event.src, event.src_dev) if event.direction == "receive" else (event.dst, event.dst_dev)
-
-
-def _end(event: ChannelConnect, twin: bool = False) -> tuple[object, ...]:
-    direction = event.direction
+def _end(ends: Ends, twin: bool = False) -> tuple[object, ...]:
+    direction = ends.kind.direction
     if twin:
-        direction = "send" if direction == "receive" else "receive"
-    return direction, event.conn, event.src, event.dst
+        direction = "send" if ends.receives else "receive"
+    return direction, ends.kind.conn, ends.src, ends.dst
 
 
 def _kind(comm: Communicator | None) -> tuple[object, ...]:

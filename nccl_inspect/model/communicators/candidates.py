@@ -8,16 +8,52 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple, Protocol
 
-from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 
-RINGS_AND_TREES = 0
-"""The connection set of collectives; 1 is that of send/recv."""
 _SIMPLE = ("rings", "all trees")
+
+
+class Ends(NamedTuple):
+    """What a connection joins."""
+
+    src: int
+    dst: int | None
+    src_dev: str | None
+    dst_dev: str | None
+    kind: ChannelConnect
+    """Its event, or one that is equal but for channel, ranks and GPUs."""
+    channels: int
+
+    @property
+    def receives(self) -> bool:
+        """Whether the receiving end printed it."""
+        return self.kind.direction == "receive"
+
+    @property
+    def other(self) -> tuple[int | None, str | None]:
+        """The rank and the GPU that the printing rank is connected with."""
+        return (self.src, self.src_dev) if self.receives else (self.dst, self.dst_dev)
+
+
+def ends_of(bursts: Iterable[Burst]) -> Iterator[Ends]:
+    """What connections join."""
+    for edge in (edge for burst in bursts for edge in burst.edges.values()):
+        event = edge.event
+        yield Ends(event.src, event.dst, event.src_dev, event.dst_dev, event, edge.channels)
+
+
+class Candidates(Protocol):
+    """Which members of a process a burst may belong to."""
+
+    def of(self, burst: Burst, conn: int | None) -> list[Member]:
+        """The members in which all lines of a burst fit, in their order."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -32,62 +68,60 @@ class Unit:
     simple: bool = False
     """Connections of rings and trees only: not of binomial trees, NVLS or CollNet, which join other ranks, too."""
     doubtful: bool = False
-    """Lines of several communicators may stand in one burst."""
+    """Lines of several communicators may be in one burst."""
+    ends: Sequence[Ends] = ()
+    """What its connections join."""
 
     @property
     def place(self) -> int:
         """Where the first of them stands."""
         return self.bursts[0].place
 
-    def edges(self) -> Iterator[tuple[Burst, Edge]]:
-        """All edges with their bursts."""
-        for burst in self.bursts:
-            for edge in burst.edges.values():
-                yield burst, edge
 
-
-def units_of(process: ProcessMembers) -> Iterator[Unit]:
+def units_of(process: ProcessMembers, candidates: Candidates) -> Iterator[Unit]:
     """The bursts of a helper thread belong together when one communicator can have them all.
 
     Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between two
     ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
+
+    Args:
+        process: with its members.
+        candidates: which of these a burst may belong to.
     """
-    candidates = _Candidates(process)
-    by_caller = any(burst.key.tid in process.callers for burst in process.loose)
     together: dict[tuple[int, ...], list[Burst]] = {}
     for burst in process.loose:
-        if by_caller and burst.key.conn != RINGS_AND_TREES:
+        if process.is_apart(burst):
             yield from _apart(process, burst, candidates)
         else:
-            part = process.parts[id(burst)]
-            together.setdefault(part if by_caller else part[:1], []).append(burst)
+            together.setdefault(process.together(burst), []).append(burst)
     for bursts in together.values():
-        groups = [candidates.of(burst, _conn(process, burst)) for burst in bursts]
+        groups = [candidates.of(burst, conn_of(process, burst)) for burst in bursts]
         shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
         if shared:
-            conns = {_conn(process, burst) for burst in bursts}
+            conns = {conn_of(process, burst) for burst in bursts}
             simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
             yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
             continue
         for burst, group in zip(bursts, groups, strict=True):
-            if group or len(burst.edges) == 1:
+            if group or burst.size == 1:
                 simple = process.closed.get(id(burst)) in _SIMPLE
-                yield Unit(process.log, [burst], group, _conn(process, burst), simple)
+                yield Unit(process.log, [burst], group, conn_of(process, burst), simple)
             else:
                 yield from _apart(process, burst, candidates)
 
 
-def _conn(process: ProcessMembers, burst: Burst) -> int | None:
+def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
+    """The connection set of a loose burst, as printed or as what follows tells."""
     if burst.key.conn is None and id(burst) in process.closed:
         return RINGS_AND_TREES
     return burst.key.conn
 
 
-def _apart(process: ProcessMembers, burst: Burst, candidates: _Candidates) -> Iterator[Unit]:
+def _apart(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
     """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
     rest: dict[tuple[object, ...], Edge] = {}
     for key, edge in burst.edges.items():
-        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
+        part = Burst(burst.key, edge.place, edge.origin, {key: edge}, at=[edge.row])
         group = candidates.of(part, burst.key.conn)
         if len(group) > 1:
             rest[key] = edge
@@ -96,16 +130,16 @@ def _apart(process: ProcessMembers, burst: Burst, candidates: _Candidates) -> It
     if not rest:
         return
     first = min(rest.values(), key=lambda edge: edge.place)
-    whole = Burst(burst.key, first.place, first.origin, rest)
+    whole = Burst(burst.key, first.place, first.origin, rest, at=[edge.row for edge in rest.values()])
     if group := candidates.of(whole, burst.key.conn):
         yield Unit(process.log, [whole], group, burst.key.conn, doubtful=True)
         return
     for key, edge in rest.items():
-        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
+        part = Burst(burst.key, edge.place, edge.origin, {key: edge}, at=[edge.row])
         yield Unit(process.log, [part], candidates.of(part, burst.key.conn), burst.key.conn, doubtful=True)
 
 
-class _Candidates:
+class FittingMembers:
     """Which members of a process a burst may belong to; most of its communicators have the same edges.
 
     Args:
@@ -133,7 +167,7 @@ class _Candidates:
 
 
 class _Lives:
-    """Tells which members live at a place without asking all: a program may make thousands, one after the other.
+    """Finds the members that live at a place without asking all: a program may make thousands, one after the other.
 
     Args:
         members: in the order in which they began.

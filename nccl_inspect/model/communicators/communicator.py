@@ -228,7 +228,7 @@ def local_ranks(world: Communicator | None) -> dict[int, int]:
 def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
     """Whether others have ranks elsewhere: groups were made without a world, and this is that of one host.
 
-    A rank that finished an initialisation met all others; one whose line was lost is no proof.
+    A rank that finished an initialisation met all others; a rank whose line was lost proves nothing.
     """
     if len(comm.members) < comm.nranks:
         return False

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from nccl_inspect.model.communicators.communicator import Communicator
 
 
+RINGS_AND_TREES = 0
+"""The connection set of collectives; 1 is that of send/recv."""
+
+
 class Gpu(NamedTuple):
     """A GPU in the hands of a process."""
 
@@ -111,6 +115,33 @@ class ProcessMembers(Record):
     """By the id of a loose burst what the ``Connected …`` line that follows says of it: ``rings``, ``all trees``, …"""
     callers: set[int] = field(default_factory=set)
     """The threads that call NCCL, as far as they show: the main one, and those that begin communicators."""
+    by_caller: bool = False
+    """Whether such a thread connects, as since 2.28; before, helper threads did."""
+
+    @property
+    def bursts(self) -> list[Burst]:
+        """All of them: of members, then those that name none."""
+        return [*(burst for member in self.members for burst in member.bursts), *self.loose]
+
+    def leave(self, burst: Burst) -> None:
+        """Add a burst that a member cannot have."""
+        self.loose.append(burst)
+        self.parts[id(burst)] = burst.key.tid, -1 - len(self.loose)
+
+    def divide(self, burst: Burst, part: Burst) -> None:
+        """Let a part of a loose burst have what is known of the whole."""
+        self.parts[id(part)] = self.parts[id(burst)]
+        if id(burst) in self.closed:
+            self.closed[id(part)] = self.closed[id(burst)]
+
+    def is_apart(self, burst: Burst) -> bool:
+        """Whether the connections of a loose burst may be of several communicators: no line says that they are all."""
+        return self.by_caller and burst.key.conn != RINGS_AND_TREES
+
+    def together(self, burst: Burst) -> tuple[int, ...]:
+        """Equal for loose bursts that may belong together."""
+        part = self.parts[id(burst)]
+        return part if self.by_caller else part[:1]
 
 
 def of_process(log: ProcessLog) -> ProcessMembers:
@@ -132,7 +163,7 @@ class _Walk:
         """What each thread printed outside of START and COMPLETE."""
         self._splits: dict[int, events.CommSplit] = {}
         self._networks: dict[int, Step] = {}
-        """The ``Using network`` line of each thread, which tells of the communicator that follows."""
+        """The ``Using network`` line of each thread, which belongs to the communicator that follows."""
         self._children: Counter[int] = Counter()
         self._miscounted = False
         """Whether a child may have been counted for the wrong parent."""
@@ -279,9 +310,7 @@ def _is_repeated(member: Member, event: events.CommInit) -> bool:
 
 def _can_have(member: Member, burst: Burst) -> bool:
     """Whether connection lines can be this member's, as far as the member alone tells."""
-    return burst.key.rank == member.rank and all(
-        max(edge.event.src, edge.event.dst or 0) < member.init.nranks for edge in burst.edges.values()
-    )
+    return burst.key.rank == member.rank and burst.highest < member.init.nranks
 
 
 def _give(member: Member, step: Step | Burst) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
@@ -19,16 +19,65 @@ Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of each member its rank, and what it prints: children, itself, parent."""
 
 
-def rings(comm: Communicator) -> tuple[list[list[int | None]], list[int]]:
-    """The ring of each channel in global ranks, and the places of those that are not whole."""
+class Layout(NamedTuple):
+    """Rings and trees in the ranks of their communicator."""
+
+    rings: list[tuple[int, ...]]
+    """The ring of each channel."""
+    incomplete: list[int]
+    """The places of those that are not whole."""
+    trees: list[list[tuple[int, int]]]
+    """The links (parent, child) of the trees that differ, from both ends of each link."""
+    tree_of: list[int]
+    """For each channel the place of its tree."""
+    inconsistent: list[str]
+    """Where ranks contradict each other, in words."""
+
+    def global_rings(self, comm: Communicator) -> list[list[int | None]]:
+        """The rings in global ranks."""
+        return [[_global(comm, rank) for rank in ring] for ring in self.rings]
+
+    def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
+        """The links of each channel's tree in global ranks."""
+        trees = [sorted([[_global(comm, rank) for rank in link] for link in tree], key=_as_text) for tree in self.trees]
+        return [trees[place] for place in self.tree_of]
+
+
+class Layouts:
+    """The layouts of communicators; those whose ranks print the same, as groups of one kind do, have one layout."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Layout] = {}
+
+    def of(self, comm: Communicator) -> Layout:
+        """The layout of a communicator."""
+        printed = [(rank, id(one.trees), *map(id, one.rings.values())) for rank, one in comm.members.items()]
+        key = comm.nranks, *printed
+        if key not in self._known:
+            self._known[key] = _layout(comm)
+        return self._known[key]
+
+
+def _layout(comm: Communicator) -> Layout:
     said: dict[int, list[events.RingOrder]] = {}
     for member in comm.members.values():
         for channel, ring in member.rings.items():
             said.setdefault(channel, []).append(ring)
-    channels = sorted(said)
-    first = [said[channel][0].ranks for channel in channels]
-    whole = [is_whole(comm, said[channel]) for channel in channels]
-    return [[_global(comm, rank) for rank in ring] for ring in first], [i for i, sound in enumerate(whole) if not sound]
+    every = [said[channel] for channel in sorted(said)]
+    incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
+    printed = _printed_trees(comm)
+    tree_of = sorted((channel, place) for place, (_, channels) in enumerate(printed) for channel in channels)
+    return Layout(
+        [some[0].ranks for some in every],
+        incomplete,
+        [_links(comm, tree) for tree, _ in printed],
+        [place for _, place in tree_of],
+        _inconsistent(comm, printed),
+    )
+
+
+def _links(comm: Communicator, tree: Tree) -> list[tuple[int, int]]:
+    return [link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < comm.nranks]
 
 
 def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
@@ -38,7 +87,7 @@ def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
     return agreed and not said[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
 
 
-def printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
+def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
     """What the members print of trees, each with its channels: most channels have the tree of another one."""
     links: dict[tuple[int, ...], int] = {}
     said: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
@@ -77,16 +126,6 @@ def _grouped(said: dict[int, dict[tuple[int, ...], tuple[int, ...]]]) -> Iterato
             yield rank, [(links, (channel,)) for links, channels in by_links.items() for channel in channels]
 
 
-def trees(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[list[list[int | None]]]:
-    """The links (parent, child) of each channel's tree in global ranks, from both ends of each link."""
-    found = {}
-    for tree, channels in printed:
-        links = [link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < comm.nranks]
-        shown = sorted([[_global(comm, rank) for rank in link] for link in links], key=_as_text)
-        found.update(dict.fromkeys(channels, shown))
-    return [shown for _, shown in sorted(found.items())]
-
-
 def _downward(tree: Tree) -> set[tuple[int, int]]:
     """The links (parent, child) that parents print; -1 leads nowhere."""
     return {(links[-2], child) for _, links in tree for child in links[:-2] if child >= 0}
@@ -116,8 +155,13 @@ def _connections(comm: Communicator) -> list[events.Connected]:
     return [event for event in steps if isinstance(event, events.Connected)]
 
 
-def algorithms(comm: Communicator) -> list[str]:
-    """What it has besides rings and trees, as far as lines tell: NVLS, NVLS tree, PAT, CollNet."""
+def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
+    """What it has besides rings and trees, as far as lines tell: NVLS, NVLS tree, PAT, CollNet.
+
+    Args:
+        comm: the communicator.
+        collnet: its ranks that are connected with a network that reduces.
+    """
     said = {line.what for line in _connections(comm)}
     nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
     return [
@@ -126,7 +170,7 @@ def algorithms(comm: Communicator) -> list[str]:
             ("NVLS", nvls),
             ("NVLS tree", "NVLS tree" in said),
             ("PAT", "binomial trees" in said),
-            ("CollNet", "collnet + chain" in said or bool(collnet(comm))),
+            ("CollNet", "collnet + chain" in said or bool(collnet)),
         )
         if there
     ]
@@ -141,14 +185,10 @@ def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
 
 def collnet(comm: Communicator) -> list[int]:
     """The ranks that are connected with a network that reduces; such connections have one end only."""
-    return sorted(
-        rank
-        for rank, member in comm.members.items()
-        if any(edge.event.transport == "COLLNET" for burst in member.bursts for edge in burst.edges.values())
-    )
+    return sorted(rank for rank, member in comm.members.items() if any(burst.reduces for burst in member.bursts))
 
 
-def inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
+def _inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
     """Where ranks contradict each other on rings and trees, in words, by their ranks in the communicator."""
     found = []
     said: dict[int, dict[tuple[int, ...], int]] = {}
@@ -188,7 +228,7 @@ def _is_connected(member: Member) -> bool:
     if member.connected:
         return True
     done = max(member.completed.place if member.completed else 0, member.went_on)
-    return bool(member.bursts) and all(edge.place < done for burst in _joined(member) for edge in burst.edges.values())
+    return bool(member.bursts) and all(burst.last < done for burst in _joined(member))
 
 
 def _joined(member: Member) -> list[Burst]:

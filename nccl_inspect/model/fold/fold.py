@@ -7,7 +7,7 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
@@ -20,7 +20,6 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold import packing
-from nccl_inspect.model.fold.bounds import is_plausible
 from nccl_inspect.model.fold.call_counts import counted
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -37,39 +36,29 @@ from nccl_inspect.model.fold.process_log import (
     source_and_line,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
-from nccl_inspect.scanning.bulk import BulkScanner, Found, Repeated, Row
+from nccl_inspect.model.fold.uses import (
+    BOOTSTRAP,
+    CALL,
+    CONNECTS,
+    COUNTABLE,
+    LOOSE,
+    NOTE,
+    NOTHING,
+    REFUSED,
+    SAID,
+    SEQUENCE,
+    STEP,
+    UNKNOWN,
+    Use,
+    fate_of,
+    used,
+)
+from nccl_inspect.scanning.bulk import BulkScanner
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
+from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
 
-SEQUENCE = (
-    events.CommInit,
-    events.CommSplit,
-    events.CommNoColor,
-    events.CommShape,
-    events.CommEnd,
-    events.ChannelCounts,
-    events.RingOrder,
-    events.TreeLinks,
-    events.Connected,
-    events.NetworkInUse,
-)
-"""Events whose order matters: they say which communicator a thread is busy with."""
-
-_CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
-_NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL, _LOOSE = range(9)
 _NOT_PACKED = ("_scanner", "processes", "unrecognised")
-_SAID = (_NOTE, _BOOTSTRAP)
-_COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)
-
-
-class _Use(NamedTuple):
-    """What is done with a text, found out once."""
-
-    how: int
-    conn: int | None = None
-    """Of a connection: see :class:`~nccl_inspect.model.fold.process_log.BurstKey`."""
-    rank: int = 0
-    edge: tuple[object, ...] = ()
 
 
 class Fold:
@@ -94,7 +83,7 @@ class Fold:
         self._began_wrapped = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs of a fold that it merges; it cannot go on reading with it."""
+        """What another process needs to merge a fold; it cannot continue reading with it."""
         state = {name: value for name, value in vars(self).items() if name not in _NOT_PACKED}
         state["packed"] = packing.packed(self.processes.values(), self.unrecognised.values())
         return {**state, "seen": [(seen.dialect, seen.name) for seen in self.productions], "wrapped": self.wrapped}
@@ -119,7 +108,7 @@ class Fold:
 
     @property
     def wrapped(self) -> bool:
-        """Whether a line stood in an envelope; a fold that goes on with another one is told so before it reads."""
+        """Whether a line was in an envelope; a fold that continues another one is given this before it reads."""
         return self._scanner.wrapped
 
     @wrapped.setter
@@ -161,54 +150,62 @@ class Fold:
     def take(self, found: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        for rows in found.by_process.values():
-            number, origin, _, _ = rows[0]
-            self._take_of(self._log(base | number, origin), rows, found, base)
-        for number, origin, text in found.unknown:
-            self._unknown(base | number, origin, text)
+        found.close()
+        if found.lines is not None:
+            from nccl_inspect.model.fold import tables  # large logs only
 
-    def _take_of(self, log: ProcessLog, rows: list[Row], found: Found, base: int) -> None:
+            tables.put_among(found, fate_of)
+        for process, extent in found.extents.items():
+            log = self._log(base | extent.first, extent.opening)
+            self._take_of(log, found.by_process.get(process, ()), found, base)
+            log.last, log.final = base | extent.last, extent.final
+        for number, origin, text, count in found.unknown:
+            self._unknown(base | number, origin, text, count)
+
+    def _take_of(self, log: ProcessLog, rows: Sequence[Row], found: Found, base: int) -> None:
         """Take in lines of one process."""
         edge = _NO_EDGE
         thread = 0
         last: Text | None = None
         for number, origin, text, channel in rows:
+            if isinstance(text, tuple):  # several of a table
+                text.add_to(log, base, number, origin)
+                last = None
+                continue
             if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1
                 continue
-            use: _Use = text.use or _used(text)
+            use: Use = text.use or used(text)
             last = None
-            if use.how == _NOTHING:
+            if use.how == NOTHING:
                 continue
             if found.timed:
                 origin = found.origin(number, origin)
-            if use.how == _CONNECTS:
+            if use.how == CONNECTS:
                 edge = self._connect(log, base | number, origin, text, channel)
                 thread, last = origin.tid, text
             else:
                 self._keep(log, base | number, origin, text)
-        number, origin, _, _ = rows[-1]
-        log.last, log.final = base | number, found.origin(number, origin)
 
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
-        """Take in a line that tells something, and is no connection."""
+        """Take in a line that matters and is not a connection."""
         how = text.use.how
-        if how in _SAID or (how == _UNKNOWN and text.level in STATEMENTS):
-            log.note(place, origin, text)
-            if how == _BOOTSTRAP:
-                log.bootstraps.append(place)
-        elif how == _STEP:
+        if how == STEP:
             assert text.parsed is not None
             log.step(place, origin, text.parsed.event)
-        elif how == _LOOSE:
+        elif how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
+            log.note(place, origin, text)
+            if how == BOOTSTRAP:
+                log.bootstraps.append(place)
+        elif how == LOOSE:
             assert text.parsed is not None
             said = text.parsed.message
             rank = envelopes.rank_of(text.message, said)
             self.sources[-1].raised.append(Raised(source_and_line(place)[1], said[:TAIL_WIDTH], rank))
-        elif how == _REFUSED:
+        elif how == REFUSED:
             self._refuse()
-        elif how == _CALL:
+        elif how == CALL:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
             counted(log.calls, place, text.parsed.event)
 
@@ -225,14 +222,14 @@ class Fold:
 
     def _connect(self, log: ProcessLog, place: int, origin: Origin, text: Text, channel: int | None) -> Edge:
         """Add a connection line to the burst of its thread; gives its edge."""
-        use: _Use = text.use
+        use: Use = text.use
         burst = log.burst(place, origin, use.conn, use.rank)
         edge = burst.edges.get(use.edge)
         if edge is None:
             exact = self._scanner.exact(text, channel)
             assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
             event = exact.parsed.event
-            edge = burst.edges[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
+            edge = burst.own[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
             return edge
         if channel is None:
             assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
@@ -243,7 +240,7 @@ class Fold:
 
     def is_countable(self, text: Text) -> bool:
         """Whether of such lines only the number, the first and the last one matter."""
-        return (text.use or _used(text)).how in _COUNTABLE
+        return (text.use or used(text)).how in COUNTABLE
 
     def take_repeated(self, found: Sequence[Repeated]) -> None:
         """Take in countable lines of the source begun last, in the order of their first ones."""
@@ -254,9 +251,9 @@ class Fold:
             if end > log.last:
                 log.last, log.final = end, one.origin
             how = one.text.use.how
-            if how == _UNKNOWN:
+            if how == UNKNOWN:
                 self._unknown(place, one.origin, one.text, one.number)
-            if how == _NOTE or one.text.level in STATEMENTS:
+            if how == NOTE or one.text.level in STATEMENTS:
                 log.note(place, one.origin, one.text, end, one.number)
 
     def _refuse(self) -> None:
@@ -277,7 +274,7 @@ class Fold:
         return dict(enumerate(self.sources))
 
     def where(self, place: int) -> tuple[str, int, int]:
-        """The name of a source, the number of a line as it stands there, and in the order of reading."""
+        """The name of a source, the number of a line in it, and that in the order of reading."""
         source, number = source_and_line(place)
         return self.sources[source].name, self.sources[source].line(number), number
 
@@ -297,8 +294,8 @@ class Fold:
     def can_merge(self, later: Fold) -> bool:
         """Whether merging gives exactly what reading on would have given.
 
-        It may not where a line goes on across the border, where only one of both knew of envelopes, or where so much
-        was said that it was no longer kept apart.
+        It may not if a line continues across the border, if only one of both knew of envelopes, or if too much
+        was logged to keep it apart.
         """
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         if goes_on and (self.sources[-1].counts.goes_on or self.sources[-1].problem):
@@ -316,7 +313,7 @@ class Fold:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
 
         Args:
-            later: a fold whose first source goes on with the last one here (the same name), or is a new one.
+            later: a fold whose first source continues the last one here (the same name), or is a new one.
         """
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         sources_before = len(self.sources) - goes_on
@@ -348,37 +345,6 @@ Piece: TypeAlias = Source | Lines | NoInputError | Fold
 
 def _unfinished(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
-
-
-def _used(text: Text) -> _Use:
-    """What is done with a text; remembered with it."""
-    use = text.use = _Use(_how(text))
-    if use.how == _CONNECTS:
-        assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
-        event = text.parsed.event
-        rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
-        use = text.use = _Use(_CONNECTS, event.conn, rank, edge_key(event))
-    return use
-
-
-def _how(text: Text) -> int:
-    parsed = text.parsed
-    if parsed is None:
-        return _UNKNOWN
-    kind = parsed.kind
-    if kind in _CHECKED and not is_plausible(parsed.event):
-        return _REFUSED
-    if kind is ChannelConnect:
-        return _CONNECTS
-    if kind in SEQUENCE:
-        return _STEP
-    if kind is events.BootstrapInterface:
-        return _BOOTSTRAP
-    if parsed.production.constants.get("tone") == "loose":
-        return _LOOSE
-    if kind.kept or text.level in STATEMENTS:
-        return _NOTE
-    return _CALL if kind is events.Collective else _NOTHING
 
 
 _NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)

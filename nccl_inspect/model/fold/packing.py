@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.process_log import Burst, BurstKey, Edge, Note, ProcessLog, Step, edge_key
+from nccl_inspect.model.fold.process_log import Burst, BurstKey, Edge, EdgeRows, Note, ProcessLog, Step, edge_key
 from nccl_inspect.util.records import again, values
 
 Packed: TypeAlias = tuple[Any, ...]
@@ -43,7 +43,7 @@ def packed(logs: Iterable[ProcessLog], notes: Iterable[Note]) -> Packed:
 
 class _Packer:
     def __init__(self) -> None:
-        self._events, self._origins, self._texts = _Table(), _Table(), _Table()
+        self._events, self._origins, self._texts, self._edges = _Table(), _Table(), _Table(), _Table()
         self._numbers = array("q")
         self._channels: list[int] = []
         """Bits, of which there may be more than a number of the column has."""
@@ -53,7 +53,7 @@ class _Packer:
         self._notes(notes)
         origins = [tuple(origin) for origin in self._origins.entries]
         events = [None if event is None else (type(event), values(event)) for event in self._events.entries]
-        return origins, events, self._texts.entries, self._channels, self._numbers, rest
+        return origins, events, self._texts.entries, self._edges.entries, self._channels, self._numbers, rest
 
     def _log(self, log: ProcessLog) -> dict[int, object]:
         """Put a log into the columns; what is left are keys of notes that are not the usual ones, by their places."""
@@ -76,12 +76,16 @@ class _Packer:
         return {at: key for at, (key, note) in enumerate(log.notes.items()) if key != _usual_key(note)}
 
     def _burst(self, burst: Burst) -> None:
-        """One more than its edges, so that it is told from a step, then what it is."""
+        """One more than its edges, so that it differs from a step, then the burst."""
         tid, conn, rank = burst.key
         origin = self._origins.number(burst.origin)
-        self._numbers.extend((1 + len(burst.edges), burst.place, origin, tid, _NONE if conn is None else conn, rank))
-        for edge in burst.edges.values():
-            event, origin = self._events.number(edge.event), self._origins.number(edge.origin)
+        own, rows = burst.own.values(), burst.rows
+        states = tid, _NONE if conn is None else conn, rank, len(rows)
+        self._numbers.extend((1 + len(own), burst.place, origin, *states))
+        for part in rows:
+            self._numbers.extend((self._edges.number(part.edges), part.begin, part.end, part.base))
+        for edge in own:
+            event, origin = self._events.number(edge.stated), self._origins.number(edge.origin)
             self._numbers.extend((event, origin, edge.place, edge.lines, self._texts.number(edge.level)))
             self._channels.append(edge.channels)
 
@@ -101,7 +105,7 @@ def unpacked(found: Packed) -> tuple[dict[Process, ProcessLog], dict[bytes, Note
 
 class _Unpacker:
     def __init__(self, found: Packed) -> None:
-        origins, events, self._texts, channels, numbers, self._rest = found
+        origins, events, self._texts, self._edges, channels, numbers, self._rest = found
         self._origins = [Origin(head, Process(*process), *rest) for head, process, *rest in origins]
         self._events: list[Any] = [None if one is None else again(*one) for one in events]
         self._channels = iter(channels)
@@ -143,13 +147,16 @@ class _Unpacker:
         if kind == 0:
             event: Event = self._events[event_or_tid]
             return Step(place, self._origins[origin], event)
-        conn, rank = self._next(2)
+        conn, rank, parts = self._next(3)
         burst = Burst(BurstKey(event_or_tid, None if conn == _NONE else conn, rank), place, self._origins[origin])
+        for _ in range(parts):
+            number, *extent = self._next(4)
+            burst.rows.append(EdgeRows(self._edges[number], *extent))
         for _ in range(kind - 1):
             number, printed_by, at, lines, level = self._next(5)
             connect = self._events[number]
             edge = Edge(connect, self._origins[printed_by], at, next(self._channels), lines, self._texts[level])
-            burst.edges[edge_key(connect)] = edge
+            burst.own[edge_key(connect)] = edge
         return burst
 
     def _notes(self) -> list[Note]:

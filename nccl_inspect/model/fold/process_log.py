@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -14,6 +14,10 @@ from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.fold.edge_table import EdgeTable
+    from nccl_inspect.scanning.connection_table import Edges
 
 _LINE_BITS = 40
 MAX_NOTES = 20_000
@@ -49,13 +53,23 @@ class Edge(Record):
     """All lines of one burst that differ in the channel only."""
 
     event: ChannelConnect
-    """The first of them."""
+    """The first of them; without its message where a table has that."""
     origin: Origin
     place: int
     channels: int = 0
     """A bit for each channel."""
     lines: int = 0
     level: str = "INFO"
+    row: int = -1
+    """Its place in the table of all, where there is one."""
+    edges: Edges | None = None
+    """Its columns, and its place in them."""
+    at: int = 0
+
+    @property
+    def stated(self) -> ChannelConnect:
+        """The first of them with its message."""
+        return self.event if self.edges is None else self.edges.event(self.at)
 
     def add(self, other: Edge) -> None:
         """Take in more lines of the same edge."""
@@ -72,6 +86,51 @@ class BurstKey(NamedTuple):
     """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
 
 
+class EdgeRows(NamedTuple):
+    """Edges in columns."""
+
+    edges: Edges
+    begin: int
+    end: int
+    base: int = 0
+    """What makes a place of the number of a line."""
+
+    def made(self) -> list[Edge]:
+        """Each edge separately."""
+        return [self.edge(row) for row in range(self.begin, self.end)]
+
+    def edge(self, row: int) -> Edge:
+        """One of them."""
+        table = self.edges
+        place, channels, lines = self.base + int(table.line[row]), int(table.channels[row]), int(table.lines[row])
+        return Edge(table.bare(row), table.origin(row), place, channels, lines, table.level(row), edges=table, at=row)
+
+    @property
+    def place(self) -> int:
+        """The place of the first one."""
+        return self.base + int(self.edges.line[self.begin])
+
+    @property
+    def last(self) -> int:
+        """The place of the last one."""
+        return self.base + int(self.edges.line[self.end - 1])
+
+    @property
+    def highest(self) -> int:
+        """The highest rank that one of them names."""
+        columns = self.edges.columns
+        return int(max(columns[name][self.begin : self.end].max() for name in ("src", "dst")))
+
+    @property
+    def kinds(self) -> list[ChannelConnect]:
+        """An event of each of their kinds."""
+        return [self.edges.kinds[kind] for kind in set(self.edges.kind[self.begin : self.end].tolist())]
+
+    def moved(self, move: Callable[[int], int]) -> EdgeRows:
+        """The same in the fold that takes it in."""
+        return self._replace(base=self.base + move(self.place) - self.place)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Burst(Record):
     """Connection lines that one thread printed in one go, so that they belong to one communicator."""
@@ -79,19 +138,90 @@ class Burst(Record):
     key: BurstKey
     place: int
     origin: Origin
-    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+    own: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+    """Edges that were made."""
+    rows: list[EdgeRows] = field(default_factory=list)
+    """Edges in columns; they come after the others, and may be more lines of these."""
+    at: Any = None
+    """Where its edges are in the table of all, where there is one."""
+    table: EdgeTable | None = None
+    """Of a part of another burst: the table that has its edges."""
+
+    @property
+    def edges(self) -> dict[tuple[object, ...], Edge]:
+        """The edges by what tells them from each other."""
+        if self.table is not None and not self.own:
+            self.own = {edge_key(edge.event): edge for edge in map(self.table.edge, self.at.tolist())}
+        if self.rows:
+            rows, self.rows = self.rows, []
+            for edge in (edge for part in rows for edge in part.made()):
+                self.add(edge_key(edge.event), edge)
+            if self.at is not None:
+                for row, edge in zip(self.at.tolist(), self.own.values(), strict=False):
+                    edge.row = row
+        return self.own
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has."""
+        if self.table is not None:
+            return int(self.table.lines[self.at].sum())
+        own = sum(edge.lines for edge in self.own.values())
+        return own + sum(int(part.edges.lines[part.begin : part.end].sum()) for part in self.rows)
+
+    @property
+    def size(self) -> int:
+        """How many edges it has, where those that two blocks have count twice."""
+        return len(self.own) + sum(part.end - part.begin for part in self.rows)
+
+    @property
+    def last(self) -> int:
+        """The place of its last edge."""
+        if self.table is not None:
+            return int(self.table.place[self.at].max())
+        return max(*(edge.place for edge in self.own.values()), *(part.last for part in self.rows), 0, 0)
+
+    @property
+    def highest(self) -> int:
+        """The highest rank that it names."""
+        own = (max(edge.event.src, edge.event.dst or 0) for edge in self.own.values())
+        return max(*own, *(part.highest for part in self.rows), 0, 0)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether one of its edges is to a network that reduces."""
+        may = any(part.edges.reduces for part in self.rows) or self.own or self.table is not None
+        return bool(may) and any(kind.transport == "COLLNET" for kind in self.kinds)
+
+    @property
+    def kinds(self) -> Iterable[ChannelConnect]:
+        """An event of each kind of its edges: equal but for channel, ranks, GPUs and message, or even in these."""
+        if self.table is not None:
+            return [self.table.kinds[kind] for kind in set(self.table.kind[self.at].tolist())]
+        return [*(edge.event for edge in self.own.values()), *(kind for part in self.rows for kind in part.kinds)]
+
+    def part(self, table: EdgeTable, at: Any) -> Burst:
+        """Some of its edges."""
+        return Burst(self.key, int(table.place[at[0]]), self.origin, at=at, table=table)
 
     def add(self, edge: tuple[object, ...], found: Edge) -> None:
         """Take in lines of one edge."""
         if known := self.edges.get(edge):
             known.add(found)
         else:
-            self.edges[edge] = found
+            self.own[edge] = found
+
+    def join(self, later: Burst) -> None:
+        """Take in what the same thread printed next."""
+        for key, edge in later.own.items():
+            self.add(key, edge)
+        self.rows += later.rows
 
     def move(self, move: Callable[[int], int]) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
-        for edge in self.edges.values():
+        self.rows = [part.moved(move) for part in self.rows]
+        for edge in self.own.values():
             edge.place = move(edge.place)
 
 
@@ -151,7 +281,7 @@ class ProcessLog(Record):
     open: dict[int, Burst] = field(default_factory=dict)
     """The burst that each thread is still printing."""
     begun: dict[int, Burst | None] = field(default_factory=dict)
-    """The first thing that each thread printed here, if it was a burst: it may go on one from before."""
+    """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
 
     def step(self, place: int, origin: Origin, event: Event) -> None:
         """Add an event whose order matters."""
@@ -230,7 +360,7 @@ class ProcessLog(Record):
                 self.notes[key] = note
 
     def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
-        """Let bursts that go on across the border go on; gives the ids of the later halves."""
+        """Join bursts that continue across the border; returns the ids of the later halves."""
         joined = set()
         for tid, burst in later.begun.items():
             known = self.open.get(tid)
@@ -238,8 +368,7 @@ class ProcessLog(Record):
                 continue
             if not self._began_anew(known.place, move(burst.place)):
                 burst.move(move)
-                for key, edge in burst.edges.items():
-                    known.add(key, edge)
+                known.join(burst)
                 joined.add(id(burst))
         return joined
 

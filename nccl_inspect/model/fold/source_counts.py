@@ -25,7 +25,7 @@ _Numbered: TypeAlias = tuple[int, bytes]
 
 
 class Raised(NamedTuple):
-    """An exception of which nothing but the envelope around it may tell who raised it."""
+    """An exception whose rank only the envelope around it may name."""
 
     number: int
     """Of the line."""
@@ -66,7 +66,7 @@ class SourceCounts(Record):
     elided: bool = False
     """Whether one of its lines says that others were left out, in a text that is short enough to be a paste."""
     raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
-    """The last exceptions of which nothing tells who raised them, with their numbers."""
+    """The last exceptions of unknown ranks, with their line numbers."""
 
     until: int = 0
     """The last line that counts, where others follow that are of another job."""

@@ -20,7 +20,7 @@ from nccl_inspect.util.levels import STATEMENTS
 
 _DIGITS = re.compile(r"\d+")
 _LOOK_BACK = 64
-"""Jobs that began before a line among which that is looked for which goes on."""
+"""Number of earlier jobs among which the continuing one is searched."""
 
 
 class Claims:
@@ -112,7 +112,7 @@ class Claims:
         return any(note.level in STATEMENTS for log in logs for note in log.notes.values())
 
     def _nearest(self, source: int, log: ProcessLog, around: Sequence[int]) -> int:
-        """The job of a process among those around it: with its host, with missing ranks, that goes on, the last one."""
+        """The job of a process among those around it: same host, missing ranks, still running, the latest."""
         own = self._hosts.get(log.process.host, set())
 
         def fitness(job: int) -> tuple[bool, bool, bool, int]:
@@ -154,7 +154,7 @@ class Claims:
         return self._fold.sources[source].name.rpartition("/")[0]
 
     def _count_alongside(self) -> None:
-        """Count jobs of one host each and of one size that were going on at once: one job may have been meant."""
+        """Count jobs of one host each and of one size that ran at once: they may have been meant as one job."""
         sizes: dict[int, int] = {}
         for job, group in enumerate(self._groups):
             hosts = {host for part in group for host in part.hosts}

@@ -89,7 +89,7 @@ class Part:
 
     @cached_property
     def roots(self) -> list[Communicator]:
-        """The communicators that are no splits."""
+        """The communicators that are not splits."""
         return [comm for comm in self.communicators if comm.parent is None and not comm.orphan]
 
     @cached_property
@@ -153,7 +153,7 @@ class Part:
         return any(mine[name].isdisjoint(theirs[name]) for name in mine.keys() & theirs.keys())
 
     def overlaps(self, other: Part) -> bool | None:
-        """Whether both were going on at once; None where neither times nor places in one source tell."""
+        """Whether both ran at once; None where neither times nor places in one source decide."""
         shared = [key for key in self.sources if key in other.extents]
         if shared:
             mine, theirs = self.extents, other.extents

@@ -25,7 +25,7 @@ _AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?
 _DIGITS = re.compile(r"\d+")
 """What tells its ranks apart there."""
 _LOOK_BACK = 64
-"""Parts that began before a line among which that is looked for which goes on."""
+"""Number of earlier parts among which the continuing one is searched."""
 
 
 class Separation:
@@ -161,7 +161,7 @@ class Separation:
                 self._unions.join(one, other)
 
     def _cut_off(self, indexes: Sequence[int]) -> None:
-        """Parts of which the log lacks the beginning: what joined them may stand there."""
+        """Parts whose beginning the log lacks: what joined them may have been there."""
         cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
         for one, other in pairwise(cut):
             self._unions.join(one, other)

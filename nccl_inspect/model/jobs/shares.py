@@ -36,7 +36,7 @@ _WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
 _JUST = 400
-"""Lines of other jobs behind the last one of a job in which its end is told."""
+"""Lines of other jobs after the last line of a job within which its end is reported."""
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 
@@ -111,7 +111,7 @@ class _Landmarks:
         self.concluded: set[int] = set()
         """Jobs that destroyed their communicators: nothing ended them from outside."""
         self.closings: list[int] = []
-        """Where errors and ends are told of which nothing says whose they are."""
+        """Places of errors and ends of unknown processes."""
 
     def sort(self) -> None:
         """Put what was added in its order."""
@@ -196,7 +196,7 @@ class _Division:
             self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
 
     def _close(self) -> None:
-        """Note where errors and ends are told."""
+        """Note the places of errors and ends."""
         for number, marks in self._landmarks.items():
             source = self._numbered[number]
             ends = (line for line, text in source.counts.tail if job_end.said(text, self._fold.wrapped))
@@ -229,7 +229,7 @@ class _Division:
             for job, piece in self._pieces(log):
                 self._everything[job].append(piece)
         unrecognised = self._unrecognised()
-        sources, repeated = self._sources(), self._gathered.repeated
+        sources, repeated = self._sources(unrecognised), self._gathered.repeated
         together = list(map(processes.apart, self._everything))
         return [
             Share(
@@ -289,12 +289,20 @@ class _Division:
                 found[job][message] = note
         return found
 
-    def _sources(self) -> list[dict[int, SourceCounts]]:
-        """For each job the sources that have lines of it, with its share of the loose ones."""
+    def _sources(self, unrecognised: Sequence[Mapping[bytes, Note]]) -> list[dict[int, SourceCounts]]:
+        """For each job the sources that have lines of it, with its share of the loose ones.
+
+        Args:
+            unrecognised: by jobs, their lines that no production knows: a process may have no others in a source.
+        """
         found: list[dict[int, SourceCounts]] = [{} for _ in self._claims]
+        of_source: dict[int, set[int]] = {}
+        for job, notes in enumerate(unrecognised):
+            for note in notes.values():
+                of_source.setdefault(source_and_line(note.place)[0], set()).add(job)
         for number, source in self._numbered.items():
             marks = self._landmarks.get(number)
-            jobs = set(marks.last) if marks else set()
+            jobs = {*of_source.get(number, ()), *(marks.last if marks else ())}
             if number in self._of_source:
                 jobs.add(self._of_source[number])
             if len(jobs) == 1:
@@ -372,7 +380,7 @@ def _productions(logs: Iterable[ProcessLog], known: Iterable[Production]) -> set
 def _events(log: ProcessLog) -> Iterator[Event]:
     for step in log.steps:
         if isinstance(step, Burst):
-            yield from (edge.event for edge in step.edges.values())
+            yield from step.kinds
         else:
             yield step.event
     yield from (note.event for note in log.notes.values() if note.event)

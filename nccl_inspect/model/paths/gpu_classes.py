@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from nccl_inspect.event.types import Notice as Statement
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Paths
+from nccl_inspect.model.paths.table import refined
 
 Pair = tuple[str, str, str]
 """Host and the bus ids of two GPUs."""
@@ -27,16 +29,22 @@ def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
 
 
 def _bus_id(name: str) -> str:
-    """Since 2.21 the number of the system stands in front of the bus id: 0-60; until 2.20 letters are capitals."""
+    """Since 2.21 the number of the system precedes the bus id: 0-60; until 2.20 letters are capitals."""
     return name.rpartition("-")[2].lower()
 
 
-def name_classes(paths: Iterable[Path], classes: Mapping[Pair, str], bus_ids: Mapping[int, str]) -> None:
+def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int, str]) -> Paths:
     """Give P2P paths their class; other pairs NCCL reroutes through the CPU, whatever joins them."""
-    for path in paths:
-        if path.transport != "P2P" or path.src_host is None or path.src_host != path.dst_host:
-            continue
-        ends = [
-            bus_ids.get(rank, gpu or "").lower() for rank, gpu in ((path.src, path.src_gpu), (path.dst, path.dst_gpu))
-        ]
-        path.gpu_class = classes.get((path.src_host, ends[0], ends[1]))
+    table, columns = paths.table, paths.table.columns
+    names: list[str | None] = [None, *dict.fromkeys(classes.values())]
+    number = {name: place for place, name in enumerate(names)}
+
+    def class_of(row: int) -> str | None:
+        if columns.kinds[columns.kind[row]].transport != "P2P" or columns.src_host[row] != columns.dst_host[row]:
+            return None
+        host, src, src_gpu, dst, dst_gpu = table.gpus(row)
+        ends = [bus_ids.get(rank, gpu or "").lower() for rank, gpu in ((src, src_gpu), (dst, dst_gpu))]
+        return None if host is None else classes.get((host, ends[0], ends[1]))
+
+    marking = [number[class_of(row)] for row in range(len(columns.kind))]
+    return refined(paths, marking, lambda kind, mark: replace(kind, gpu_class=names[mark]))

@@ -29,7 +29,8 @@ def connections(logs: Iterable[ProcessLog], lines: Mapping[int, int]) -> list[Ed
             continue
         if any(_says_done(step, bursts[0].place) for step in log.steps if isinstance(step, Step)):
             return []
-        last.append(max((edge for burst in bursts for edge in burst.edges.values()), key=lambda edge: edge.place))
+        latest = max(bursts, key=lambda burst: burst.last)
+        last.append(max(latest.edges.values(), key=lambda edge: edge.place))
     return last if all(lines[source] == line for source, line in ends.items()) else []
 
 

@@ -25,7 +25,7 @@ class _Copy:
         self.first = ""
         """The first of its proofs."""
         self.proofs: set[str] = set()
-        """Lines that stand in a log once only."""
+        """Lines that occur only once in a log."""
         self.completed = False
         """Whether one of them completes a communicator."""
         self.steps = 0
@@ -97,12 +97,12 @@ def _copies(log: ProcessLog) -> list[_Copy]:
 
 
 def _beginning(bootstraps: Sequence[int], after: int, place: int) -> int:
-    """Where what begins a communicator at a place began itself: with the bootstrap of its process, if that is told."""
+    """Where the first line of a communicator at a place began: with the bootstrap of its process, if the log has it."""
     at = bisect_left(bootstraps, place) - 1
     return bootstraps[at] if at >= 0 and bootstraps[at] > after else place
 
 
 def _proof(step: Step | Burst) -> events.CommInit | None:
-    """The event, where its line can stand in a log once only."""
+    """The event, if its line can occur only once in a log."""
     event = step.event if isinstance(step, Step) else None
     return event if isinstance(event, events.CommInit) and event.comm_id else None

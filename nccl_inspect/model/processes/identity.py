@@ -22,7 +22,7 @@ _FEW, _MANY = 3, 10
 _MAX_ALIKE = 64
 """Processes of one id among which that one is looked for to which a torn name belongs."""
 _MAX_LIVES = 500
-"""Starts of one container that are told apart, the newest ones."""
+"""Most starts of one container that are distinguished, the newest ones."""
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
@@ -149,7 +149,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
 
 
 def _borders(log: ProcessLog) -> list[_Border]:
-    """Between a communicator and the bootstrap that follows it, unless the communicator goes on after that."""
+    """Between a communicator and the bootstrap that follows it, unless the communicator continues after that."""
     if len(log.bootstraps) < 2:
         return []
     borders: list[_Border] = []
@@ -182,7 +182,7 @@ def _goes_on(comms: set[str], steps: Iterable[Step | Burst]) -> bool:
 
 
 def _end(step: Step | Burst) -> int:
-    return step.place if isinstance(step, Step) else max(edge.place for edge in step.edges.values())
+    return step.place if isinstance(step, Step) else step.last
 
 
 def within(note: Note, begin: int, end: int) -> Note | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Edge, Note, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.util.text import decode
 
@@ -37,16 +37,16 @@ def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
             return line(place, last.origin, last.level, decode(last.message))
         case Step():
             return line(place, last.origin, "INFO", last.event.message)
-        case Edge():
-            return line(place, last.origin, last.level, last.event.message)
+        case Burst():
+            edge = max(last.edges.values(), key=attrgetter("place"))
+            return line(place, edge.origin, edge.level, edge.stated.message)
 
 
-def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Edge | Note]]:
+def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Burst | Note]]:
     for note in log.notes.values():
         yield note.last, note
     for step in (*log.steps[-1:], *log.open.values()):
         if isinstance(step, Burst):
-            for edge in step.edges.values():
-                yield edge.place, edge
+            yield step.last, step
         else:
             yield step.place, step

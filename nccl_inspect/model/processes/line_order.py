@@ -2,7 +2,7 @@
 
 What a process printed has descending times there; where lines have none, it says over which interface it bootstraps
 after it has begun communicators. A few lines out of order, clocks that differ between hosts and containers that were
-started again are no proof.
+restarted processes prove nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_PROCESSES = 64
 _MAX_MARKS = 200
 """Lines of a process that are looked at."""
 _FEW, _ENOUGH = 3, 10
-"""Lines that are older than the one before: so many where none is newer, or so many for one that is."""
+"""Lines older than the one before: this many if none is newer, or this many for each one that is."""
 _MIN_STEPS = 2
 
 

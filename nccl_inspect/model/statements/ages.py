@@ -53,7 +53,7 @@ def of_line(source: str, stamp: str) -> float | None:
 
 
 def written(name: str) -> float | None:
-    """When a file was written, by the clock of its host; None for what is no file on disk."""
+    """When a file was written, by the clock of its host; None if it is not a file on disk."""
     try:
         return Path(name).stat().st_mtime
     except (OSError, ValueError):  # standard input, a member of an archive, bytes

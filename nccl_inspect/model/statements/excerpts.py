@@ -1,4 +1,4 @@
-"""Tells what was passed on of a log from a whole one, and reads it in its own way.
+"""Distinguishes excerpts from whole logs, and reads them in their own way.
 
 Most logs are read once. What is short, begins no communicator and has lines that nobody knows may be an excerpt: it is
 read again as one (:mod:`nccl_inspect.scanning.excerpts`).
@@ -17,7 +17,7 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold, Piece
 from nccl_inspect.model.fold.process_log import Step
 from nccl_inspect.model.job import Setting
-from nccl_inspect.scanning.bulk import Found
+from nccl_inspect.scanning.found import Found
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share

@@ -23,7 +23,7 @@ def said(line: bytes, wrapped: bool) -> bytes | None:
 
     Args:
         line: as it stands.
-        wrapped: whether lines of the log stand in envelopes.
+        wrapped: whether lines of the log are in envelopes.
     """
     grammar = engine.shipped()
     for text in envelopes.texts(line) if wrapped else [line]:
@@ -64,7 +64,7 @@ def reason(event: Event | None) -> str | None:
 
 
 def is_forced(event: Event | None) -> bool:
-    """Whether a statement says that processes were ended from outside: that is no failure of theirs."""
+    """Whether a statement says that processes were ended from outside: that is not a failure of theirs."""
     if isinstance(event, ProcessEnded) and event.is_external:
         return True
     return event is not None and engine.is_of(event, "forced-end")

@@ -24,9 +24,9 @@ class Shown(Record):
     """What it printed."""
 
     lines: Mapping[str, Notice] = field(default_factory=dict)
-    """By what stands behind the labels."""
+    """By the text after the labels."""
     proven: bool = True
-    """Whether what stands before them tells that they are of the job's hosts, and of all of them."""
+    """Whether the text before them shows that they are of all of the job's hosts."""
 
 
 def on_hosts(job: Job, role: str) -> Shown:
@@ -47,14 +47,14 @@ def on_hosts(job: Job, role: str) -> Shown:
 def most_gpus(job: Job) -> int:
     """How many GPUs the job uses on a host, as far as the log shows them: no two ranks have the same one."""
     ranks: dict[str | None, set[int]] = {}
-    for path in job.paths:
-        if path.scope == "intra":
-            ranks.setdefault(path.src_host, set()).update((path.src, path.dst))
+    local = job.paths.where(lambda kind: kind.scope == "intra")
+    for host, rank in (*local.distinct("src_host", "src"), *local.distinct("src_host", "dst")):
+        ranks.setdefault(host, set()).add(rank)
     return max([*(host.gpus for host in job.hosts), *map(len, ranks.values())], default=0)
 
 
 def _without_envelopes(line: str) -> tuple[str, Stated] | None:
-    """What nvidia-smi printed, and what stands before it; None where that is no envelope that is known."""
+    """The output of nvidia-smi and the text before it; None if that is not a known envelope."""
     text, stated = encode(line), NOTHING
     for _ in range(envelopes.MAX_DEPTH):
         if _BEGINS.match(text):

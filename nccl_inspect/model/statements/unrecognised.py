@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
 _CONNECTION = re.compile(rb"(?:Channel|Ring) \d+(?:/\d+)? : \d+\[")
-"""How connection lines begin; the order of a ring is told otherwise."""
+"""How connection lines begin; the order of a ring has lines of its own."""
 _MAX_TEMPLATES = 1000
 
 
@@ -38,7 +38,7 @@ def torn(fold: Fold | Share) -> list[Note]:
 
 
 def connections(notes: Iterable[Note]) -> int:
-    """How many lines tell of a connection, but not which: cut off, or of a release that the grammar does not know.
+    """How many lines are of a connection, but not of which: cut off, or of a release that the grammar does not know.
 
     Args:
         notes: unrecognised messages with their counts.

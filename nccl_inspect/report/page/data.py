@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any
 
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.model.document import clean
-from nccl_inspect.model.job import CommunicatorInfo, Job, Path
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
 from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View, views
 from nccl_inspect.report.page.packing import Once, Texts, packed
@@ -17,7 +18,7 @@ from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.util.wording import ranges
 
 LETTERS = {"p2p": "P", "gdr": "G", "net": "N", "shm": "S", "collnet": "C", "unknown": "U"}
-"""What stands in the cells of the matrix beside the colour."""
+"""The text in the cells of the matrix beside the color."""
 _MARK = " NCCL "
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
@@ -48,18 +49,18 @@ def _document(job: Job, names: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _paths(paths: Sequence[Path], names: dict[str, str]) -> dict[str, Any]:
+def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
     """The paths as columns; of the line of each, what its process prints before each message apart from the message."""
     kinds, sources, names_of_comms, heads, messages = Once(), Once(), Once(), Texts(), Texts()
     columns: dict[str, list[int]] = {name: [] for name in ("src", "dst", "kind", "source", "line")}
-    for path in paths:
-        line = path.evidence[0] if path.evidence else None
-        source = sources.number(names.get(line.source, line.source) if line else None)
-        kind = kinds.number(_kind(path, names_of_comms))
-        row = path.src, path.dst, kind, source, line.line if line else 0
+    number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators, names_of_comms)))
+    rows = paths.values("src", "dst", "kind", "communicators")
+    for (src, dst, *kind), line in zip(rows, paths.first_lines(), strict=True):
+        source = sources.number(names.get(line.source, line.source))
+        row = src, dst, number_of(*kind), source, line.line
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
-        head, mark, message = (line.text if line else "").partition(_MARK)
+        head, mark, message = line.text.partition(_MARK)
         heads.append(head)
         messages.append(mark + message)
     return {
@@ -81,21 +82,21 @@ def _hosts(job: Job) -> dict[str, list[int]]:
     """The ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
     hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
     known = {rank for ranks in hosts.values() for rank in ranks}
-    named = {rank for path in job.paths for rank in (path.src, path.dst)}
+    named = job.paths.ends()
     if unknown := sorted(named - known):
         hosts[UNKNOWN_HOST] = unknown
     return hosts
 
 
-def look_of_path(path: Path) -> str:
+def look_of_kind(kind: PathKind) -> str:
     """The key of how a path looks."""
-    return look_of(Link(path.src, path.dst, "connection", (), path.detail, path.transport, path.gdr)).key
+    return look_of(Link(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
 
 
-def _kind(path: Path, comms: Once) -> dict[str, Any]:
+def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
     """What paths have in common; what is not there is left out."""
     everything = {
-        "look": look_of_path(path),
+        "look": look_of_kind(path),
         "transport": path.transport,
         "detail": path.detail,
         "scope": path.scope,
@@ -105,13 +106,13 @@ def _kind(path: Path, comms: Once) -> dict[str, Any]:
         "shared": path.shared,
         "link": path.link,
         "channels": ranges(path.channels),
-        "comms": [comms.number(comm) for comm in path.communicators],
+        "comms": [comms.number(comm) for comm in communicators],
         "verdict": path.verdict,
         "rules": path.rules,
         "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
         "guessed": path.guessed,
     }
-    return {name: value for name, value in everything.items() if value not in (None, False, [])}
+    return {name: value for name, value in everything.items() if value not in (None, False, (), [])}
 
 
 def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
 
 
 class Lead(NamedTuple):
-    """A finding with those that are told under it."""
+    """A finding with those nested under it."""
 
     finding: Finding
     under: list[Finding]

@@ -1,0 +1,79 @@
+"""What differs from path to path, in columns of numbers, and the lines that paths are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, overload
+
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.paths.path import PathKind
+
+
+class Lines(Protocol):
+    """The evidence of each row, made when it is asked for."""
+
+    def __getitem__(self, row: int, /) -> list[Evidence]:
+        """The first line of a path, in a list."""
+        ...
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Columns:
+    """What differs from path to path, in rows ordered by source and destination rank.
+
+    Columns are lists, arrays or numpy arrays of integers; all but ``src`` and ``dst`` hold places in the lists below.
+    """
+
+    src: Sequence[int]
+    dst: Sequence[int]
+    src_host: Sequence[int]
+    dst_host: Sequence[int]
+    src_gpu: Sequence[int]
+    dst_gpu: Sequence[int]
+    kind: Sequence[int]
+    communicators: Sequence[int]
+    evidence: Lines
+    hosts: list[str | None]
+    gpus: list[str | None]
+    kinds: list[PathKind]
+    """Each of them has a row."""
+    communicator_sets: list[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        for name in ("src", "dst", "src_host", "dst_host", "src_gpu", "dst_gpu", "kind", "communicators"):
+            column: Any = getattr(self, name)
+            # Python reads an item of a list five times as fast as one of an array.
+            setattr(self, name, column if isinstance(column, list) else column.tolist())
+
+    def meaning(self, column: str) -> Sequence[object] | None:
+        """The list in which a column holds places; None for ranks."""
+        lists: dict[str, Sequence[object]] = {
+            "src_host": self.hosts,
+            "dst_host": self.hosts,
+            "src_gpu": self.gpus,
+            "dst_gpu": self.gpus,
+            "kind": self.kinds,
+            "communicators": self.communicator_sets,
+        }
+        return lists.get(column)
+
+
+class FirstLines(Sequence[Evidence]):
+    """The first line of each of some paths, made when it is asked for."""
+
+    def __init__(self, evidence: Lines, rows: Sequence[int]) -> None:
+        self._evidence = evidence
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Evidence: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Evidence]: ...
+    def __getitem__(self, index: int | slice) -> Evidence | list[Evidence]:
+        if isinstance(index, int):
+            return self._evidence[self._rows[index]][0]
+        return [self._evidence[row][0] for row in self._rows[index]]

@@ -1,0 +1,161 @@
+"""A path between two ranks, and what paths have in common that differ only in their ranks. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nccl_inspect.model.connection import AlsoPath, End, Link
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.util.records import Record
+
+_SHARED = (
+    "scope",
+    "transport",
+    "detail",
+    "gdr",
+    "nic",
+    "nic_index",
+    "pxn_rank",
+    "shared",
+    "guessed",
+    "doubtful",
+    "net",
+)
+_LISTED = ("channels", "also", "links")
+_JUDGED = ("gpu_class", "link", "expected", "verdict")
+
+
+class TwoEnded:
+    """What the links of a path say of both of its ends."""
+
+    __slots__ = ()
+    links: list[Link] | tuple[Link, ...]
+
+    def ends(self, side: str) -> set[End]:
+        """What one side says of its end: ``send`` or ``receive``; empty when its log is not here."""
+        found = {link.send if side == "send" else link.receive for link in self.links}
+        return {end for end in found if end is not None}
+
+    def gdr_at(self, side: str) -> bool | str | None:
+        """Like ``gdr``, of one side; None when its log is not here."""
+        said = {end.gdr for end in self.ends(side)}
+        return "partial" if len(said) > 1 else said.pop() if said else None
+
+    def nic_at(self, side: str) -> str | None:
+        """The NIC of one side, several with commas: name, or index where the log lists no names; else None."""
+        names = {end.nic or str(end.nic_index) for end in self.ends(side) if end.nic or end.nic_index is not None}
+        return ",".join(sorted(names)) or None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PathKind(TwoEnded):
+    """What many paths have in common: all but ranks, hosts, GPUs, communicators and evidence.
+
+    A job has few kinds, whatever its size: rules and reports ask them, not each path. The fields are those of
+    :class:`Path`. A kind is equal to itself only.
+    """
+
+    scope: str
+    transport: str
+    detail: str
+    gdr: bool | str | None
+    nic: str | None
+    nic_index: int | None
+    pxn_rank: int | None
+    shared: bool
+    guessed: bool
+    doubtful: bool
+    net: str | None
+    channels: tuple[int, ...]
+    also: tuple[AlsoPath, ...]
+    links: tuple[Link, ...]
+    gpu_class: str | None = None
+    link: str | None = None
+    expected: str | None = None
+    verdict: str = "unknown"
+    rules: tuple[str, ...] = ()
+    pair_class: str | None = None
+    """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself; None when it is
+    not known, or when what is known disagrees on whether P2P is possible; only while it is judged."""
+    on_fabric: bool = False
+    """Whether both GPUs hang on an NVSwitch; only while it is judged."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Path(TwoEnded, Record):
+    """How data goes from one rank to another."""
+
+    src: int
+    dst: int
+    src_host: str | None
+    dst_host: str | None
+    scope: str
+    """``intra`` (within a host), ``inter`` or ``unknown``."""
+    transport: str
+    detail: str
+    gdr: bool | str | None
+    """True, False, ``partial`` (some lines only), None where it does not apply."""
+    nic: str | None
+    nic_index: int | None
+    pxn_rank: int | None
+    shared: bool
+    channels: list[int]
+    communicators: list[str]
+    verdict: str = "unknown"
+    """``ok``, ``fallback`` or ``unknown``."""
+    rules: list[str] = field(default_factory=list)
+    also: list[AlsoPath] = field(default_factory=list)
+    guessed: bool = False
+    """Whether only the order in which communicators were used tells that the lines are of this one."""
+    doubtful: bool = False
+    """Whether the ranks may therefore be those of another pair."""
+    evidence: list[Evidence] = field(default_factory=list)
+    net: str | None = None
+    src_gpu: str | None = None
+    """The bracket of the line: nvmlDev or PCI bus id of the sender."""
+    dst_gpu: str | None = None
+    links: list[Link] = field(default_factory=list)
+    """Both ends of a NET path, by channels."""
+    gpu_class: str | None = None
+    """The class of a P2P pair as NCCL detected it (subsystem GRAPH): ``NVL``, ``NVB``, ``PIX``, ``PHB``, …"""
+    link: str | None = None
+    """What a P2P path runs over, ``NVLink`` or ``PCIe``, where log, topology or platform tell; set by the rules."""
+    expected: str | None = None
+    """The best that the pair could have, where topology or platform tell: ``P2P (NV18)``; set by the rules."""
+
+
+def kind_of(path: Path) -> PathKind:
+    """What a path has in common with others."""
+    fields: dict[str, Any] = {name: getattr(path, name) for name in (*_SHARED, *_JUDGED)}
+    return PathKind(**fields | {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")})
+
+
+def key_of(path: Path) -> tuple[object, ...]:
+    """Equal for paths of one kind."""
+    also = tuple((way.transport, way.detail, way.gdr, *way.communicators) for way in path.also)
+    alike = tuple([getattr(path, name) for name in (*_SHARED, *_JUDGED)])
+    return alike, tuple(path.channels), also, tuple(path.links), tuple(path.rules)
+
+
+def path_of(
+    kind: PathKind,
+    ends: tuple[int, int],
+    hosts: tuple[str | None, str | None],
+    gpus: tuple[str | None, str | None],
+    communicators: tuple[str, ...],
+    evidence: list[Evidence],
+) -> Path:
+    """A path of a kind."""
+    fields: dict[str, Any] = {name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)}
+    return Path(
+        src=ends[0],
+        dst=ends[1],
+        src_host=hosts[0],
+        dst_host=hosts[1],
+        src_gpu=gpus[0],
+        dst_gpu=gpus[1],
+        communicators=list(communicators),
+        evidence=evidence,
+        **fields | {name: list(getattr(kind, name)) for name in (*_LISTED, "rules")},
+    )

@@ -1,0 +1,107 @@
+"""Connection lines in the ranks of their spaces as columns, where they are many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
+from nccl_inspect.model.fold.process_log import ProcessLog
+from nccl_inspect.model.paths.ends import Line
+from nccl_inspect.model.paths.placement import Placement, line_of
+from nccl_inspect.util.columns import Column, Lookup, distinct, joined, pair
+
+
+class Rows:
+    """Connections that join two ranks of a space, in the order of their placements.
+
+    Args:
+        placements: of bursts.
+        table: of all connections.
+    """
+
+    def __init__(self, placements: Sequence[Placement], table: EdgeTable) -> None:
+        self._placements, self.table = placements, table
+        rows = joined([np.asarray(table.rows_of(one.burst), np.int64) for one in placements])
+        at = np.repeat(np.arange(len(placements)), [len(table.rows_of(one.burst)) for one in placements])
+        known = {id(one.ranks): one.ranks for one in placements}
+        number = {key: index for index, key in enumerate(known)}
+        self._sizes = np.array([len(ranks) for ranks in known.values()], np.int64)
+        self._begins = np.cumsum(self._sizes) - self._sizes
+        self._flat = joined([*map(ranks_column, known.values()), np.array([NOTHING])])
+        ranks = np.array([number[id(one.ranks)] for one in placements], np.int64)[at]
+        proxy = table.of_kinds(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
+        src, dst, proxy = (self._known(ranks, each) for each in (table.src[rows], table.dst[rows], proxy))
+        reduces = table.of_kinds(lambda event: event.transport == "COLLNET")[rows]
+        is_known = (src != NOTHING) & (dst != NOTHING)
+        self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
+        kept = np.flatnonzero(is_known & ~reduces)
+        self.row, self._at = rows[kept], at[kept]
+        self.src, self.dst, self.proxy = src[kept], dst[kept], proxy[kept]
+        self.spaces, self.space = self._named([one.space for one in placements])
+        self.communicators, self.communicator = self._named([one.communicator for one in placements])
+        logs = {id(one.log): index for index, one in enumerate(placements)}
+        self.log = np.array([logs[id(one.log)] for one in placements], np.int64)[self._at]
+        self.guessed = np.array([one.guessed + one.doubtful for one in placements], np.int64)[self._at]
+        self.kind, self.place = table.kind[self.row], table.place[self.row]
+        self.is_local = table.of_kinds(lambda event: event.is_local)[self.row]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def _known(self, ranks: Column, rank: Column) -> Column:
+        there = (rank >= 0) & (rank < self._sizes[ranks])
+        return np.where(there, self._flat[np.where(there, self._begins[ranks] + rank, 0)], NOTHING)
+
+    def _named(self, names: Sequence[str]) -> tuple[list[str], Column]:
+        """The distinct names of placements in their order, and for each row the place of its own."""
+        number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+        return list(number), np.array([number[name] for name in names], np.int64)[self._at]
+
+    def log_of(self, index: int) -> ProcessLog:
+        """Who printed one of them."""
+        return self._placements[int(self._at[index])].log
+
+    def line(self, index: int) -> Line:
+        """One of them."""
+        line = line_of(self._placements[int(self._at[index])], self.table.edge(int(self.row[index])))
+        assert line is not None
+        return line
+
+    @property
+    def networks(self) -> Counter[str]:
+        """How many connections each network has."""
+        found: Counter[str] = Counter()
+        kinds, number = np.unique(self.kind, return_counts=True)
+        first = {kind: index for index, kind in enumerate(self.kind[distinct(self.kind)[0]].tolist())}
+        for kind, count in sorted(zip(kinds.tolist(), number.tolist(), strict=True), key=lambda one: first[one[0]]):
+            if net := self.table.kinds[kind].net:
+                found[net] += count
+        return found
+
+    def local(self) -> Iterator[tuple[str, int, int]]:
+        """The ranks that SHM and P2P join."""
+        local = np.flatnonzero(self.is_local)
+        rows = local[distinct(self.space[local], self.src[local], self.dst[local])[0]]
+        for space, src, dst in zip(
+            *(column[rows].tolist() for column in (self.space, self.src, self.dst)), strict=True
+        ):
+            yield self.spaces[space], src, dst
+
+    def hosts(self, hosts: Mapping[tuple[str, int], str]) -> tuple[list[str], Column, Column]:
+        """The names of hosts, and for each row the places of those of its ends, -1 where they are not known."""
+        names = {name: index for index, name in enumerate(dict.fromkeys(hosts.values()))}
+        spaces = {name: index for index, name in enumerate(self.spaces)}
+        known = [(spaces[space], rank, names[name]) for (space, rank), name in hosts.items() if space in spaces]
+        space, rank, name = np.array(known, np.int64).reshape(-1, 3).T
+        lookup = Lookup(pair(space, rank), name)
+        return list(names), lookup.of(pair(self.space, self.src)), lookup.of(pair(self.space, self.dst))
+
+    def naming_devices(self) -> Iterable[Line]:
+        """Lines that say what all of them say of the GPUs of ranks."""
+        table, found = self.table, set[int]()
+        for rank, device in ((self.src, table.src_dev), (self.dst, table.dst_dev)):
+            found.update(distinct(self.space, rank, device[self.row])[0].tolist())
+        return map(self.line, sorted(found))

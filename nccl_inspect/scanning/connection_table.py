@@ -1,0 +1,221 @@
+"""Connection lines of a block in columns: what lines have in common is kept once, and an event is made when asked for.
+
+This module needs numpy; it is loaded for large logs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.scanning.line_table import Printers, Table
+from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
+from nccl_inspect.util.records import Record
+
+NONE = -1
+"""In a column, what a line does not state."""
+MAX_CHANNEL = 64
+"""Channels are bits of one number; lines with more are not rows."""
+_EDGE = ("src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank")
+"""The columns that, with the way, tell one edge of a burst from another."""
+
+
+class Part(NamedTuple):
+    """A field of a message: a column, and how its values are written."""
+
+    name: str
+    width: int
+    """The digits that a number has at least."""
+    is_text: bool
+    """Whether the column names a text by its number."""
+
+    def write(self, value: object) -> str:
+        """A value as it is printed."""
+        return str(value).rjust(self.width, "0")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Way(Record):
+    """Messages that differ in numbers and in the names of devices only."""
+
+    event: ChannelConnect
+    """That of one of them."""
+    level: str
+    parts: Sequence[str | Part]
+    """The message: what is the same in all, and the fields in between."""
+    numbers: tuple[str, ...]
+    """The fields of the event that are numbers or names of devices; all others are those of :attr:`event`."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ConnectionTable(Table):
+    """The connection lines of a block; no channel is :data:`MAX_CHANNEL` or above."""
+
+    ways: list[Way]
+    texts: list[str]
+    """Names of devices, as printed."""
+    channel: Column
+    """By rows."""
+    template: Column
+    """By rows: what the message is but for the channel; an index into the columns of templates."""
+    way: Column
+    """By templates: an index into the ways."""
+    columns: Mapping[str, Column]
+    """By templates: ``conn``, ``src``, ``dst``, ``nic_index``, ``pxn_rank``, ``via_rank``; ``src_dev`` and ``dst_dev``
+    are indexes into the texts. :data:`NONE` for what is not stated."""
+    edge: Rows = field(init=False)
+    """By templates: the first template with the same edge of a burst, whatever the wording."""
+    rank: Column = field(init=False)
+    """By templates: the rank that prints."""
+
+    def __post_init__(self) -> None:
+        receives = np.array([way.event.direction == "receive" for way in self.ways], bool)
+        dst = self.columns["dst"]
+        self.rank = np.where(receives[self.way] & (dst != NONE), dst, self.columns["src"])
+        self.edge = self._edges()
+
+    def _edges(self) -> Rows:
+        """For each template the first one of the same edge."""
+        kinds: dict[tuple[object, ...], int] = {}
+        kind = [kinds.setdefault(_kind(way.event), len(kinds)) for way in self.ways]
+        keys = [np.array(kind, np.int32)[self.way], *(self.columns[name] for name in _EDGE)]
+        return firsts(keys)
+
+
+def _kind(event: ChannelConnect) -> tuple[object, ...]:
+    """What an edge states besides numbers and devices: see :func:`~nccl_inspect.model.fold.process_log.edge_key`."""
+    return event.direction, event.detail, event.gdr, event.shared
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Edges(Record):
+    """Connection lines that are the same but for the channel, by bursts: what a thread prints in one go.
+
+    It stands for itself: nothing of the block is kept.
+    """
+
+    ways: list[Way]
+    texts: list[str]
+    printers: Printers
+    ends: Rows
+    """By bursts: where its edges end. Those of a thread follow each other in the order of their lines."""
+    line: Rows
+    """By edges: the number of the first line. Those of a burst follow each other in the order of these."""
+    printer: Column
+    """By edges: an index into the printers."""
+    head: list[bytes] | None
+    """By edges: the prefix of the first line, where lines have times of their own."""
+    channel: Column
+    """By edges: the channel of the first line."""
+    channels: Bits
+    """By edges: a bit for each channel."""
+    lines: Column
+    """By edges: how many there are."""
+    rank: Column
+    """By edges: the rank that prints."""
+    way: Column
+    """By edges: an index into the ways."""
+    columns: Mapping[str, Column]
+    """By edges, as in :class:`ConnectionTable`."""
+    kind: Column = field(init=False)
+    """By edges: an index into the kinds."""
+    kinds: list[ChannelConnect] = field(init=False)
+    """An event of each kind: equal but for channel, ranks, GPUs and message."""
+    reduces: bool = field(init=False)
+    """Whether one of them is to a network that reduces."""
+
+    def __post_init__(self) -> None:
+        columns = (self.columns[name] for name in ("conn", "nic_index", "pxn_rank", "via_rank"))
+        self.kind, heads = number_of(firsts([self.way, *columns]))
+        self.kinds = list(map(self.event, heads.tolist()))
+        self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Edges, tuple(getattr(self, one.name) for one in fields(self) if one.init)
+
+    def origin(self, edge: int) -> Origin:
+        """Who printed the first line of an edge."""
+        return self.printers.origin(int(self.printer[edge]), self.head[edge] if self.head else b"")
+
+    def level(self, edge: int) -> str:
+        """The level of its lines."""
+        return self.ways[int(self.way[edge])].level
+
+    def bare(self, edge: int) -> ChannelConnect:
+        """The same without its message, which takes longest."""
+        dst, ends = int(self.columns["dst"][edge]), (self.columns["src_dev"][edge], self.columns["dst_dev"][edge])
+        src_dev, dst_dev = (None if end == NONE else self.texts[end] for end in ends)
+        event: ChannelConnect = self.kinds[self.kind[edge]].with_fields(
+            channel=int(self.channel[edge]),
+            src=int(self.columns["src"][edge]),
+            dst=None if dst == NONE else dst,
+            src_dev=src_dev,
+            dst_dev=dst_dev,
+            message="",
+        )
+        return event
+
+    def event(self, edge: int) -> ChannelConnect:
+        """The event of the first line of an edge, as reading the line would give it."""
+        way = self.ways[int(self.way[edge])]
+        stated: dict[str, object] = {"channel": int(self.channel[edge])}
+        message = ""
+        for part in way.parts:
+            if isinstance(part, str):
+                message += part
+                continue
+            if part.name not in stated:
+                value = int(self.columns[part.name][edge])
+                stated[part.name] = self.texts[value] if part.is_text else value
+            message += part.write(stated[part.name])
+        return way.event.with_fields(message=message, **{name: stated[name] for name in way.numbers})
+
+
+def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) -> Edges:
+    """The bursts of a table and their edges.
+
+    Args:
+        table: of connection lines.
+        thread: by printers, a number for their thread.
+        breaks: the numbers of other lines that end the burst of a thread, if one is open.
+        breaking: the threads of these.
+    """
+    span = np.int64(1) << np.int64(40)
+    owner = thread[table.printer]
+    order = np.argsort(owner.astype(np.uint16) if len(thread) < 1 << 16 else owner, kind="stable")
+    owner, template = owner[order], table.template[order]
+    before = np.searchsorted(np.sort(breaking * span + breaks), owner * span + table.line[order])
+    begins = np.ones(len(table), bool)
+    begins[1:] = _changes(owner) | _changes(before)
+    begins[1:] |= _changes(table.columns["conn"][template]) | _changes(table.rank[template])
+    burst = np.cumsum(begins, dtype=np.int32) - 1
+    edge, heads = number_of(firsts([burst, table.edge[template]]))
+    by_edge = np.argsort(edge, kind="stable")
+    lines = np.bincount(edge, minlength=len(heads)).astype(np.int32)
+    bits = np.uint64(1) << table.channel[order][by_edge].astype(np.uint64)
+    rows, templates = order[heads], template[heads]
+    return Edges(
+        ways=table.ways,
+        texts=table.texts,
+        printers=table.heads.printers,
+        ends=np.searchsorted(burst[heads], np.arange(burst[-1] + 1), side="right"),
+        line=table.line[rows],
+        printer=table.printer[rows],
+        head=table.heads.texts(table.at[rows]),
+        channel=table.channel[rows],
+        channels=np.bitwise_or.reduceat(bits, np.cumsum(lines) - lines),
+        lines=lines,
+        rank=table.rank[templates],
+        way=table.way[templates],
+        columns={name: column[templates] for name, column in table.columns.items()},
+    )
+
+
+def _changes(column: NDArray[Any]) -> Any:
+    return column[1:] != column[:-1]

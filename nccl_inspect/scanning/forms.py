@@ -1,0 +1,204 @@
+"""The grammar of connection lines for columns: texts that differ in digits only are recognised on one of them.
+
+A form is learned from a real line, through its production: which of its bytes are the digits of which field. The
+same bytes are then read of all texts of that form. This module needs numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.types import field_type
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.scanning.connection_table import NONE, Part, Way
+from nccl_inspect.scanning.counts import Text
+from nccl_inspect.scanning.spans import ZERO, Block, Column, Rows
+from nccl_inspect.util.records import slots
+from nccl_inspect.util.text import decode
+
+CHANNEL = b"INFO Channel "
+TAIL = len(CHANNEL) + 2
+"""Bytes of level and text up to the end of the channel's number, which has two digits."""
+_LEVEL = len(b"INFO ")
+_FIELDS = ("conn", "src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank", "via_rank", "_via_dev")
+_NUMBER_WIDTH = 6
+"""Digits of a number that is read so: no rank has more."""
+_NAME_WIDTH = 9
+_MAX_FORMS = 10_000
+_DEVICE = field_type("id")
+
+
+class _Field(NamedTuple):
+    name: str
+    begin: int
+    """Bytes behind the number of the channel."""
+    digits: Sequence[int]
+    """The same of its digits."""
+    width: int
+    is_text: bool
+
+
+class _Form(NamedTuple):
+    """Texts that differ in digits only."""
+
+    way: int
+    fields: Sequence[_Field]
+    fixed: Sequence[tuple[int, int]]
+    """Where other digits stand, and which: others may make another message of it."""
+
+
+class Read(NamedTuple):
+    """Texts in columns: the way of each, an index; -1 where it is to be read line by line."""
+
+    way: Column
+    columns: dict[str, Column]
+
+
+class Forms:
+    """Forms of connection lines.
+
+    Args:
+        grammar: what recognises a text.
+        text_of: what level and message of a line mean to its reader; None where that depends on the line.
+    """
+
+    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text | None]) -> None:
+        self._grammar = grammar
+        self._text_of = text_of
+        self._forms: dict[bytes, _Form | None] = {}
+        self.ways: list[Way] = []
+        self.texts: list[str] = []
+        self._text_numbers: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Forget what was learned: from here on texts may mean something else."""
+        self._forms.clear()
+
+    def read(self, block: Block, begin: Rows, end: Rows, origin_of: Callable[[int], Origin]) -> Read:
+        """Read texts.
+
+        Args:
+            block: where they stand.
+            begin: where each continues after the number of the channel.
+            end: where it ends.
+            origin_of: who printed it.
+        """
+        columns = {name: np.full(len(begin), NONE, np.int32) for name in _FIELDS}
+        way = np.full(len(begin), NONE, np.int32)
+        data = block.data
+        forms: dict[int, tuple[_Form, list[int]]] = {}
+        for at, text in enumerate(block.pieces(begin, end)):
+            shape = text.translate(ZERO)
+            if shape in self._forms:
+                form = self._forms[shape]
+            else:
+                form = self._learn(shape, data[begin[at] - TAIL : end[at]], origin_of(at))
+            if form is not None:
+                forms.setdefault(id(form), (form, []))[1].append(at)
+        for form, places in forms.values():
+            self._fill(form, np.array(places), block, begin, way, columns)
+        return Read(way, columns)
+
+    def _fill(
+        self, form: _Form, rows: Rows, block: Block, begin: Rows, way: Column, columns: dict[str, Column]
+    ) -> None:
+        """Read texts of one form."""
+        start = begin[rows]
+        is_sound = np.ones(len(rows), bool)
+        for place, digit in form.fixed:
+            is_sound &= block.bytes[start + place] == digit
+        for field in form.fields:
+            value = np.zeros(len(rows), np.int32)
+            for place in field.digits:
+                value = value * 10 + (block.bytes[start + place].astype(np.int32) - ord("0"))
+            if field.is_text:
+                _, first, number = np.unique(value, return_index=True, return_inverse=True)
+                begins = (start[first] + field.begin).tolist()
+                value = np.array([self._text(block.data[at : at + field.width]) for at in begins], np.int32)[number]
+            elif field.width > 1:
+                is_sound &= block.bytes[start + field.begin] != ord("0")
+            columns[field.name][rows] = value
+        way[rows] = np.where(is_sound, form.way, NONE)
+
+    def _text(self, text: bytes) -> int:
+        number = self._text_numbers.setdefault(decode(text), len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(decode(text))
+        return number
+
+    def _learn(self, shape: bytes, rest: bytes, origin: Origin) -> _Form | None:
+        if len(self._forms) >= _MAX_FORMS:
+            self._forms.clear()
+        form = self._forms[shape] = self._form(rest, origin)
+        return form
+
+    def _form(self, rest: bytes, origin: Origin) -> _Form | None:
+        """The form of the text of a line; None where it has none."""
+        text = self._text_of(rest, origin)
+        parsed = text.parsed if text else None
+        if text is None or parsed is None or parsed.kind is not ChannelConnect or rest[_LEVEL:] != text.message:
+            return None
+        spans = self._spans(text.message)
+        if spans is None:
+            return None
+        begin, end = TAIL - _LEVEL - 2, TAIL - _LEVEL
+        parts: list[str | Part] = []
+        fields: list[_Field] = []
+        at = 0
+        free = set[int]()
+        for start, stop, part in spans:
+            digits = [place for place in range(start, stop) if rest[_LEVEL + place : _LEVEL + place + 1].isdigit()]
+            is_channel = part.name == "channel"
+            if is_channel != ((start, stop) == (begin, end)):
+                return None
+            if not is_channel:
+                if part.name not in _FIELDS or len(digits) > (_NAME_WIDTH if part.is_text else _NUMBER_WIDTH):
+                    return None
+                if not part.is_text and len(digits) < stop - start:
+                    return None
+                fields.append(_Field(part.name, start - end, [one - end for one in digits], stop - start, part.is_text))
+            free.update(digits)
+            parts += [decode(text.message[at:start]), part]
+            at = stop
+        parts.append(decode(text.message[at:]))
+        if not self._is_general(text.message, free):
+            return None
+        fixed = [
+            (place - end, byte) for place, byte in enumerate(text.message) if 48 <= byte < 58 and place not in free
+        ]
+        event = parsed.event
+        assert isinstance(event, ChannelConnect)
+        names = {name for name, _, _ in slots(ChannelConnect)}
+        numbers = tuple(part.name for _, _, part in spans if part.name in names)
+        self.ways.append(Way(event, text.level, parts, numbers))
+        return _Form(len(self.ways) - 1, fields, fixed)
+
+    def _spans(self, message: bytes) -> list[tuple[int, int, Part]] | None:
+        """The places of the numbers and device names in a message, in their order; None for no known one."""
+        parsed = self._grammar.parse(message)
+        match = parsed.production.match(message) if parsed else None
+        if parsed is None or match is None:
+            return None
+        found = []
+        for name, kind, group in parsed.production.shape.fields:
+            if match[group] is not None and (kind.read is int or kind is _DEVICE):
+                found.append((*match.span(group), Part(name, len(kind.write(0)), kind is _DEVICE)))
+        return sorted(found, key=lambda one: one[:2])
+
+    def _is_general(self, message: bytes, free: set[int]) -> bool:
+        """Whether the message means the same with other digits in these places."""
+        known = self._grammar.parse(message)
+        spans = [one[:2] for one in self._spans(message) or ()]
+        for digit in b"19":
+            other = bytes(digit if place in free else byte for place, byte in enumerate(message))
+            parsed = self._grammar.parse(other)
+            if known is None or parsed is None or parsed.production is not known.production:
+                return False
+            if [one[:2] for one in self._spans(other) or ()] != spans:
+                return False
+        return True

@@ -1,0 +1,86 @@
+"""What was found in a block of lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.scanning.counts import Text
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.connection_table import ConnectionTable
+    from nccl_inspect.scanning.line_table import LineTable
+
+Row: TypeAlias = tuple[int, Origin, Text, int | None]
+"""A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
+
+
+class Extent(NamedTuple):
+    """The first and the last line of a process, with their origins."""
+
+    first: int
+    opening: Origin
+    last: int
+    final: Origin
+
+
+class Found:
+    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
+
+    def __init__(self) -> None:
+        self.by_process: dict[Process, list[Row]] = {}
+        """In the order of the first lines."""
+        self.unknown: list[tuple[int, Origin, Text, int]] = []
+        """Those that no production knows, in the order in which they came, and how often they came."""
+        self.lines: LineTable | None = None
+        """Lines that were read in columns; they are not among the others."""
+        self.connections: ConnectionTable | None = None
+        """The same of connection lines."""
+        self.timed: dict[int, tuple[Frame, bytes]] = {}
+        """By their numbers, lines whose origin is that of another time, and what tells their own."""
+        self.extents: dict[Process, Extent] = {}
+        """In the order of the first lines; known when all lines were added."""
+        self._rows: dict[Process, list[Row]] = {}
+        self._last = prefix.NOBODY
+
+    def origin(self, number: int, origin: Origin) -> Origin:
+        """The origin of a line itself."""
+        if number not in self.timed:
+            return origin
+        frame, line = self.timed[number]
+        head = line.partition(prefix.MARK)[0]
+        if head != self._last.head:
+            self._last = frame.at(head)
+        return self._last
+
+    def close(self) -> None:
+        """Find out where processes begin and end; no lines are added after that."""
+        for process, rows in self.by_process.items():
+            (first, opening, *_), (last, final, *_) = rows[0], rows[-1]
+            self.extents[process] = Extent(first, self.origin(first, opening), last, self.origin(last, final))
+
+    def rows_of(self, process: Process) -> list[Row]:
+        """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
+        return self._rows.setdefault(process, [])
+
+    def keep(self, number: int, origin: Origin, text: Text, channel: int | None = None) -> None:
+        """Add a line."""
+        rows = self.rows_of(origin.process)
+        if not rows:
+            self.by_process[origin.process] = rows
+        rows.append((number, origin, text, channel))
+        if text.parsed is None:
+            self.unknown.append((number, origin, text, 1))
+
+
+class Repeated(NamedTuple):
+    """A line that came many times."""
+
+    first: int
+    last: int
+    number: int
+    origin: Origin
+    text: Text

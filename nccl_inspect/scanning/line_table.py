@@ -1,0 +1,99 @@
+"""Lines of a block in columns: who printed each, and what it says. This module needs numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.scanning.counts import Text
+from nccl_inspect.scanning.spans import Block, Column, Rows
+from nccl_inspect.util.records import Record
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Printers(Record):
+    """Who printed the lines of a block."""
+
+    origins: list[Origin]
+    """Of those that differ in their time only, one stands for the others."""
+    frames: Sequence[Frame | None] = ()
+    """What tells the origin of a line itself where lines have times, by the same numbers."""
+
+    def origin(self, printer: int, head: bytes) -> Origin:
+        """Who printed a line, with its time."""
+        frame = self.frames[printer] if self.frames else None
+        return self.origins[printer] if frame is None else frame.at(head)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Heads(Record):
+    """The prefixes of lines of a block."""
+
+    block: Block
+    begin: Rows
+    end: Rows
+    printer: Column
+    """An index into the printers; -1 where who printed it is to be found out line by line."""
+    printers: Printers
+
+    def origin(self, at: int) -> Origin:
+        """Who printed a line, with its time."""
+        return self.printers.origin(int(self.printer[at]), self.block.data[self.begin[at] : self.end[at]])
+
+    def texts(self, at: Rows) -> list[bytes] | None:
+        """Prefixes as they stand; None where the printers tell all."""
+        if not self.printers.frames:
+            return None
+        return self.block.pieces(self.begin[at], self.end[at])
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Table(Record):
+    """Lines of a block, in their order."""
+
+    heads: Heads
+    at: Rows
+    """By rows: an index into the prefixes."""
+    line: Rows
+    """By rows: the number of the line."""
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    @property
+    def origins(self) -> list[Origin]:
+        """The printers; of those that differ in their time only, one stands for the others."""
+        return self.heads.printers.origins
+
+    @property
+    def printer(self) -> Column:
+        """By rows: an index into the printers."""
+        return self.heads.printer[self.at]
+
+    def origin(self, row: int) -> Origin:
+        """Who printed a row, with its time."""
+        return self.heads.origin(int(self.at[row]))
+
+    def origins_of(self, rows: Rows) -> list[Origin]:
+        """Who printed some rows, with their times."""
+        if self.heads.printers.frames:
+            return [self.heads.origin(at) for at in self.at[rows].tolist()]
+        origins = self.origins
+        return [origins[printer] for printer in self.printer[rows].tolist()]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LineTable(Table):
+    """Lines that are not connections, or that could not be read as such."""
+
+    text: Column
+    """By rows: an index into the texts."""
+    texts: list[Text]
+
+    def count(self, chosen: Sequence[bool]) -> int:
+        """How many rows have one of the chosen texts."""
+        return int(np.array(chosen, bool)[self.text].sum())

@@ -1,0 +1,82 @@
+"""What columns of numbers have in common: rows told apart by several columns, groups of rows, ranges of rows.
+
+Whoever imports this imports numpy: only what has many rows does so, and when it has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Column: TypeAlias = Any
+"""A numpy array of integers or truth values, one for each row."""
+_MAX_KEY = 1 << 62
+
+
+def joint(*columns: Column) -> Column:
+    """One number for each row, the same in rows that are equal in all columns, and in the order of these."""
+    key, size = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        if not len(column):
+            break
+        low, high = int(column.min()), int(column.max())
+        if size * (high - low + 1) > _MAX_KEY:
+            values, key = np.unique(key, return_inverse=True)
+            size = len(values)
+        key = key * (high - low + 1) + (column.astype(np.int64) - low)
+        size *= high - low + 1
+    return key
+
+
+def pair(one: Column, rank: Column) -> Column:
+    """One number of two, of which the second is a rank or -1: the same for all columns."""
+    return (one.astype(np.int64) << 32) + rank
+
+
+def distinct(*columns: Column) -> tuple[Column, Column]:
+    """The first row of each group of equal rows, in their order, and the number of the group of each row."""
+    _, first, group = np.unique(joint(*columns), return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return first[order], number[group.ravel()]
+
+
+def ranges(begins: Column, sizes: Column) -> Column:
+    """The numbers of several ranges, one range after the other."""
+    ends = np.cumsum(sizes)
+    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
+
+
+def joined(columns: Sequence[Column], kind: Any = np.int64) -> Column:
+    """Columns one behind the other; an empty one if there are none."""
+    return np.concatenate(columns) if columns else np.empty(0, kind)
+
+
+def groups(key: Column) -> list[Column]:
+    """The rows of each value, in their order."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    return np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else []
+
+
+class Lookup:
+    """Finds numbers by keys.
+
+    Args:
+        keys: each once.
+        numbers: of them; not negative.
+    """
+
+    def __init__(self, keys: Column, numbers: Column) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._numbers = keys[order], numbers[order]
+
+    def of(self, keys: Column) -> Column:
+        """The number of each key, -1 where there is none."""
+        if not len(self._keys):
+            return np.full(len(keys), -1)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[at] == keys, self._numbers[at], -1)

@@ -1,0 +1,95 @@
+"""Reading in columns gives what reading line by line gives, whatever the lines are and wherever blocks end."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from math import inf
+
+import fuzz_columns
+import pytest
+import sample_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.model import resolve
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.scanning.bulk import BulkScanner
+
+CONNECTS = b"vm:7:%d [0] NCCL INFO Channel %02d/%d : %d[%d] -> %d[%d]%b via %b"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_columns_give_what_lines_give(seed: int) -> None:
+    assert fuzz_columns.difference(fuzz_columns.log(random.Random(seed))) is None
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_samples_are_the_same_job(name: str) -> None:
+    for content in sample_data.contents(name):
+        blocks = [content.split(b"\n")]
+        jobs = [resolve.resolve(fuzz_columns.folded(blocks, size)).to_dict() for size in (0, inf)]
+        assert json.dumps(jobs[0], default=str) == json.dumps(jobs[1], default=str)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [CONNECTS % (7, channel, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for channel in (0, 1, 63, 64, 99)],
+        [CONNECTS % (7, 0, 0, rank, 0, 1, 1, b" [send]", b"NET/IB/0") for rank in (9, 99, 999999, 1048575, 9999999)],
+        [CONNECTS % (7, 0, 0, 0, 0, 1, 1, b"", way) for way in (b"NET/IBext_v7/0", b"NET/IBext_v8/0", b"P2P/IPC")],
+        [
+            b"vm:7:7 [0] NCCL INFO Channel 00/%b : 0[0] -> 1[1] via P2P/CUMEM" % conn
+            for conn in (b"0", b"00", b"10", b"01")
+        ],
+        [
+            b"vm:7:7 [0] NCCL INFO Channel 00 : 0[%b] -> 1[1] via P2P/IPC" % bus
+            for bus in (b"b7000", b"07000", b"1", b"01")
+        ],
+        [b"vm:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/indirect/%d[2]" % rank for rank in (2, 3, 2)],
+        [b"vm:7:7 [0] NCCL INFO Channel 00/0 : -1[0] -> 1[1] via P2P/CUMEM"],
+        [b"\xff\xfe:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", b"", b" NCCL INFO ", b"NCCL INFO x"],
+    ],
+)
+def test_numbers_at_their_limits(lines: list[bytes]) -> None:
+    assert fuzz_columns.difference([lines * 3, lines]) is None
+
+
+def test_a_burst_ends_where_its_process_begins_anew() -> None:
+    connects = [CONNECTS % (tid, channel, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for channel in (0, 1) for tid in (8, 9)]
+    anew = b"vm:7:7 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.7<0>"
+    step = b"vm:7:8 [0] NCCL INFO Connected all rings"
+    blocks = [[anew, *connects, step, *connects, anew, *connects], [*connects, anew, *connects, step], connects]
+    assert fuzz_columns.difference(blocks) is None
+
+
+@pytest.mark.usefixtures("without_numpy")
+def test_without_numpy_large_logs_are_read_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = sample_data.contents(sample_data.names()[0])[0]
+    monkeypatch.setattr(BulkScanner, "columns_from", 0)
+    fold = Fold(engine.shipped())
+    fold.start("job.log")
+    fold.feed(Lines(content.split(b"\n"), len(content)))
+    expected = fuzz_columns.folded([content.split(b"\n")], inf)
+    assert fuzz_columns.state(fold) == fuzz_columns.state(expected)
+
+
+@pytest.fixture
+def without_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in list(sys.modules):
+        if name.startswith("nccl_inspect.scanning.co") and name != "nccl_inspect.scanning.counts":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
+    yield
+
+
+def test_a_short_log_does_without_numpy() -> None:
+    code = "import sys, nccl_inspect; nccl_inspect.read(sys.argv[1]); assert 'numpy' not in sys.modules"
+    file = sample_data.files("p2p-nvlink-8gpu")[0]
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True)

@@ -1,0 +1,302 @@
+"""Reads made-up logs in columns and line by line, and compares: ``tools/fuzz_columns.py --seconds 3600 --seed 1``.
+
+A log is that of a capture, with what happens to logs: lines in envelopes, times in front, lines torn and glued, odd
+bytes, other numbers, repeats, lines of other programs, and block borders anywhere. It runs on one core: start one for
+each core, each with its own seed. The first difference is printed as the smallest log that shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import random
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.scanning.bulk import BulkScanner
+
+SAMPLES = Path(__file__).parent.parent / "sample_logs"
+Blocks = list[list[bytes]]
+_MOST = 400
+"""Lines of a log."""
+
+
+def difference(blocks: Blocks) -> str | None:
+    """What reading in columns finds otherwise than reading line by line; None when all is the same."""
+    columns, lines = folded(blocks, 0), folded(blocks, inf)
+    for name, mine, others in zip(_NAMES, state(columns), state(lines), strict=True):
+        if mine != others:
+            return f"{name}:\n{_first(mine, others)}"
+    return None
+
+
+def folded(blocks: Blocks, columns_from: float) -> Fold:
+    """The fold of a log.
+
+    Args:
+        blocks: its lines.
+        columns_from: bytes after which it is read in columns.
+    """
+    before = BulkScanner.columns_from
+    BulkScanner.columns_from = columns_from
+    try:
+        fold = Fold(engine.shipped())
+        fold.start("job.log")
+        for block in blocks:
+            fold.feed(Lines(block, sum(map(len, block)) + len(block)))
+        return fold
+    finally:
+        BulkScanner.columns_from = before
+
+
+_NAMES = ("processes", "unknown lines", "counts", "last lines", "productions", "envelopes", "exceptions")
+
+
+def state(fold: Fold) -> tuple[Any, ...]:
+    """All that was read, in a form that compares."""
+    source = fold.sources[0]
+    counts = {name: getattr(source.counts, name) for name in source.counts.__slots__ if name != "tail"}
+    return (
+        [(process, *_log(log)) for process, log in fold.processes.items()],
+        list(fold.unrecognised.items()),
+        counts,
+        list(source.counts.tail),
+        sorted((one.dialect, one.name) for one in fold.productions),
+        fold.wrapped,
+        list(source.raised),
+    )
+
+
+def _log(log: ProcessLog) -> tuple[Any, ...]:
+    """What a process printed."""
+    return (
+        [_step(step) for step in log.steps],
+        list(log.notes.items()),
+        log.calls,
+        (log.first, log.last, log.opening, log.final, log.long_notes, log.bootstraps),
+        [(tid, _step(burst)) for tid, burst in sorted(log.open.items())],
+        [(tid, burst and _step(burst)) for tid, burst in sorted(log.begun.items())],
+    )
+
+
+def _step(step: Any) -> Any:
+    if not isinstance(step, Burst):
+        return step
+    edges = [
+        (key, one.stated, one.origin, one.place, one.channels, one.lines, one.level) for key, one in step.edges.items()
+    ]
+    return step.key, step.place, step.origin, edges
+
+
+def _first(mine: Any, others: Any) -> str:
+    """The innermost difference."""
+    while isinstance(mine, list | tuple) and type(mine) is type(others) and len(mine) == len(others):
+        unequal = [pair for pair in zip(mine, others, strict=True) if pair[0] != pair[1]]
+        if not unequal:
+            break
+        mine, others = unequal[0]
+    return f"  columns: {str(mine)[:2000]}\n  lines:   {str(others)[:2000]}"
+
+
+@cache
+def captures() -> tuple[tuple[bytes, ...], ...]:
+    """The lines of the captures."""
+    files = sorted(file for file in SAMPLES.rglob("*.log*") if file.is_file())
+    contents = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files)
+    return tuple(tuple(content.split(b"\n")) for content in contents)
+
+
+def log(chance: random.Random) -> Blocks:
+    """A made-up log in blocks."""
+    lines = list(chance.choice(captures()))
+    start = chance.randrange(max(1, len(lines) - _MOST))
+    lines = lines[start : start + chance.randrange(2, _MOST)]
+    if chance.random() < 0.3:
+        lines = _mixed(lines, list(chance.choice(captures()))[: chance.randrange(1, _MOST)], chance)
+    for change in chance.sample(CHANGES, chance.choice((0, 1, 1, 2, 3))):
+        lines = change(lines, chance)
+    lines = [line.replace(b"\n", b"") for line in lines] or [b""]
+    cuts = sorted(chance.randrange(len(lines) + 1) for _ in range(chance.choice((0, 1, 2, 4))))
+    blocks = [lines[begin:end] for begin, end in itertools.pairwise([0, *cuts, len(lines)])]
+    return [block for block in blocks if block]
+
+
+def _mixed(lines: list[bytes], others: list[bytes], chance: random.Random) -> list[bytes]:
+    """Two logs in one."""
+    places = sorted(chance.choices(range(len(lines) + 1), k=len(others)))
+    for place, line in zip(reversed(places), reversed(others), strict=True):
+        lines.insert(place, line)
+    return lines
+
+
+def _times(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """A time before each line, in one of several forms."""
+    form = chance.choice(
+        (b"2026-11-20T%02d:%02d:%02d.%09dZ ", b"[2026-11-20 %02d:%02d:%02d.%06d] ", b"%02d:%02d:%02d,%03d ")
+    )
+    begin, step = chance.randrange(86_000), chance.choice((0, 1, 7, 100))
+    clock = (begin + index * step // 7 for index in range(len(lines)))
+    times = ((at // 3600 % 24, at // 60 % 60, at % 60, chance.randrange(1000)) for at in clock)
+    return [form % time + line for time, line in zip(times, lines, strict=True)]
+
+
+def _labels(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """What a launcher puts before each line."""
+    form = chance.choice(
+        (b"[pod/llama-%d] ", b"[1,%d]<stdout>:", b"%d: ", b"(worker pid=%d) ", b"node-%d | ", b"[rank%d]: ")
+    )
+    many = chance.choice((1, 4, 1000))
+    return [form % chance.randrange(many) + line if chance.random() < 0.95 else line for line in lines]
+
+
+def _partials(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """What a container runtime writes of each line, some of them in parts."""
+    front = b"2026-11-20T23:13:07.071868123Z stdout "
+    found = []
+    for line in lines:
+        place = chance.randrange(len(line) + 1)
+        is_cut = chance.random() < 0.03
+        found += [front + b"P " + line[:place], front + b"F " + line[place:]] if is_cut else [front + b"F " + line]
+    return found
+
+
+def _bytes(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Other bytes here and there."""
+    found = []
+    for line in lines:
+        if line and chance.random() < 0.1:
+            place = chance.randrange(len(line))
+            some = bytes(chance.choices(b"\x00\x1b\r\xc2\xa0\xff\t -0159afX[]:/\\", k=chance.randrange(3)))
+            line = line[:place] + some + line[place + chance.randrange(2) :]
+        found.append(line)
+    return found
+
+
+def _numbers(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Other numbers, of which some have other widths or zeros in front."""
+
+    def other(found: re.Match[bytes]) -> bytes:
+        if chance.random() > 0.05:
+            return found[0]
+        return b"%0*d" % (chance.choice((0, len(found[0]))), chance.randrange(10 ** chance.choice((1, 2, 4, 8))))
+
+    return [re.sub(rb"\d+", other, line) for line in lines]
+
+
+def _torn(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Lines cut, or run together."""
+    found: list[bytes] = []
+    for line in lines:
+        if chance.random() < 0.05 and found:
+            found[-1] += line[: chance.randrange(len(line) + 1)]
+        else:
+            found.append(line[: chance.randrange(len(line) + 1)] if chance.random() < 0.05 else line)
+    return found
+
+
+def _repeats(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Some lines again and again."""
+    place = chance.randrange(len(lines) + 1)
+    again = [*lines[place : place + chance.randrange(1, 9)], *chance.choice(((), (b"",), (b"step 1 loss 2",)))]
+    return lines[:place] + again * chance.randrange(1, 120) + lines[place:]
+
+
+def _again(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """The same lines in another order, as threads print them."""
+    found = list(lines)
+    for _ in range(len(found) // 4):
+        one, other = chance.randrange(len(found)), chance.randrange(len(found))
+        found[one], found[other] = found[other], found[one]
+    return found
+
+
+def _channels(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """More connection lines: for other channels, ranks and ways."""
+    found = []
+    ways = (
+        b"P2P/CUMEM",
+        b"P2P/CUMEM/read",
+        b"SHM/direct/direct",
+        b"NET/IB/1/GDRDMA",
+        b"NET/IBext_v8/0(3)/GDRDMA(PCI)/Shared",
+    )
+    for line in lines:
+        found.append(line)
+        head, mark, _ = line.partition(b" NCCL INFO ")
+        if mark and chance.random() < 0.3:
+            one, other = chance.randrange(12), chance.randrange(12)
+            direction = chance.choice((b"", b" [send]", b" [receive]"))
+            for channel in range(chance.randrange(5), chance.choice((6, 12, 70))):
+                text = b"Channel %02d/%d : %d[%d] -> %d[%x]%b via %b"
+                values = channel, chance.randrange(2), one, one % 8, other, other % 8, direction, chance.choice(ways)
+                found.append(head + mark + text % values)
+    return found
+
+
+Change = Callable[[list[bytes], random.Random], list[bytes]]
+CHANGES: tuple[Change, ...] = (
+    *(_times, _labels, _partials, _bytes, _numbers, _torn, _repeats, _again, _channels, _channels),
+)
+
+
+def smallest(blocks: Blocks) -> Blocks:
+    """The smallest part of a log that still shows a difference."""
+    for size in (64, 16, 4, 1):
+        at = 0
+        while at < sum(map(len, blocks)):
+            less = _without(blocks, at, size)
+            if less and difference(less):
+                blocks = less
+            else:
+                at += size
+    return blocks
+
+
+def _without(blocks: Blocks, begin: int, size: int) -> Blocks:
+    """A log without some of its lines; blocks stay apart."""
+    found, at = [], 0
+    for block in blocks:
+        found.append([line for index, line in enumerate(block, at) if not begin <= index < begin + size])
+        at += len(block)
+    return [block for block in found if block]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make logs until the time is over, or one shows a difference."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    until = time.monotonic() + options.seconds
+    number = 0
+    while time.monotonic() < until:
+        blocks = log(random.Random(f"{options.seed}/{number}"))
+        try:
+            what = difference(blocks)
+        except Exception as error:  # what breaks is a difference, too
+            what = f"{type(error).__name__}: {error}"
+            print(*map(repr, blocks), sep="\n")
+        if what:
+            found = smallest(blocks)
+            print(f"seed {options.seed}, log {number}:")
+            for block in found:
+                print(b"\n".join(block).decode("utf-8", "backslashreplace"), end="\n---- end of block\n")
+            print(difference(found) or what)
+            sys.exit(1)
+        number += 1
+    print(f"{number} logs, no difference")
+
+
+if __name__ == "__main__":
+    main()
