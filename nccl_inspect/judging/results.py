@@ -15,7 +15,7 @@ from nccl_inspect.model.job import Notice, Paths, Selection
 
 
 class Mark(NamedTuple):
-    """What rules said of a path."""
+    """The marks of rules on a path."""
 
     rules: tuple[str, ...] = ()
     """Those whose findings are about it."""
@@ -36,7 +36,7 @@ class Results:
 
     def __init__(self, paths: Paths) -> None:
         self.marking = [0] * len(paths)
-        """For each path the place of what is said of it among the marks."""
+        """For each path the index of its entry in the marks."""
         self.findings: list[Finding] = []
         self.questions: list[NotJudged] = []
         self._effects: set[int] = set()
@@ -44,11 +44,11 @@ class Results:
 
     @property
     def marks(self) -> list[Mark]:
-        """All that is said of some path."""
+        """All distinct marks of paths."""
         return list(self._marks)
 
     def where(self, paths: Selection, test: Callable[[Mark], object]) -> Selection:
-        """Those of some paths of which rules said certain things."""
+        """The paths whose marks meet a condition."""
         passed = [bool(test(mark)) for mark in self._marks]
         return Selection(paths.table, (), [row for row in paths.rows if passed[self.marking[row]]])
 
