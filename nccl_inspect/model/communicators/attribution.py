@@ -20,6 +20,7 @@ from nccl_inspect.model.communicators.candidates import Ends, FittingMembers, Un
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
+from nccl_inspect.model.communicators.twins import Twins
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record
 
@@ -123,19 +124,19 @@ class _Work:
         self._uses: dict[Process, int] = {}
         self._threads: dict[Process, dict[int, list[_Made]]] = {}
         """What each thread connected, and for whom."""
-        self._ends: dict[Process, set[tuple[object, ...]]] = {}
         self._direct: dict[Process, set[str | None]] = {}
         """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         self._processes, self._certainty = processes, certainty
-        self._index = {process.log.process: index for index, process in enumerate(processes)}
-        self._direct.update((process, set()) for process in self._index)
-        self._bursts = [] if certainty else [process.bursts for process in processes]
+        self._direct.update((process.log.process, set()) for process in processes)
+        bursts = [] if certainty else [process.bursts for process in processes]
+        ends = certainty.ends if certainty else lambda index: ends_of(bursts[index])
+        self._twins = Twins((process.log.process for process in processes), ends)
         if certainty:
             self._begin(certainty)
             return
-        for process, bursts in zip(processes, self._bursts, strict=True):
-            self._direct[process.log.process].update(one.other[1] for one in ends_of(bursts) if one.kind.is_local)
+        for process, printed in zip(processes, bursts, strict=True):
+            self._direct[process.log.process].update(one.other[1] for one in ends_of(printed) if one.kind.is_local)
             for member in process.members:  # what stands between START and COMPLETE
                 self._use(member, ends_of(member.bursts), RINGS_AND_TREES)
 
@@ -152,15 +153,6 @@ class _Work:
             self._direct[log.process].add(device)
         for member, conn, ends in certainty.like([burst for process in self._processes for burst in process.loose]):
             self._take(member, _slot(member.log, ends, conn), ends.channels)
-
-    def _ends_of(self, process: Process) -> set[tuple[object, ...]]:
-        """What the connections of a process say of their ends."""
-        found = self._ends.get(process)
-        if found is None:
-            index = self._index[process]
-            every = self._certainty.ends(index) if self._certainty else ends_of(self._bursts[index])
-            found = self._ends[process] = set(map(_end, every))
-        return found
 
     def add(self, unit: Unit) -> None:
         unit.ends = list(self._certainty.ends_of(unit.bursts) if self._certainty else ends_of(unit.bursts))
@@ -190,8 +182,7 @@ class _Work:
 
     def _settle(self, units: list[Unit]) -> None:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
-        others = (self._like_elsewhere, self._with_twin, self._on_ring_or_tree)
-        rules = (self._free, *map(_of_each, others))
+        rules = self._free, _of_each(self._like_elsewhere), self._twins.exclude, _of_each(self._on_ring_or_tree)
         while units and self._left > 0:
             for rule in rules:
                 undecided = [unit for unit in units if not self._decide(unit, rule)]
@@ -259,18 +250,6 @@ class _Work:
                 return False
         return True
 
-    def _with_twin(self, unit: Unit, member: Member) -> bool:
-        """Both ends of a NET edge print it."""
-        comm = member.communicator
-        assert comm is not None
-        for one in unit.ends:
-            if one.kind.direction is None or one.dst is None:
-                continue
-            mate = comm.members.get(one.src if one.receives else one.dst)
-            if mate is not None and _end(one, twin=True) not in self._ends_of(mate.log.process):
-                return False
-        return True
-
     def _on_ring_or_tree(self, unit: Unit, member: Member) -> bool:
         """Connections of set 0 join neighbours in rings and trees."""
         comm = member.communicator
@@ -325,13 +304,6 @@ def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:
 def _slot(log: ProcessLog, ends: Ends, conn: int | None) -> _Slot:
     """What a connection takes of a communicator."""
     return id(log), conn, ends.src, ends.dst, ends.receives
-
-
-def _end(ends: Ends, twin: bool = False) -> tuple[object, ...]:
-    direction = ends.kind.direction
-    if twin:
-        direction = "send" if ends.receives else "receive"
-    return direction, ends.kind.conn, ends.src, ends.dst
 
 
 def _kind(comm: Communicator | None) -> tuple[object, ...]:
