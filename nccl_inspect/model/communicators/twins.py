@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from functools import cached_property
 from typing import TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.communicators.candidates import Ends, Unit
 from nccl_inspect.model.communicators.members import Member
 
-_End: TypeAlias = tuple[object, ...]
+Pair: TypeAlias = tuple[int | None, int, int | None]
+"""A connection set and the ranks that a connection joins in its communicator."""
 
 
 class Twins:
@@ -18,14 +21,19 @@ class Twins:
 
     Args:
         processes: all of them.
-        ends: the connections of a process, by its number, and for each the channels that it has.
+        ends: the connections of a process, by its number.
+        unanswered: those of all processes of which an end is missing.
     """
 
-    def __init__(self, processes: Iterable[Process], ends: Callable[[int], Iterator[Ends]]) -> None:
+    def __init__(
+        self,
+        processes: Iterable[Process],
+        ends: Callable[[int], Iterable[Ends]],
+        unanswered: Callable[[], AbstractSet[Pair]],
+    ) -> None:
         self._index = {process: index for index, process in enumerate(processes)}
-        self._ends = ends
-        self._printed: dict[Process, set[_End]] = {}
-        self._lonely: set[_End] | None = None
+        self._ends, self._missing = ends, unanswered
+        self._printed: dict[Process, set[tuple[object, ...]]] = {}
 
     def exclude(self, unit: Unit) -> Callable[[Member], bool]:
         """Whether a communicator can have a unit.
@@ -35,9 +43,13 @@ class Twins:
         """
         twins = {id(member): self._all(unit, member) for member in unit.candidates}
         shown = set(twins.values())
-        if not shown >= {True, False} or any(_pair(one) in self._unanswered() for one in _of_network(unit)):
+        if not shown >= {True, False} or any(_pair(one) in self._unanswered for one in _of_network(unit)):
             return lambda member: True
         return lambda member: twins[id(member)] is not False
+
+    @cached_property
+    def _unanswered(self) -> AbstractSet[Pair]:
+        return self._missing()
 
     def _all(self, unit: Unit, member: Member) -> bool | None:
         """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
@@ -53,23 +65,21 @@ class Twins:
                 return False
         return found
 
-    def _of(self, process: Process) -> set[_End]:
+    def _of(self, process: Process) -> set[tuple[object, ...]]:
         """The NET connections of a process and which end of them it is."""
         if process not in self._printed:
             every = self._ends(self._index[process])
             self._printed[process] = {(one.receives, *_pair(one)) for one in every if one.kind.direction}
         return self._printed[process]
 
-    def _unanswered(self) -> set[_End]:
-        """NET connections that the senders of all communicators do not print in as many channels as the receivers."""
-        if self._lonely is None:
-            balance: Counter[_End] = Counter()
-            for index in self._index.values():
-                for one in self._ends(index):
-                    if one.kind.direction:
-                        balance[_pair(one)] += one.channels.bit_count() * (-1 if one.receives else 1)
-            self._lonely = {pair for pair, left in balance.items() if left}
-        return self._lonely
+
+def unanswered(ends: Iterable[Ends]) -> set[Pair]:
+    """NET connections that the senders of all communicators do not print in as many channels as the receivers."""
+    balance: Counter[Pair] = Counter()
+    for one in ends:
+        if one.kind.direction:
+            balance[_pair(one)] += one.channels.bit_count() * (-1 if one.receives else 1)
+    return {pair for pair, left in balance.items() if left}
 
 
 def _of_network(unit: Unit) -> Iterator[Ends]:
@@ -77,5 +87,5 @@ def _of_network(unit: Unit) -> Iterator[Ends]:
     return (one for one in unit.ends if one.kind.direction is not None and one.dst is not None)
 
 
-def _pair(ends: Ends) -> _End:
+def _pair(ends: Ends) -> Pair:
     return ends.kind.conn, ends.src, ends.dst
