@@ -11,13 +11,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 
 _SIMPLE = ("rings", "all trees")
+Slot: TypeAlias = tuple[int, int, int, int | None, bool]
+"""A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
 
 
 class Ends(NamedTuple):
@@ -49,6 +51,13 @@ def ends_of(bursts: Iterable[Burst]) -> Iterator[Ends]:
         yield Ends(event.src, event.dst, event.src_dev, event.dst_dev, event, edge.channels)
 
 
+def slots_of(log: ProcessLog, ends: Iterable[Ends], conn: int | None) -> Iterator[tuple[Slot, int]]:
+    """What connections take of a communicator, and in which channels; those of an unknown set exclude nothing."""
+    if conn is not None:
+        for src, dst, _, _, kind, channels in ends:
+            yield (id(log), conn, src, dst, kind.direction == "receive"), channels
+
+
 class Candidates(Protocol):
     """Which members of a process a burst may belong to."""
 
@@ -71,6 +80,8 @@ class Unit:
     """Lines of several communicators may be in one burst."""
     ends: Sequence[Ends] = ()
     """What its connections join."""
+    slots: Sequence[tuple[Slot, int]] = ()
+    """What they take of a communicator."""
 
     @property
     def place(self) -> int:
