@@ -19,6 +19,7 @@ from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
 from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import flood, sparse
 from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
 from nccl_inspect.scanning.found import Found, Repeated, Row
@@ -68,8 +69,8 @@ class BulkScanner(Scanner):
         reader: gets the lines.
     """
 
-    columns_from: float = 1 << 20
-    """Bytes after which a log is large: loading numpy takes as long as reading some megabytes."""
+    columns_from: float = BLOCK - HEAD
+    """Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
 
     def __init__(self, grammar: Grammar, reader: Reader) -> None:
         super().__init__(grammar)
