@@ -52,7 +52,11 @@ class Heads(Record):
         heads = self.texts(at)
         if heads is None:
             return [known[printer] for printer in printers]
-        return list(map(self.printers.origin, printers, heads))
+        frames = self.printers.frames
+        return [
+            known[printer] if (frame := frames[printer]) is None else frame.at(head)
+            for printer, head in zip(printers, heads, strict=True)
+        ]
 
     def texts(self, at: Rows) -> list[bytes] | None:
         """Prefixes as they stand; None where the printers tell all."""

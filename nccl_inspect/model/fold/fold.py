@@ -177,19 +177,18 @@ class Fold:
                 continue
             if found.timed:
                 origin = found.origin(number, origin)
-            if use.how == CONNECTS:
+            if use.how == STEP:
+                log.step(base | number, origin, text.parsed.event)  # type: ignore[union-attr]
+            elif use.how == CONNECTS:
                 edge = self._connect(log, base | number, origin, text, channel)
                 thread, last = origin.tid, text
             else:
                 self._keep(log, base | number, origin, text)
 
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
-        """Take in a line that matters and is not a connection."""
+        """Take in a line that matters, and whose order does not."""
         how = text.use.how
-        if how == STEP:
-            assert text.parsed is not None
-            log.step(place, origin, text.parsed.event)
-        elif how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
+        if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == BOOTSTRAP:
                 log.bootstraps.append(place)
