@@ -75,8 +75,8 @@ def read(
     )
     if config is not None:
         options = configuration.applied(options, Path(config))
-    found = artifacts.inventory(inputs)
-    return reading.Judge(options).worst(reading.fold(found.logs, cluster=cluster), beside=found)
+    inventory = artifacts.inventory(inputs)
+    return reading.Judge(options).worst(reading.fold(inventory.logs, cluster=cluster), beside=inventory)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -64,7 +64,7 @@ class Wanted(NamedTuple):
         """
         fits = self.places.of(job)
         details = transports_known(self.transports, job.paths)
-        found = job.paths.where(
+        paths = job.paths.where(
             lambda kind: (
                 self.scope in (None, kind.scope)
                 and (not self.transports or kind.detail in details)
@@ -72,7 +72,7 @@ class Wanted(NamedTuple):
                 and (not self.rules or not self.rules.isdisjoint(kind.rules))
             )
         )
-        return found.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
+        return paths.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
 
 
 def slowest(paths: Selection, job: Job) -> Selection:

@@ -124,11 +124,11 @@ async def _completed(
 ) -> Completion:
     """Completions for an argument of a resource address."""
     dialect = (context.arguments or {}).get("dialect") if context else None
-    known = {
+    choices = {
         "name": [entry.rule.name for entry in registered()],
         "dialect": list(dict.fromkeys(dialect for dialect, _ in _known())),
         "family": [family for of, family in _known() if dialect in (None, of)],
     }
-    names = known.get(argument.name, []) if isinstance(ref, ResourceTemplateReference) else []
+    names = choices.get(argument.name, []) if isinstance(ref, ResourceTemplateReference) else []
     values = [name for name in names if name.startswith(argument.value.lower())]
     return Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=len(values) > _MAX_COMPLETIONS)

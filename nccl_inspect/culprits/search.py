@@ -96,10 +96,10 @@ def explain(group: Group, traits: Sequence[Trait], order: Sequence[str]) -> Foun
 
 def _counts(group: Group) -> list[Count]:
     """How often each trait is there, of those that enough bad ones have."""
-    bad = Counter(trait for one in group.bad for trait in one)
+    bad = Counter(trait for traits in group.bad for trait in traits)
     floor = max(group.fewest, ceil(_LEAST * len(group.bad)))
     wanted = {trait for trait, number in bad.items() if number >= floor}
-    good = Counter(trait for one in group.good(wanted) for trait in one)
+    good = Counter(trait for traits in group.good(wanted) for trait in traits)
     return [Count(trait, bad[trait], good[trait]) for trait in sorted(wanted)]
 
 
@@ -116,8 +116,8 @@ def _tells(count: Count, group: Group) -> bool:
 def _having(bad: Sequence[Set[int]], telling: Collection[int]) -> dict[int, set[int]]:
     """Which of the bad ones have each trait."""
     having: dict[int, set[int]] = {trait: set() for trait in telling}
-    for place, one in enumerate(bad):
-        for trait in one:
+    for place, traits in enumerate(bad):
+        for trait in traits:
             if trait in having:
                 having[trait].add(place)
     return having
@@ -188,7 +188,7 @@ class _Pool:
             if not done and not others:
                 return []
             tried.append([self._telling[trait], *others])
-        return tried[0] if all(set(found) == set(tried[0]) for found in tried) else []
+        return tried[0] if all(set(combination) == set(tried[0]) for combination in tried) else []
 
     def beside(self, culprits: Sequence[Count], explained: set[int]) -> list[Count]:
         """What exactly the bearers of the only culprit have, too."""

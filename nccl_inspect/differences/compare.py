@@ -81,21 +81,23 @@ def _stated(job: Job) -> str:
 
 def _lines(a: Job, b: Job, kind: type[events.Event]) -> list[Evidence]:
     """The first lines of both runs that make an event of this class."""
-    said = [[n.evidence[0] for n in job.notices if isinstance(n.event, kind)] for job in (b, a)]
-    return [line for lines in said for line in lines[:_MAX_EVIDENCE]]
+    quotes = [[n.evidence[0] for n in job.notices if isinstance(n.event, kind)] for job in (b, a)]
+    return [line for lines in quotes for line in lines[:_MAX_EVIDENCE]]
 
 
 def _network(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
-    one, other = a.network, b.network
-    lines = [n.evidence[0] for n in b.notices if isinstance(n.event, events.NetDevices) and n.event.net == other.name]
-    yield from _told("network", "network", one.name or "", other.name or "", open_questions, lines)
+    net, other_net = a.network, b.network
+    lines = [
+        n.evidence[0] for n in b.notices if isinstance(n.event, events.NetDevices) and n.event.net == other_net.name
+    ]
+    yield from _told("network", "network", net.name or "", other_net.name or "", open_questions, lines)
     plugins = [n.evidence[0] for n in b.notices if isinstance(n.event, events.PluginStatus) and n.event.kind == "NET"]
-    ours, theirs = (f"{n.plugin or ''} {n.plugin_version or ''}".strip() for n in (one, other))
+    ours, theirs = (f"{n.plugin or ''} {n.plugin_version or ''}".strip() for n in (net, other_net))
     yield from _optional("network", "plugin", ours, theirs, plugins)
     providers = [n.evidence[0] for n in b.notices if isinstance(n.event, events.OfiProvider)]
-    yield from _optional("network", "provider", one.provider or "", other.provider or "", providers)
-    if one.devices and other.devices and one.devices != other.devices:
-        yield Change("network", "devices", listed(one.devices, 8), listed(other.devices, 8), evidence=lines[:1])
+    yield from _optional("network", "provider", net.provider or "", other_net.provider or "", providers)
+    if net.devices and other_net.devices and net.devices != other_net.devices:
+        yield Change("network", "devices", listed(net.devices, 8), listed(other_net.devices, 8), evidence=lines[:1])
 
 
 def _optional(area: str, what: str, before: str, after: str, evidence: list[Evidence]) -> Iterator[Change]:
@@ -133,10 +135,10 @@ def _environment(a: Job, b: Job, renamed: dict[str, str], open_questions: list[s
 
 
 def _by_name(job: Job) -> dict[str, list[Setting]]:
-    found: dict[str, list[Setting]] = {}
+    settings: dict[str, list[Setting]] = {}
     for setting in job.environment:
-        found.setdefault(setting.name, []).append(setting)
-    return found
+        settings.setdefault(setting.name, []).append(setting)
+    return settings
 
 
 def _values(settings: Iterable[Setting], renamed: dict[str, str]) -> str:
@@ -165,22 +167,22 @@ def _communicators(a: Job, b: Job) -> Iterator[Change]:
 
 
 def _by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
-    found: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
+    groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
     for comm in job.communicators:
         key = (comm.nranks, comm.id) if None in comm.ranks else (comm.nranks, *comm.ranks)
-        found.setdefault(key, []).append(comm)
-    return found
+        groups.setdefault(key, []).append(comm)
+    return groups
 
 
 def _same(ours: list[CommunicatorInfo], theirs: list[CommunicatorInfo]) -> Iterator[Change]:
     """Channels and states of communicators of the same ranks."""
-    for one, other in zip(ours, theirs, strict=False):
-        name = other.id if other.id == "world" else f"{count(other.nranks, 'rank')} {_members(other)}"
-        lines = other.evidence[:1]
-        if one.channels and other.channels and one.channels != other.channels:
-            before, after = count(one.channels, "channel"), count(other.channels, "channel")
+    for old, new in zip(ours, theirs, strict=False):
+        name = new.id if new.id == "world" else f"{count(new.nranks, 'rank')} {_members(new)}"
+        lines = new.evidence[:1]
+        if old.channels and new.channels and old.channels != new.channels:
+            before, after = count(old.channels, "channel"), count(new.channels, "channel")
             yield Change("communicators", name, before, after, evidence=lines)
-        states = ["complete" if comm.state in _SOUND else comm.state for comm in (one, other)]
+        states = ["complete" if comm.state in _SOUND else comm.state for comm in (old, new)]
         if states[0] != states[1]:
             yield Change("communicators", name, states[0], states[1], evidence=lines)
 

@@ -22,13 +22,13 @@ def explain(changes: list[Change], pairwise: bool) -> list[Explanation]:
         changes: all of them.
         pairwise: whether paths are compared pair by pair.
     """
-    found = []
+    chains = []
     failed = any(change.area == "verdict" and change.after == "failed" for change in changes)
     for kind in ("new",) if failed else ("new", "gone"):
-        found += _chains(
+        chains += _chains(
             [change for change in changes if change.area == "findings" and change.kind == kind], changes, pairwise
         )
-    return found
+    return chains
 
 
 def _chains(findings: list[Change], changes: list[Change], pairwise: bool) -> list[Explanation]:
@@ -85,12 +85,12 @@ def _back(cause: Change) -> str:
 
 def _effects(cause: Change, findings: list[Change]) -> list[Change]:
     """Findings that name a cause, and those that name them, the nearest first."""
-    found: list[Change] = []
+    effects: list[Change] = []
     names = {cause.what}
     while fresh := [f for f in findings if f.what not in names and names.intersection(f.rules)]:
-        found += fresh
+        effects += fresh
         names |= {finding.what for finding in fresh}
-    return found
+    return effects
 
 
 def _shares_a_line(change: Change, finding: Change) -> bool:

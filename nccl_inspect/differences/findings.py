@@ -26,7 +26,7 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
     if not len(b.paths):
         unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
     pairs = []
-    for finding in sorted(a.findings, key=lambda one: not any(_is_twin(one, other) for other in b.findings)):
+    for finding in sorted(a.findings, key=lambda old: not any(_is_twin(old, new) for new in b.findings)):
         partner = _partner(finding, left)
         if partner:
             left = [other for other in left if other is not partner]
@@ -45,19 +45,19 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
 def worse(a: Job, b: Job, limit: str) -> list[Finding]:
     """Findings of B at or above a severity that A does not have, or has at a lower one."""
     left = list(a.findings)
-    found = []
+    findings = []
     for finding in b.findings:
         partner = _partner(finding, left)
         if partner:
             left = [other for other in left if other is not partner]
         level = SEVERITIES.index(finding.severity)
         if level >= SEVERITIES.index(limit) and not (partner and SEVERITIES.index(partner.severity) >= level):
-            found.append(finding)
-    return found
+            findings.append(finding)
+    return findings
 
 
-def _is_twin(one: Finding, other: Finding) -> bool:
-    return one.rule == other.rule and one.summary == other.summary
+def _is_twin(finding: Finding, other: Finding) -> bool:
+    return finding.rule == other.rule and finding.summary == other.summary
 
 
 def _partner(finding: Finding, others: list[Finding]) -> Finding | None:

@@ -52,8 +52,8 @@ def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str
 
 def _passed(files: list[PassedOver]) -> str:
     """Some files, first those whose name does not explain the reason."""
-    ordered = sorted(files, key=lambda one: _weight(one.reason))
-    words = (_base(one.name) if one.reason in _PLAIN else f"{_base(one.name)} ({one.reason})" for one in ordered)
+    ordered = sorted(files, key=lambda file: _weight(file.reason))
+    words = (_base(file.name) if file.reason in _PLAIN else f"{_base(file.name)} ({file.reason})" for file in ordered)
     names = list(dict.fromkeys(words))
     number = f"{len(files):,} files: " if len(files) > 1 else ""
     return f"{number}{', '.join(names[:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"

@@ -52,12 +52,12 @@ class Line(NamedTuple):
 def lines(job: Job) -> list[Line]:
     """The lines of a judged job; of several jobs those of the worst, and one about the others."""
     first = head.of(job)
-    told = list(_sound(job, first) if job.verdict == "ok" else _unsound(job, first))
+    summary = list(_sound(job, first) if job.verdict == "ok" else _unsound(job, first))
     for label in _LEFT_OUT_FIRST:
-        if len(told) <= MAX_LINES:
+        if len(summary) <= MAX_LINES:
             break
-        told = [line for line in told if line.label != label]
-    return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in told]
+        summary = [line for line in summary if line.label != label]
+    return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in summary]
 
 
 def render(job: Job, form: str = "text") -> str:
@@ -114,13 +114,13 @@ def _of_several(job: Job) -> Iterator[Line]:
 
 
 def _job(job: Job) -> Iterator[Line]:
-    told = {label: text for label, text in facts(job) if label in ("job", "NCCL", "network")}
-    parts = [told["job"], f"NCCL {told['NCCL']}" if job.nccl_versions else "", _network(told)]
+    texts = {label: text for label, text in facts(job) if label in ("job", "NCCL", "network")}
+    parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", _network(texts)]
     yield Line("job", _fitted("; ".join(filter(None, parts))))
 
 
-def _network(told: dict[str, str]) -> str:
-    return f"network {told['network']}" if "network" in told else ""
+def _network(texts: dict[str, str]) -> str:
+    return f"network {texts['network']}" if "network" in texts else ""
 
 
 def _more(lead: Finding | None, job: Job) -> str:
@@ -149,7 +149,7 @@ def _evidence(lead: Finding | None, job: Job) -> list[Evidence]:
         others = [one for one in job.unexplained if one is not notice]
         return [one.evidence[0] for one in [*([notice] if notice else []), *others] if one.evidence][:_MAX_EVIDENCE]
     findings = [lead, *(finding for finding in under(lead, job) if finding.root)]
-    told = {(line.source, line.order): line for finding in findings for line in finding.evidence}
+    quotes = {(line.source, line.order): line for finding in findings for line in finding.evidence}
     times = Counter(place for finding in findings for place in {(line.source, line.order) for line in finding.evidence})
     levels = {
         (line.source, line.order): 0 if is_error(notice) else 1 if notice.level == "WARN" else 2
@@ -157,8 +157,8 @@ def _evidence(lead: Finding | None, job: Job) -> list[Evidence]:
         for notice in quoted(job.notices, finding)
         for line in notice.evidence
     }
-    best = sorted(told, key=lambda place: (-times[place], levels.get(place, 2)))[:_MAX_EVIDENCE]
-    return [told[place] for place in sorted(best)]
+    best = sorted(quotes, key=lambda place: (-times[place], levels.get(place, 2)))[:_MAX_EVIDENCE]
+    return [quotes[place] for place in sorted(best)]
 
 
 def _fitted(text: str) -> str:

@@ -91,19 +91,19 @@ def reason(job: Job) -> str:
     if job.verdict == "unknown" and (lacking := gaps.lacking(job, _known(job) == _MEANING["ok"])):
         return lacking
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
-        unjudged, told = _unjudged(job), _left_out(job)
-        return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
+        unjudged, left_out = _unjudged(job), _left_out(job)
+        return "; ".join([*left_out, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
     return _known(job) if job.verdict == "ok" else _MEANING[job.verdict]
 
 
 def _doubt(lead: Finding, text: str, job: Job) -> str:
     """What keeps a job without verdict from one, and what the log shows of its paths all the same."""
     how = "possibly" if lead.confidence == "possible" else "likely"
-    known = _known(job)
-    is_said = known != _MEANING["unknown"] and not (
-        job.excerpt and known == _MEANING["ok"]
+    paths = _known(job)
+    is_said = paths != _MEANING["unknown"] and not (
+        job.excerpt and paths == _MEANING["ok"]
     )  # its other paths may be bad
-    return f"{how}: {text}" + (f"; {known}" if is_said else "")
+    return f"{how}: {text}" + (f"; {paths}" if is_said else "")
 
 
 def _whose(lead: Finding, job: Job) -> str:
@@ -114,8 +114,8 @@ def _whose(lead: Finding, job: Job) -> str:
 
 def _known(job: Job) -> str:
     """The paths in the log, summed up."""
-    if told := _left_out(job):
-        return told[0]
+    if left_out := _left_out(job):
+        return left_out[0]
     if _unjudged(job) or not job.paths:
         return _MEANING["unknown"]
     worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
@@ -146,9 +146,9 @@ def _said(unexplained: list[Notice]) -> str:
 
 def _first(unexplained: list[Notice]) -> Notice:
     """The message to begin with: an error, or a warning that the grammar does not know, before what may be harmless."""
-    errors = [one for one in unexplained if one.event is None or getattr(one.event, "tone", "") == "error"]
-    errors = [one for one in errors if one.production != _HEAD] or errors
-    return next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
+    errors = [notice for notice in unexplained if notice.event is None or getattr(notice.event, "tone", "") == "error"]
+    errors = [notice for notice in errors if notice.production != _HEAD] or errors
+    return next((notice for notice in errors if not is_retold(notice)), (errors or unexplained)[0])
 
 
 def _earlier(job: Job) -> Iterator[tuple[str, str]]:
@@ -267,11 +267,11 @@ def _setting(setting: Setting) -> str:
 
 def _hosts(job: Job) -> str:
     """The hosts with their names; hosts without a known rank are listed separately."""
-    known = [host.name for host in job.hosts if host.ranks]
+    named = [host.name for host in job.hosts if host.ranks]
     others = [host.name for host in job.hosts if not host.ranks]
-    if not known:
+    if not named:
         return _named(others)
-    return _named(known) + (f" and, without a known rank, {_named(others)}" if others else "")
+    return _named(named) + (f" and, without a known rank, {_named(others)}" if others else "")
 
 
 def _named(hosts: list[str]) -> str:
@@ -315,8 +315,8 @@ def _network(job: Job) -> str:
 
 def _purpose_of(comms: list[CommunicatorInfo]) -> str:
     """What communicators are for in one short phrase, where all have the same; empty where nothing tells."""
-    said = {_purpose(comm) for comm in comms}
-    return said.pop() if len(said) == 1 else ""
+    purposes = {_purpose(comm) for comm in comms}
+    return purposes.pop() if len(purposes) == 1 else ""
 
 
 def _purpose(comm: CommunicatorInfo) -> str:
@@ -336,8 +336,8 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     if first.id != "world" and (purpose := _purpose_of(comms)):
         size += f", {purpose}"
     if len(comms) == 1:
-        known = some_ranks(rank for rank in first.ranks if rank is not None)
-        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {known or '?'}")
+        members_known = some_ranks(rank for rank in first.ranks if rank is not None)
+        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {members_known or '?'}")
     groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
     members = shortened([f"[{some_ranks(ranks, _MAX_PARTS) or '?'}]" for ranks in groups], _MAX_GROUPS)
     kind = first.id.partition(" color ")[0]
@@ -362,11 +362,11 @@ def in_words(notice: Notice) -> str:
 
 def accepted_causes(finding: Finding, job: Job) -> list[str]:
     """What explains a finding and is accepted, in words."""
-    told = {other.rule for other in job.findings}
+    reported = {other.rule for other in job.findings}
     return [
         f"{entry.finding.rule} (accepted: {entry.reason}): {entry.finding.summary}"
         for entry in job.suppressed
-        if entry.finding.rule in finding.because and entry.finding.rule not in told
+        if entry.finding.rule in finding.because and entry.finding.rule not in reported
     ]
 
 
@@ -379,10 +379,10 @@ def under(lead: Finding, job: Job) -> list[Finding]:
 def folded(findings: list[Finding]) -> dict[str, str]:
     """Which finding is nested under which: causes and echoes under what leads."""
     under: dict[str, str] = {}
-    told = {finding.rule for finding in findings}
+    rules = {finding.rule for finding in findings}
     for finding in findings:
         for cause in finding.because:
             lead, other = (finding.rule, cause) if finding.root else (cause, finding.rule)
-            if cause in told and lead not in under and other != lead:
+            if cause in rules and lead not in under and other != lead:
                 under.setdefault(other, lead)
     return under

@@ -23,7 +23,7 @@ def lacking(job: Job, are_ok: bool) -> str:
         job: without a verdict.
         are_ok: whether all paths in the log are as good as expected.
     """
-    ends = (found.summary for found in job.findings if found.rule in (_INCOMPLETE, _SPARSE) or _is_end(found))
+    ends = (finding.summary for finding in job.findings if finding.rule in (_INCOMPLETE, _SPARSE) or _is_end(finding))
     begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
     starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
     what = next(ends, "") or next(begins, "") or next(starts, "")
@@ -42,8 +42,8 @@ def missing(job: Job) -> str:
     mute = [last for last in job.last_lines if not last.ranks]
     likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
     if likely.keys() >= set(absent):
-        told = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
-        return shortened(told, _MAX_NAMED)
+        guesses = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
+        return shortened(guesses, _MAX_NAMED)
     runs = shortened(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
     ranks = f"rank {absent[0]} has" if len(absent) == 1 else f"ranks {runs} have"
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"

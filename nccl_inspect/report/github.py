@@ -29,10 +29,11 @@ def _jobs(job: Job) -> Iterator[str]:
     if job.jobs:
         text = f"{jobs.headline(job)}; worst: {jobs.worst(job)}"
         yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
-    for one in job.jobs[1:]:
-        if one.verdict not in ("ok", "unknown"):
-            text = f"{one.verdict.upper()}: {one.reason}"
-            yield f"::{_VERDICT[one.verdict]} {_place(one.first)}title={_property(jobs.title(one))}::{_data(text)}"
+    for standing in job.jobs[1:]:
+        if standing.verdict not in ("ok", "unknown"):
+            text = f"{standing.verdict.upper()}: {standing.reason}"
+            place, title = _place(standing.first), _property(jobs.title(standing))
+            yield f"::{_VERDICT[standing.verdict]} {place}title={title}::{_data(text)}"
 
 
 def _commands(job: Job) -> Iterator[str]:

@@ -72,28 +72,28 @@ def _located(lead: Finding, job: Job) -> Iterator[Finding]:
 
 def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
     """Where the ranks are that the headline is about."""
-    known = Places(job)
+    index = Places(job)
     ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
     if ranks:
-        return [known.of(rank) for rank in ranks]
+        return [index.of(rank) for rank in ranks]
     failure = job.first_failure
-    said = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
-    if lead and lead.hosts and {host for host, _ in said} != set(lead.hosts):
+    processes = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
+    if lead and lead.hosts and {host for host, _ in processes} != set(lead.hosts):
         return []  # who reports first is one of them, or none: not the culprit
-    return [Place(None, host, pid) for host, pid in said if is_named(host) and host and pid >= 0]
+    return [Place(None, host, pid) for host, pid in processes if is_named(host) and host and pid >= 0]
 
 
 def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
     """The culprit on one line."""
-    told = _in_words(job, lead, places)
+    words = _in_words(job, lead, places)
     culprits = lead.culprits if lead else []
-    if culprits and culprits[0].kind == "rank" and all(one.kind in _THINGS for one in culprits):
+    if culprits and culprits[0].kind == "rank" and all(culprit.kind in _THINGS for culprit in culprits):
         others = culprits[0].good_elsewhere
-        beside = [one.name for one in culprits if one.kind in _BESIDE]
+        beside = [culprit.name for culprit in culprits if culprit.kind in _BESIDE]
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
-        return "; ".join(filter(None, (told, none, f"only there: {shortened(beside, 2)}" if beside else "")))
+        return "; ".join(filter(None, (words, none, f"only there: {shortened(beside, 2)}" if beside else "")))
     line = _culprits(job)
-    return "; ".join(filter(None, (line, told if len(places) <= _MOST_PLACES or not line else "")))
+    return "; ".join(filter(None, (line, words if len(places) <= _MOST_PLACES or not line else "")))
 
 
 def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
@@ -112,7 +112,7 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
 def _is_missed(place: Place, job: Job) -> bool:
     """Whether a rank of a failed job has no line at all: its program may speak where NCCL does not."""
     first = job.first_failure.ranks if job.first_failure else []
-    return job.verdict == "failed" and place.rank not in {*first, *(rank_in_front(one) for one in job.notices)}
+    return job.verdict == "failed" and place.rank not in {*first, *(rank_in_front(entry) for entry in job.notices)}
 
 
 def _of_place(place: Place, is_missed: bool) -> str:
@@ -134,16 +134,16 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
         return _line("first error", job.first_failure.evidence, job.first_failure.time, names)
     if lead is None:
         return _line("first error", notice.evidence[0], notice.earliest.time, names) if notice else ""
-    said = quoted(job.notices, lead)
-    errors = [one for one in said if is_error(one)]
-    signs = errors or [one for one in said if one.level == "WARN"]
+    notices = quoted(job.notices, lead)
+    errors = [candidate for candidate in notices if is_error(candidate)]
+    signs = errors or [candidate for candidate in notices if candidate.level == "WARN"]
     if signs and job.verdict == "failed":
-        first = min(signs, key=lambda one: one.place)
+        first = min(signs, key=lambda candidate: candidate.place)
         return _line("first error" if errors else "first sign", first.evidence[0], first.earliest.time, names)
     if not lead.evidence or job.verdict == "failed":
         return ""
     first_line = lead.evidence[0]
-    times = [one.earliest.time for one in said if one.earliest.evidence == first_line]
+    times = [candidate.earliest.time for candidate in notices if candidate.earliest.evidence == first_line]
     return _line("first seen", first_line, times[0] if times else None, names)
 
 
@@ -151,15 +151,15 @@ def _silence(job: Job, places: list[Place]) -> Iterator[str]:
     """The last lines of ranks that are to blame and report no error, if others continue after them."""
     few = places if len(places) <= _MOST_PLACES and len(places) < len(job.ranks_seen) else []
     ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
-    spoke = {rank for one in job.notices if is_error(one) for rank in (*one.ranks, rank_in_front(one))}
-    last = max((one.order for one in job.last_lines), default=0)
-    for one in job.last_lines:
-        rank = ends.get(one.process[:2])
+    spoke = {rank for entry in job.notices if is_error(entry) for rank in (*entry.ranks, rank_in_front(entry))}
+    last = max((entry.order for entry in job.last_lines), default=0)
+    for entry in job.last_lines:
+        rank = ends.get(entry.process[:2])
         if rank is None or rank in spoke:
             continue
-        if len(one.ranks) == 1 and (one.order < last or len(job.sources) > 1):
+        if len(entry.ranks) == 1 and (entry.order < last or len(job.sources) > 1):
             times = [row.stamps["last"].time for row in job.timeline if row.rank == rank and "last" in row.stamps]
-            line = Evidence(one.source, one.line, "")
+            line = Evidence(entry.source, entry.line, "")
             yield _line(f"rank {rank} silent since", line, times[0].strip("[]") if times else None, short_names(job))
 
 
@@ -206,7 +206,7 @@ def step_now(finding: Finding) -> str:
 
 def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:
     """The causes nested under a finding that is not certain, and then that finding."""
-    causes = (one for one in under(lead, job) if one.root and one.confidence != "possible")
+    causes = (finding for finding in under(lead, job) if finding.root and finding.confidence != "possible")
     yield from causes if lead.confidence != "certain" or not lead.fatal else ()
     yield lead
 

@@ -56,10 +56,10 @@ def parts(paths: Selection, among: Selection, width: int) -> tuple[list[str], li
     return drawn, _legend(worst, paths, drawn)
 
 
-def _worst(found: Grid, paths: Selection, among: Selection) -> _Worst:
-    cells = {pair: max(kinds, key=_badness) for pair, kinds in found.cells.items()}
+def _worst(by_host: Grid, paths: Selection, among: Selection) -> _Worst:
+    cells = {pair: max(kinds, key=_badness) for pair, kinds in by_host.cells.items()}
     others = names_of_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
-    return _Worst(found.names, cells, frozenset(others), letters_of(paths))
+    return _Worst(by_host.names, cells, frozenset(others), letters_of(paths))
 
 
 def _badness(kind: Kind) -> tuple[bool, bool, int, bool, bool]:

@@ -42,10 +42,10 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
     yield table(jobs.HEAD, [tuple(map(plain, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
     if more := jobs.left_out(job):
         yield plain(more)
-    for one in jobs.details(job):
-        assert one.detail is not None
-        yield f"# {plain(jobs.title(one))}"
-        yield _single(one.detail, style).rstrip("\n")
+    for standing in jobs.details(job):
+        assert standing.detail is not None
+        yield f"# {plain(jobs.title(standing))}"
+        yield _single(standing.detail, style).rstrip("\n")
     if more := jobs.others(job):
         yield plain(more)
 
@@ -61,13 +61,13 @@ def _head(job: Job) -> Iterator[str]:
     yield f"## {plain(first.headline)}{partial}"
     if lines := labelled(first):
         yield "\n".join(f"- **{label}:** {_in_line(text, label)}" for label, text in lines)
-    told: list[list[str]] = []
+    rows: list[list[str]] = []
     for label, text in facts(job):
         if label:
-            told.append([label, text])
+            rows.append([label, text])
         else:
-            told[-1][1] += f", {text}"
-    yield table(("", ""), [(f"**{label}**", plain(text)) for label, text in told])
+            rows[-1][1] += f", {text}"
+    yield table(("", ""), [(f"**{label}**", plain(text)) for label, text in rows])
 
 
 def _paths(job: Job) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
             yield from _folded(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
             yield f"**Because** {plain(words)}"
-    if others := [one for finding in leads if finding not in whole for one in (finding, *under(finding, job))]:
+    if others := [member for finding in leads if finding not in whole for member in (finding, *under(finding, job))]:
         yield f"### Also found ({MORE})"
         yield "\n".join(f"- {plain(in_one_line(finding))}" for finding in others)
 

@@ -30,12 +30,12 @@ def of_job(job: Job) -> Metrics:
     metrics.add("info", "The nccl-inspect that read the log.", ("version",), [((__version__,), 1)])
     metrics.verdict(job.verdict)
     if job.jobs:
-        states = [((one.name, name), int(name == one.verdict)) for one in job.jobs for name in _VERDICTS]
+        states = [((standing.name, name), int(name == standing.verdict)) for standing in job.jobs for name in _VERDICTS]
         says = "1 for the verdict of each job of the input, 0 for the others; all other metrics are of the worst job."
         metrics.add("job_verdict", says, ("job", "verdict"), states)
-    found = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
+    findings = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
     names = ("rule", "category", "severity", "confidence")
-    metrics.add("findings", "Findings of each rule.", names, found.items())
+    metrics.add("findings", "Findings of each rule.", names, findings.items())
     bad = [((f.rule, culprit.kind, culprit.name), culprit.bad) for f in job.findings for culprit in f.culprits]
     says = "How many bad paths or ranks of a finding touch a host, GPU, NIC, … that good ones do without."
     metrics.add("culprits", says, ("rule", "kind", "name"), bad)

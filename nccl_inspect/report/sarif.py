@@ -68,7 +68,7 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
             "worldSize": job.world_size,
             "ncclVersions": job.nccl_versions,
             **properties,
-            **({"jobs": [standing_to_dict(one) for one in job.jobs]} if job.jobs else {}),
+            **({"jobs": [standing_to_dict(standing) for standing in job.jobs]} if job.jobs else {}),
         },
     }
     whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}

@@ -123,17 +123,17 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
         width: columns; where names of hosts as heads need more, the heads are numbers.
         by: ``rank`` or ``host``, as in :func:`grid`.
     """
-    found = grid(paths, by)
+    whole_grid = grid(paths, by)
     letters = letters_of(paths)
     is_part = len(paths) < len(among)
-    by_rank = found.by == "rank"
+    by_rank = whole_grid.by == "rank"
     others = names_of_ends(among, by_rank) if is_part else set()
-    sending, receiving = ({pair[side] for pair in found.cells} for side in (0, 1))
-    senders = [name for name in found.names if not is_part or name in sending]
-    receivers = [name for name in found.names if not is_part or name in receiving]
+    sending, receiving = ({pair[side] for pair in whole_grid.cells} for side in (0, 1))
+    senders = [name for name in whole_grid.names if not is_part or name in sending]
+    receivers = [name for name in whole_grid.names if not is_part or name in receiving]
 
     def text(src: str, dst: str) -> str:
-        cell = found.cells.get((src, dst), {})
+        cell = whole_grid.cells.get((src, dst), {})
         words = [f"{letters[kind.label]}{MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
         if not by_rank:
             words = [f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True)]
@@ -147,13 +147,13 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
     occur = {kind.verdict for kind in paths.kinds}
     legend = [f"{letter} = {label}" for label, letter in letters.items()]
     legend += [f"{LEFT_OUT} = left out by the filter"] if LEFT_OUT in cells else []
-    said = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
+    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
     if by_rank:
-        legend += filter(None, [". = no connection line" if "." in cells else "", said])
+        legend += filter(None, [". = no connection line" if "." in cells else "", marks])
         return Matrix([CORNER, *receivers], body, legend)
-    legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", said])))
+    legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", marks])))
     whole = Matrix([CORNER, *receivers], body, legend)
-    return whole if total_width(whole) <= width else _numbered(whole, found.names)
+    return whole if total_width(whole) <= width else _numbered(whole, whole_grid.names)
 
 
 def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:

@@ -138,7 +138,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         for words in accepted_causes(finding, job):
             yield from block("because", printable(words), style)
         yield ""
-    yield from _in_brief([one for one in leads if is_brief(one, job, style.verbose)], job, style)
+    yield from _in_brief([brief for brief in leads if is_brief(brief, job, style.verbose)], job, style)
 
 
 def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:

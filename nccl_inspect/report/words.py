@@ -68,16 +68,16 @@ def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
     )
 
 
-def proved(found: re.Match[str]) -> str:
+def proved(match: re.Match[str]) -> str:
     """What comes out of a log on the page of a rule, for people."""
-    words = ", ".join(option.replace("=", " ") for option in found[2].split())
+    words = ", ".join(option.replace("=", " ") for option in match[2].split())
     words = _ONE_RANK.sub("rank", words)
-    return _PROVES[found[1]] + (f": {words}" if words else "")
+    return _PROVES[match[1]] + (f": {words}" if words else "")
 
 
 def proved_page(page: str) -> str:
     """A page of a rule on which each log says for people what comes out of it."""
-    return EXAMPLE.sub(lambda found: f"```text {proved(found)}", page)
+    return EXAMPLE.sub(lambda match: f"```text {proved(match)}", page)
 
 
 def fitted(page: str, width: int) -> str:
@@ -92,7 +92,7 @@ def fitted(page: str, width: int) -> str:
         return page
     style = Style(width=width)
     parts = _CODE.split(page)
-    parts[::2] = [_PARAGRAPH.sub(lambda found: _paragraph(found[0], style), prose) for prose in parts[::2]]
+    parts[::2] = [_PARAGRAPH.sub(lambda match: _paragraph(match[0], style), prose) for prose in parts[::2]]
     return "".join(parts)
 
 

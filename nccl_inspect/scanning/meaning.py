@@ -89,22 +89,22 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
 
 def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
     """The line that several lines were before somebody broke it; None where they are not one."""
-    found = _one_of([encode(line) for line in lines], grammar)
-    if found is None:
+    statement = _one_of([encode(line) for line in lines], grammar)
+    if statement is None:
         return None
-    origin, text = found
+    origin, text = statement
     message = decode(text.message)
     return f"{decode(origin.head)} NCCL {text.level} {message}" if origin.head else message
 
 
 def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
     """The meaning of a line without what people put around it."""
-    found = _one_of(lines, grammar)
-    if found is None or found[1].parsed is None:
+    statement = _one_of(lines, grammar)
+    if statement is None or statement[1].parsed is None:
         return None
-    origin, text = found
+    origin, text = statement
     is_known = origin is not prefix.NOBODY and origin is not prefix.ALONE
-    return _meaning(found[1].parsed, origin if is_known else None, text.level if is_known else None, text.message)
+    return _meaning(statement[1].parsed, origin if is_known else None, text.level if is_known else None, text.message)
 
 
 def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | None:
@@ -112,20 +112,20 @@ def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | N
     readings = list(excerpts.Excerpt(grammar).readings(lines))
     if len(readings) != 1 or readings[0].pieces != len(lines):
         return None
-    said = readings[0].said
-    return said[0] if len(said) == 1 and said[0][1].parsed else None
+    statements = readings[0].said
+    return statements[0] if len(statements) == 1 and statements[0][1].parsed else None
 
 
 def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
     """The meaning of a line as it stands, or of a message without its prefix."""
-    found = _parted(line)
+    parts = _parted(line)
     origin, level, message = None, None, line
-    if found:
-        head, rest = found
+    if parts:
+        head, rest = parts
         word, _, message = rest.partition(b" ")
         origin, level = prefix.parse(head) if head else None, word.decode("ascii")
     parsed = grammar.parse(message) or excerpts.without_numbers(message, grammar)
-    if parsed is None and not found:
+    if parsed is None and not parts:
         plain = prefix.unwrapped(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
     return _meaning(parsed, origin, level, message) if parsed else None
@@ -154,9 +154,9 @@ def _is_exception(name: str) -> bool:
 
 def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
     """The meaning of a line in an envelope, read as a log is."""
-    found: list[tuple[Origin, Text]] = []
-    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: found.append((origin, text)))
-    for origin, text in found:
+    statements: list[tuple[Origin, Text]] = []
+    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: statements.append((origin, text)))
+    for origin, text in statements:
         if text.parsed:
             return _meaning(text.parsed, None if origin is prefix.NOBODY else origin, text.level, text.message)
     return None
@@ -170,7 +170,9 @@ def _meaning(parsed: Parsed, origin: Origin | None, level: str | None, message: 
         for name, value in values.items()
         if value is not None and not name.startswith("_")  # such a name says that it is no part of the event
     ]
-    return Meaning(production, origin, level, decode(message), [one for one in fields if not _is_stand_in(one[1])])
+    return Meaning(
+        production, origin, level, decode(message), [field for field in fields if not _is_stand_in(field[1])]
+    )
 
 
 def _sense(name: str, production: Production) -> str:
@@ -192,10 +194,10 @@ def _is_stand_in(value: str) -> bool:
 def without_prefix(text: str) -> tuple[str | None, str]:
     """The level of a line, if it states one, and its message."""
     line = encode(text.strip("\r\n"))
-    found = _parted(line)
-    if found is None:
+    parts = _parted(line)
+    if parts is None:
         return None, decode(line)
-    level, _, message = found[1].partition(b" ")
+    level, _, message = parts[1].partition(b" ")
     return decode(level), decode(message)
 
 

@@ -84,8 +84,8 @@ def proof(chain: Explanation) -> list[str]:
 
 def unexplained(difference: Difference) -> list[Change]:
     """Findings of B with a fix that are in no chain."""
-    known = {id(change) for chain in difference.explanations for change in chain.findings}
-    return [change for change in difference.of("findings") if change.fix and id(change) not in known]
+    explained = {id(change) for chain in difference.explanations for change in chain.findings}
+    return [change for change in difference.of("findings") if change.fix and id(change) not in explained]
 
 
 def change_words(change: Change) -> str:

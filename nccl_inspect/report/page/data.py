@@ -81,9 +81,9 @@ def culprits(job: Job) -> dict[str, list[int]]:
 def _hosts(job: Job) -> dict[str, list[int]]:
     """The ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
     hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
-    known = {rank for ranks in hosts.values() for rank in ranks}
+    placed = {rank for ranks in hosts.values() for rank in ranks}
     named = job.paths.ends()
-    if unknown := sorted(named - known):
+    if unknown := sorted(named - placed):
         hosts[UNKNOWN_HOST] = unknown
     return hosts
 
@@ -136,8 +136,8 @@ def _ring(shape: Shape, cut: set[int]) -> dict[str, Any]:
 
 def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
     """Rows by their first column; the order of those that share it stays."""
-    known = sorted((tuple(map(_known, row)) for row in rows), key=itemgetter(0))
-    return [packed(row[at] for row in known) for at in range(width)]
+    ordered = sorted((tuple(map(_known, row)) for row in rows), key=itemgetter(0))
+    return [packed(row[at] for row in ordered) for at in range(width)]
 
 
 def _known(rank: int | None) -> int:

@@ -117,8 +117,8 @@ def answer(kind: Answer, job: Job) -> Shown:
 
 def versions(job: Job, names: dict[str, str]) -> list[Version]:
     """Versions of NCCL, driver and plug-ins, with the ranks that state them."""
-    said: dict[str, Counter[str]] = {}
-    found = []
+    counts: dict[str, Counter[str]] = {}
+    entries = []
     for notice in job.notices:
         match notice.event:
             case events.NcclVersion(version=version):
@@ -129,12 +129,12 @@ def versions(job: Job, names: dict[str, str]) -> list[Version]:
                 name, value = f"{kind} plug-in", f"{plugin} {detail or ''}".strip()
             case _:
                 continue
-        said.setdefault(name, Counter())[value] += len(notice.processes)
+        counts.setdefault(name, Counter())[value] += len(notice.processes)
         first = notice.evidence[0]
         where = f"{names.get(first.source, first.source)}:{first.line}"
-        found.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
-    merged = {(entry.name, entry.value): entry for entry in reversed(found)}
-    notes = {name: unusual(values) for name, values in said.items()}
+        entries.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
+    merged = {(entry.name, entry.value): entry for entry in reversed(entries)}
+    notes = {name: unusual(values) for name, values in counts.items()}
     return [entry._replace(note=notes[entry.name][entry.value]) for _, entry in sorted(merged.items())]
 
 
@@ -153,15 +153,15 @@ def soundness(source: SourceInfo) -> str:
 
 def timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     """The time line of init, from the first line of any rank; None where the log has no times."""
-    told = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
-    if not told:
+    timed = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
+    if not timed:
         return None
-    begin = min((stamp for row in told for stamp in row.stamps.values()), key=lambda stamp: stamp.seconds)
+    begin = min((stamp for row in timed for stamp in row.stamps.values()), key=lambda stamp: stamp.seconds)
     # Init may be seconds of a run of days: the bars end soon after it.
-    init = [row.stamps[name] for row in told for name in MARKS[:-1] if name in row.stamps]
+    init = [row.stamps[name] for row in timed for name in MARKS[:-1] if name in row.stamps]
     seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
-    by_host = len(told) > _FOLD_ABOVE
-    parts = list(_by_host(told) if by_host else _by_rank(told))
+    by_host = len(timed) > _FOLD_ABOVE
+    parts = list(_by_host(timed) if by_host else _by_rank(timed))
     latest = {name: _latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
     rows = [
         Row(
@@ -184,23 +184,23 @@ def _latest(moments: list[float], seconds: float) -> float:
     return max(moments)
 
 
-def _by_rank(told: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
-    for row in told:
+def _by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+    for row in timed:
         yield (f"{row.rank}" if row.rank is not None else f"pid {row.pid}"), row.host, row.stamps
 
 
-def _by_host(told: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+def _by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
     """For each host the first line of any of its ranks, and when the last of them got how far."""
     hosts: dict[str, list[Progress]] = {}
-    for row in told:
+    for row in timed:
         hosts.setdefault(row.host, []).append(row)
     for host, rows in hosts.items():
         stamps = {}
         for name in MARKS:
-            known = [row.stamps[name] for row in rows if name in row.stamps]
-            if known:
+            stamped = [row.stamps[name] for row in rows if name in row.stamps]
+            if stamped:
                 choose = min if name == "first" else max
-                stamps[name] = choose(known, key=lambda stamp: stamp.seconds)
+                stamps[name] = choose(stamped, key=lambda stamp: stamp.seconds)
         yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
 
 
