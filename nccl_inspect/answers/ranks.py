@@ -111,13 +111,13 @@ def rows(job: Job) -> list[RankRow]:
             state = "silent"
         elif rank in blamed and rank in last:
             state = "suspect"
-        facts = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
+        facts = _RankFacts(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
         table.append(_row(rank, state, facts))
     for last_line in job.last_lines:
         if not last_line.ranks and is_named(last_line.process.host):
             error = errors.get(last_line.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
-            table.append(_row(None, state, _Known(last_line, error)))
+            table.append(_row(None, state, _RankFacts(last_line, error)))
     return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
 
 
@@ -125,7 +125,7 @@ def _order(row: RankRow) -> int:
     return _NO_RANK if row.rank is None else row.rank
 
 
-class _Known(NamedTuple):
+class _RankFacts(NamedTuple):
     """What is known of a rank."""
 
     last: LastLine | None
@@ -135,7 +135,7 @@ class _Known(NamedTuple):
     gpu: Gpu | None = None
 
 
-def _row(rank: int | None, state: str, facts: _Known) -> RankRow:
+def _row(rank: int | None, state: str, facts: _RankFacts) -> RankRow:
     last, error, host, local_rank, gpu = facts
     line = error.line if error else None
     name = last.process.host if last else host

@@ -24,7 +24,7 @@ _MAX_NAMES = 6
 _BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
 
 
-class Places(NamedTuple):
+class PlaceFilter(NamedTuple):
     """Ranks and hosts that options name."""
 
     ranks: list[range]
@@ -46,10 +46,10 @@ class Places(NamedTuple):
         return fits
 
 
-class Wanted(NamedTuple):
+class PathFilter(NamedTuple):
     """Which paths are chosen; empty fields choose all."""
 
-    places: Places
+    places: PlaceFilter
     scope: str | None = None
     transports: tuple[str, ...] = ()
     verdicts: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from nccl_inspect.util.text import PLAIN, printable
 _PARTS = ("manual", "shared", "filters", "formats", "questions", "several", "targets", "writing")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
-ENDS = object()
+EXITS_AFTERWARDS = object()
 """The object of the context of a process that does nothing after the command."""
 _KEPT = 4 << 20
 """Bytes: more than a block of a log and its lines take; with twice as many the memory is split into more pieces."""
@@ -142,14 +142,14 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
     bytes(_KEPT)
     _prepare_streams()
     # All is written: to take a job of ten thousand ranks apart before the end would take a tenth of the time.
-    os._exit(execute(ENDS, program, name))
+    os._exit(execute(EXITS_AFTERWARDS, program, name))
 
 
 def execute(then: object = None, program: click.Command = cli, name: str = "nccl-inspect") -> int:
     """Do what the arguments of the process say; gives its exit status.
 
     Args:
-        then: :data:`ENDS` where the process ends afterwards.
+        then: :data:`EXITS_AFTERWARDS` where the process ends afterwards.
         program: what is run.
         name: as it is typed.
     """
@@ -159,21 +159,23 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:
-        say(interruption.PROCESS.words())
+        print_stderr(interruption.PROCESS.words())
         return interruption.STATUS
     except click.ClickException as error:
-        say(_told(error))
+        print_stderr(_usage_error(error))
         return 2
     except NcclInspectError as error:
-        say(str(error))
+        print_stderr(str(error))
         return error.exit_code
     except OSError as error:
-        lead_nowhere(sys.stdout)
-        say(f"{error.filename or 'standard output'}: {error.strerror or error}; free space there, or write elsewhere")
+        redirect_to_devnull(sys.stdout)
+        print_stderr(
+            f"{error.filename or 'standard output'}: {error.strerror or error}; free space there, or write elsewhere"
+        )
         return 2
 
 
-def _told(error: click.ClickException) -> str:
+def _usage_error(error: click.ClickException) -> str:
     """What is wrong with the arguments, and what to type instead."""
     if isinstance(error, click.NoSuchOption) and error.option_name == "--version":
         return "--version goes without a command: nccl-inspect --version"
@@ -190,13 +192,13 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors=PLAIN)
 
 
-def lead_nowhere(stream: TextIO) -> None:
+def redirect_to_devnull(stream: TextIO) -> None:
     """Let a stream that cannot be written lead nowhere: else the interpreter complains when it writes what is left."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def say(message: str) -> None:
+def print_stderr(message: str) -> None:
     """One line on stderr; where that cannot be written, the exit status must do."""
     with suppress(OSError):
         click.echo("nccl-inspect: " + shown(message), err=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Grammar
@@ -39,10 +39,10 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="Print the log with a note below each NCCL line.")
 @shared.inputs
 @click.option("--only-nccl", is_flag=True, help="Omit lines unrelated to NCCL.")
-@shared.output
+@shared.output_options
 def command(logs: tuple[str, ...], only_nccl: bool, out: writing.Output) -> None:
     """Print the log and explain each line of NCCL, its plugins, PyTorch or a launcher in a short note below it."""
-    out.write_lines(_annotated(shared.given(logs), _Margin(engine.shipped(), only_nccl, out.style)))
+    out.write_lines(_annotated(shared.inputs_or_stdin(logs), _Margin(engine.shipped(), only_nccl, out.style)))
 
 
 def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
     if not margin.has_nccl:
         raise reading.nothing_found(lines, list(map(str, problems)))
     for problem in problems:
-        say(str(problem))
+        print_stderr(str(problem))
 
 
 class _Margin:

@@ -21,7 +21,7 @@ from nccl_inspect.anonymous.leaks import Leaks
 from nccl_inspect.anonymous.names import Names, load
 from nccl_inspect.anonymous.target import Target
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.blocks import Progress, Source
@@ -83,7 +83,7 @@ def command(
     temporary file meanwhile. Review the result before you share it: the output of your own program may contain names
     that no tool can recognize.
     """
-    names = shared.given(logs)
+    names = shared.inputs_or_stdin(logs)
     with Bar(progress) as bar:
         write(names, output, map_file, bar.update if bar.wanted else None, overwrite=overwrite, all_text=all_text)
 
@@ -119,12 +119,12 @@ def write(
         target = Target(output, folders, readable > 1 or bool(folders), job.anonymizer.file_name, stack)
         target.guard(_paths(gathered), overwrite)
         for name, reason in islice(sorted(gathered.passed_over.items()), _MAX_TOLD):
-            say(f"passed over: {name} ({reason})")
+            print_stderr(f"passed over: {name} ({reason})")
         if len(gathered.passed_over) > _MAX_TOLD:
-            say(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
+            print_stderr(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
         job.write(target)
         if target.folder is not None:
-            _tell_leaks(job.anonymizer.names, target)
+            _report_leaks(job.anonymizer.names, target)
         target.pack()
     if map_file:
         job.anonymizer.names.save(map_file)
@@ -189,7 +189,7 @@ class _Job:
             except NoInputError as error:
                 problems.append(error)
         for problem in problems[1:] if not (anonymizer.lines_read or documents) else problems:
-            say(str(problem))
+            print_stderr(str(problem))
         if problems and not anonymizer.lines_read and not documents:
             raise problems[0]
         if not anonymizer.nccl_lines and not documents:
@@ -243,10 +243,10 @@ class _Job:
                     file.writelines(blocks)
                 file.flush()
         except BrokenPipeError:
-            writing.end_in_silence()
+            writing.exit_quietly()
 
 
-def _tell_leaks(names: Names, target: Target) -> None:
+def _report_leaks(names: Names, target: Target) -> None:
     """Say which names are left, and where."""
     leaks, reported = Leaks(names), 0
     for name, path in target.written():
@@ -255,6 +255,6 @@ def _tell_leaks(names: Names, target: Target) -> None:
         if left:
             reported += 1
             if reported <= _MAX_TOLD:
-                say(f"{name}: still names {shortened(left, 5)}; review it before you share it")
+                print_stderr(f"{name}: still names {shortened(left, 5)}; review it before you share it")
     if reported > _MAX_TOLD:
-        say(f"{count(reported - _MAX_TOLD, 'more file')} with names left")
+        print_stderr(f"{count(reported - _MAX_TOLD, 'more file')} with names left")

@@ -20,7 +20,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(_SHELLS), metavar="bash|zsh|fish")
-@shared.output
+@shared.output_options
 def command(shell: str, out: writing.Output) -> None:
     """Print a script that makes the shell complete commands, options, rules, formats, platforms and files.
 

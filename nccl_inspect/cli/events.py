@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from nccl_inspect.answers import selection
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
 from nccl_inspect.event.base import Event, Told, Where
@@ -87,13 +87,13 @@ def command(
     wanted = writers.kinds_named(kinds)
     target = _target(output, name)
     with Bar(progress) as bar:
-        stream = event_stream.EventStream(shared.given(logs), bar.update if bar.wanted else None)
+        stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
         asked = _Asked(wanted, hosts, selection.ranges_of("pid", pids), levels)
         _write(writers.FORMATS[name], asked.of(stream), wanted, target)
     for problem in stream.problems:
-        say(str(problem))
+        print_stderr(str(problem))
     if not asked.found:
-        say(f"no event matches; the log has {count(asked.seen, 'event')}")
+        print_stderr(f"no event matches; the log has {count(asked.seen, 'event')}")
 
 
 class _Asked:
@@ -148,7 +148,7 @@ def _write(
             form.write(events, kinds, file)
             file.flush()
     except BrokenPipeError:
-        writing.end_in_silence()
+        writing.exit_quietly()
     except ModuleNotFoundError as error:  # the zipapp and the image do without pyarrow, which is larger than all else
         hint = "use --format jsonl, or install the package with pip"
         raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None

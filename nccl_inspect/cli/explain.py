@@ -33,7 +33,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Explain a rule or lines of a log.")
 @shared.rule_or_line
-@shared.output
+@shared.output_options
 def command(what: tuple[str, ...], out: writing.Output) -> None:
     """Print the page of a rule, or explain a log line field by field.
 
@@ -95,7 +95,7 @@ def _one_by_one(texts: list[str], style: Style, width: int) -> Iterator[str]:
             explained = "\n".join(block("unknown", str(error), style, indent=0, hang=12)) + "\n"
         yield f"{paint(printable(f'> {text.strip()}'), 'bold', style)}\n{explained}"
     if problems == len(texts):
-        raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.SEE)
+        raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.LIST_RULES)
 
 
 def _explained(text: str, style: Style, width: int) -> str:

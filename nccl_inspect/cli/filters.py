@@ -13,7 +13,7 @@ from nccl_inspect.answers import selection
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def communicators(default: str = "") -> Callable[[_Command], _Command]:
+def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
     """The option that chooses communicators.
 
     Args:
@@ -23,7 +23,7 @@ def communicators(default: str = "") -> Callable[[_Command], _Command]:
     return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
 
 
-def places(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
+def place_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
     """The options that choose ranks and hosts; they become the argument ``places``.
 
     Args:
@@ -34,7 +34,9 @@ def places(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def packed(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
-            return command(**options, places=selection.Places(selection.ranges_of("rank", wanted_ranks), wanted_hosts))
+            return command(
+                **options, places=selection.PlaceFilter(selection.ranges_of("rank", wanted_ranks), wanted_hosts)
+            )
 
         named = f"{on_hosts}: name, glob or node-[01-16]."
         host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)

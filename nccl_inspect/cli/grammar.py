@@ -10,7 +10,7 @@ import click
 from tabulate import tabulate
 
 from nccl_inspect import grammar_exports
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
@@ -65,10 +65,10 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
         main, *others = written
         writing.write_lines(written[main].removesuffix("\n").split("\n"), "-")
         if others and sys.stdout.isatty():
-            say(f"this is {main}; --out DIR writes {', '.join(others)} as well")
+            print_stderr(f"this is {main}; --out DIR writes {', '.join(others)} as well")
         return
     target = _write(written, Path(out))
-    say(f"{target}: {format_.USE.format(out=target)}")
+    print_stderr(f"{target}: {format_.USE.format(out=target)}")
 
 
 def _chosen(dialects: tuple[str, ...]) -> list[Production]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect.answers import Answer, names_of
-from nccl_inspect.cli import filters, say, shared, writing
+from nccl_inspect.cli import filters, print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import clean
 from nccl_inspect.report.columns import UNBOUNDED, cells, drawn, fitted
@@ -22,7 +22,7 @@ from nccl_inspect.util.wording import count, ranges
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def asking(noun: str) -> Callable[[_Command], _Command]:
+def question_options(noun: str) -> Callable[[_Command], _Command]:
     """Inputs and options of a command that answers a question.
 
     Args:
@@ -31,8 +31,8 @@ def asking(noun: str) -> Callable[[_Command], _Command]:
 
     def decorate(command: _Command) -> _Command:
         limit = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}.")
-        places = filters.places(f"Only {noun} of these ranks", f"Only {noun} of these hosts")
-        written = formats(("table", "csv", "json"))(shared.judging(shared.output(command)))
+        places = filters.place_options(f"Only {noun} of these ranks", f"Only {noun} of these hosts")
+        written = formats(("table", "csv", "json"))(shared.read_options(shared.output_options(command)))
         return shared.inputs(places(limit(written)))
 
     return decorate
@@ -53,7 +53,7 @@ def answer(
         out: where to.
     """
     if not rows:
-        say(none)
+        print_stderr(none)
     shown = rows[:limit]
     if form == "json":
         text = json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from nccl_inspect import artifacts, platforms
-from nccl_inspect.cli import ENDS, say, several, writing
+from nccl_inspect.cli import EXITS_AFTERWARDS, print_stderr, several, writing
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.ingest.sources import limits
 from nccl_inspect.judging.engine import SEVERITIES, registered
@@ -94,14 +94,14 @@ def rule_or_line(command: _Command) -> _Command:
     return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
 
 
-def findings(words: str) -> Callable[[_Command], _Command]:
+def finding_option(words: str) -> Callable[[_Command], _Command]:
     """The option that chooses what findings are about; shells know the rules."""
     return click.option(
         "--finding", "rules", multiple=True, metavar="RULE", shell_complete=_rule_names, help=f"{words}: name or glob."
     )
 
 
-def selecting(command: _Command) -> _Command:
+def rule_options(command: _Command) -> _Command:
     """The options that say which rules run."""
     for option in (
         click.option(
@@ -123,7 +123,7 @@ def selecting(command: _Command) -> _Command:
     return command
 
 
-def failing(words: str) -> Callable[[_Command], _Command]:
+def fail_on_option(words: str) -> Callable[[_Command], _Command]:
     """The option that says which findings make the exit status."""
     return click.option(
         "--fail-on",
@@ -134,10 +134,10 @@ def failing(words: str) -> Callable[[_Command], _Command]:
     )
 
 
-def choosing(command: _Command) -> _Command:
+def gate_options(command: _Command) -> _Command:
     """The options that say which rules run, and which findings make the exit status."""
     words = "Exit with status 1 if there is a finding of this severity or higher, or the job failed."
-    return failing(words)(selecting(command))
+    return fail_on_option(words)(rule_options(command))
 
 
 def status(job: Job, fail_on: str = "never") -> int:
@@ -164,8 +164,8 @@ def gate(closed: bool, *jobs: Job) -> int:
     return 1 if closed else NoInputError.exit_code if unread else 0
 
 
-def machine(command: _Command) -> _Command:
-    """The options that say what the job ran on, and where settings for all jobs stand (:func:`settled`).
+def platform_options(command: _Command) -> _Command:
+    """The options that say what the job ran on, and where settings for all jobs stand (:func:`with_settings_file`).
 
     Together with those that say which rules run they become the argument ``options``.
     """
@@ -205,11 +205,11 @@ def machine(command: _Command) -> _Command:
 
 
 def _remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
-    """Keep an option for :func:`settled`, so that commands need not hand it on."""
+    """Keep an option for :func:`with_settings_file`, so that commands need not hand it on."""
     ctx.meta[f"{__name__}.{option.name}"] = value
 
 
-def settled(options: reading.Options) -> reading.Options:
+def with_settings_file(options: reading.Options) -> reading.Options:
     """The options of the present command, completed once by the settings file, which is named on stderr.
 
     Raises:
@@ -222,13 +222,13 @@ def settled(options: reading.Options) -> reading.Options:
     if options.config or unwanted or not (path := Path(named) if named else settings_file(Path.cwd())):
         return options
     if not named:
-        say(f"settings from {path} (--no-config ignores them)")
+        print_stderr(f"settings from {path} (--no-config ignores them)")
     from nccl_inspect.pipeline import configuration  # only where there is a file
 
     return configuration.completed(options, path)
 
 
-def judging(command: _Command) -> _Command:
+def read_options(command: _Command) -> _Command:
     """The options that say how a job is read and judged."""
     jobs = click.option(
         "--jobs",
@@ -252,28 +252,28 @@ def judging(command: _Command) -> _Command:
         callback=_remember,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
-    return jobs(cluster(progress(several.choosing_one(machine(command)))))
+    return jobs(cluster(progress(several.job_options(platform_options(command)))))
 
 
-def looks(command: _Command) -> _Command:
+def color_option(command: _Command) -> _Command:
     """The option that says how a report looks."""
     return click.option("--no-color", is_flag=True, help="Disable colors (same as the variable NO_COLOR).")(command)
 
 
-def output(command: _Command) -> _Command:
+def output_options(command: _Command) -> _Command:
     """The options that say where a report goes and how it looks; they become the argument ``out``."""
     words = "Write to FILE instead of standard output."
     # It is read first: its suffix may name the format.
     target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
-    return looks(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))
+    return color_option(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))
 
 
-def verbose(words: str) -> Callable[[_Command], _Command]:
+def verbose_option(words: str) -> Callable[[_Command], _Command]:
     """The option that makes a report tell more."""
     return click.option("-v", "--verbose", is_flag=True, help=words)
 
 
-def given(logs: tuple[str, ...]) -> list[str]:
+def inputs_or_stdin(logs: tuple[str, ...]) -> list[str]:
     """The inputs, or standard input when something is piped in.
 
     Raises:
@@ -310,26 +310,28 @@ def read(
         is_one_of_two: another input is read as well; a job that the options name may be in that one only.
         visit: is shown each job of the input.
     """
-    judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
+    judge = reading.Judge(
+        with_settings_file(options)
+    )  # what is wrong with the options is said before a long log is read
     meta = click.get_current_context().meta
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
-        inputs = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
+        inputs = artifacts.inventory(inputs_or_stdin(logs), bar.update if bar.wanted else None)
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; omit one")
-    with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
+    with uncollected(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
             fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:
-            say("reading stopped: reporting what was read; Ctrl-C again to stop")
+            print_stderr("reading stopped: reporting what was read; Ctrl-C again to stop")
         job = judge.worst(fold, visit, is_one_of_two, inputs)
     for misfit in judge.misfits(job):
-        say(f"warning: {misfit}")
+        print_stderr(f"warning: {misfit}")
     problems = [*beside.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     for problem in problems[:_MAX_PROBLEMS]:
-        say(problem)
+        print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:
-        say(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
-    several.tell(job, tells_runs, tells_jobs)
+        print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
+    several.mention_others(job, tells_runs, tells_jobs)
     return job

@@ -45,10 +45,10 @@ def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> 
 @click.command(epilog=_EXAMPLES, short_help="Report the verdict, network, paths and findings of one job.")
 @shared.inputs
 @formats(report.names())
-@shared.choosing
-@shared.judging
-@shared.output
-@shared.verbose("Show evidence lines in full.")
+@shared.gate_options
+@shared.read_options
+@shared.output_options
+@shared.verbose_option("Show evidence lines in full.")
 @click.option(
     "--brief",
     "is_brief",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect import artifacts, report
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.live import exit_conditions, tail
@@ -78,9 +78,9 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     type=shared.FILE,
     help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
 )
-@shared.choosing
-@shared.machine
-@shared.looks
+@shared.gate_options
+@shared.platform_options
+@shared.color_option
 def command(
     log: str | None,
     evidence: tuple[str, ...],
@@ -107,8 +107,8 @@ def command(
         raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
     if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
         raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
-    judge = reading.Judge(shared.settled(options))
-    (name,) = shared.given((log,) if log else ())
+    judge = reading.Judge(shared.with_settings_file(options))
+    (name,) = shared.inputs_or_stdin((log,) if log else ())
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
@@ -133,11 +133,11 @@ def command(
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
-        writing.end_in_silence()
+        writing.exit_quietly()
     finally:
         screen.clear()
     for words in place.problems(job) if place else ():
-        say(words)
+        print_stderr(words)
     if alarm:
         return _ended(alarm, on_exit)
     assert job is not None
@@ -182,12 +182,12 @@ class _Beside:
 
 def _ended(alarm: exit_conditions.Alarm, command: str | None) -> int:
     """End because of an alarm; whatever becomes of the command, the status is that of the alarm."""
-    say(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
+    print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
         if command and (status := exit_conditions.run(command, alarm)):
-            say(f"the command of --on-exit ended with status {status}")
+            print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
-        say(f"the command of --on-exit was not run: {error.strerror or error}")
+        print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
     return FOUND
 
 

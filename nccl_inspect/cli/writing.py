@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from nccl_inspect.cli import lead_nowhere
+from nccl_inspect.cli import redirect_to_devnull
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
@@ -28,9 +28,9 @@ def columns(target: str, usual: int) -> int:
     return shutil.get_terminal_size((usual, 24)).columns if target in atomic_files.STDOUT else usual
 
 
-def end_in_silence() -> NoReturn:
+def exit_quietly() -> NoReturn:
     """End: the reader of standard output has enough (| head)."""
-    lead_nowhere(sys.stdout)
+    redirect_to_devnull(sys.stdout)
     sys.exit(0)
 
 
@@ -76,9 +76,9 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
     except BrokenPipeError:
-        end_in_silence()
+        exit_quietly()
     except OSError as error:
-        lead_nowhere(sys.stdout)
+        redirect_to_devnull(sys.stdout)
         raise NcclInspectError(
             f"standard output: {error.strerror}", "free space there, or name a file with -o"
         ) from None

@@ -34,7 +34,7 @@ _BESIDE_NIC = ("gpu", "rank", *_BESIDE)
 """Kinds that say more about a culprit where they go along with it: a rail gives each GPU a NIC of its own."""
 
 
-class Group(NamedTuple):
+class Population(NamedTuple):
     """What is compared: the traits of each, by their numbers."""
 
     bad: Sequence[Set[int]]
@@ -57,7 +57,7 @@ class Count(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Attribution:
     """An explanation."""
 
     culprits: list[Count]
@@ -68,10 +68,10 @@ class Found:
     """How many bad ones it explains."""
 
 
-_NOTHING = Found([], [], 0)
+_NOTHING = Attribution([], [], 0)
 
 
-def explain(group: Group, traits: Sequence[Trait], order: Sequence[str]) -> Found:
+def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) -> Attribution:
     """The best explanation.
 
     Args:
@@ -81,7 +81,7 @@ def explain(group: Group, traits: Sequence[Trait], order: Sequence[str]) -> Foun
     """
     if not group.bad or not group.goods:
         return _NOTHING
-    telling = {count.trait: count for count in _counts(group) if _tells(count, group)}
+    telling = {count.trait: count for count in _counts(group) if _is_significant(count, group)}
     having = _having(group.bad, telling)
     pool = _Pool(telling, having, traits, order)
     least = max(group.fewest, ceil(_LEAST * len(group.bad)))
@@ -91,10 +91,10 @@ def explain(group: Group, traits: Sequence[Trait], order: Sequence[str]) -> Foun
         return _NOTHING
     explained: set[int] = set().union(*(having[count.trait] for count in best))
     named = sorted(best, key=lambda count: (-count.bad, count.good, *pool.place(count.trait)))
-    return Found(named, pool.beside(best, explained), len(explained))
+    return Attribution(named, pool.beside(best, explained), len(explained))
 
 
-def _counts(group: Group) -> list[Count]:
+def _counts(group: Population) -> list[Count]:
     """How often each trait is there, of those that enough bad ones have."""
     bad = Counter(trait for traits in group.bad for trait in traits)
     floor = max(group.fewest, ceil(_LEAST * len(group.bad)))
@@ -103,7 +103,7 @@ def _counts(group: Group) -> list[Count]:
     return [Count(trait, bad[trait], good[trait]) for trait in sorted(wanted)]
 
 
-def _tells(count: Count, group: Group) -> bool:
+def _is_significant(count: Count, group: Population) -> bool:
     """Whether more of its bearers are bad than chance would have, and good ones do without it."""
     bad, good = len(group.bad), group.goods
     inside, without = count.bad + count.good, bad + good - count.bad - count.good

@@ -18,12 +18,7 @@ _MAX_EVIDENCE = 3
 
 
 def compare(a: Job, b: Job) -> Difference:
-    """What is different in run B.
-
-    Args:
-        a: judged; what was before.
-        b: judged by the same rules.
-    """
+    """Compare run B with run A; both are judged by the same rules."""
     open_questions: list[str] = []
     pairwise = structure.are_comparable(a, b)
     open_questions += structure.unreached(a, b)
@@ -33,7 +28,7 @@ def compare(a: Job, b: Job) -> Difference:
         open_questions.append(f"{ranks_word(silent)}: not in both logs, so {whose} paths are not compared")
     if not pairwise:
         open_questions.append(
-            "ranks do not mean the same in both runs (other world, or other ranks together on a host): "
+            "ranks are not comparable between the runs (different world, or ranks grouped differently on hosts): "
             "paths are compared by kind, and communicators by size"
         )
     renamed = structure.renamed(a, b)
@@ -56,10 +51,10 @@ def _verdict(a: Job, b: Job) -> Iterator[Change]:
         yield Change("verdict", "verdict", a.verdict, b.verdict)
 
 
-def _told(
+def _stated_change(
     area: str, what: str, before: str, after: str, open_questions: list[str], evidence: Iterable[Evidence] = ()
 ) -> Iterator[Change]:
-    """A change of something that every run has; a value missing from one log is not a change."""
+    """A change of something every run has; a value missing from one log is not a change."""
     if before and after and before != after:
         yield Change(area, what, before, after, evidence=list(evidence))
     elif bool(before) != bool(after):
@@ -68,9 +63,9 @@ def _told(
 
 def _versions(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
     lines = _lines(a, b, events.NcclVersion)
-    yield from _told("versions", "NCCL", _stated(a), _stated(b), open_questions, lines)
+    yield from _stated_change("versions", "NCCL", _stated(a), _stated(b), open_questions, lines)
     lines = _lines(a, b, events.CudaDriver)
-    yield from _told(
+    yield from _stated_change(
         "versions", "CUDA driver", ", ".join(a.cuda_versions), ", ".join(b.cuda_versions), open_questions, lines
     )
 
@@ -90,28 +85,28 @@ def _network(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
     lines = [
         n.evidence[0] for n in b.notices if isinstance(n.event, events.NetDevices) and n.event.net == other_net.name
     ]
-    yield from _told("network", "network", net.name or "", other_net.name or "", open_questions, lines)
+    yield from _stated_change("network", "network", net.name or "", other_net.name or "", open_questions, lines)
     plugins = [n.evidence[0] for n in b.notices if isinstance(n.event, events.PluginStatus) and n.event.kind == "NET"]
     ours, theirs = (f"{n.plugin or ''} {n.plugin_version or ''}".strip() for n in (net, other_net))
-    yield from _optional("network", "plugin", ours, theirs, plugins)
+    yield from _optional_change("network", "plugin", ours, theirs, plugins)
     providers = [n.evidence[0] for n in b.notices if isinstance(n.event, events.OfiProvider)]
-    yield from _optional("network", "provider", net.provider or "", other_net.provider or "", providers)
+    yield from _optional_change("network", "provider", net.provider or "", other_net.provider or "", providers)
     if net.devices and other_net.devices and net.devices != other_net.devices:
         yield Change("network", "devices", listed(net.devices, 8), listed(other_net.devices, 8), evidence=lines[:1])
 
 
-def _optional(area: str, what: str, before: str, after: str, evidence: list[Evidence]) -> Iterator[Change]:
-    """A change of something that a run may do without."""
+def _optional_change(area: str, what: str, before: str, after: str, evidence: list[Evidence]) -> Iterator[Change]:
+    """A change of something a run may lack."""
     if before != after:
         lines = evidence[:_MAX_EVIDENCE] if after else []
         yield Change(area, what, before or None, after or None, evidence=lines)
 
 
 def _world(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
-    yield from _told("world", "world size", str(a.world_size or ""), str(b.world_size or ""), open_questions)
-    yield from _told("world", "hosts", structure.shape(a) or "", structure.shape(b) or "", open_questions)
+    yield from _stated_change("world", "world size", str(a.world_size or ""), str(b.world_size or ""), open_questions)
+    yield from _stated_change("world", "hosts", structure.shape(a) or "", structure.shape(b) or "", open_questions)
     if a.platform and b.platform:
-        yield from _told("world", "platform", a.platform, b.platform, open_questions)
+        yield from _stated_change("world", "platform", a.platform, b.platform, open_questions)
 
 
 # --- environment ------------------------------------------------------------------------------------------------

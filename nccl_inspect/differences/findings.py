@@ -19,7 +19,7 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
         a: before.
         b: after.
         pairwise: whether ranks mean the same in both.
-        open_questions: gets those findings that run B could not judge.
+        open_questions: gets the findings of A that could not be judged in B.
     """
     left = list(b.findings)
     unjudged = {question.rule for question in b.not_judged}
@@ -35,7 +35,7 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
         if new:
             yield from _changed(old, new, pairwise)
         elif old.rule in unjudged:
-            open_questions.append(f"{old.rule}: found in A, and the log of B does not tell")
+            open_questions.append(f"{old.rule}: found in A; the log of B does not show it")
         else:
             yield _change(old, _words(old), None)
     for finding in left:
@@ -80,7 +80,7 @@ def _changed(old: Finding, new: Finding, pairwise: bool) -> Iterator[Change]:
 
 
 def _about(finding: Finding) -> str:
-    """Whom a finding is about: its ranks, and what these have in common."""
+    """The ranks of a finding, and what they have in common."""
     ranks = f"ranks {ranges(finding.ranks) or 'unknown'}"
     return f"{ranks} ({subject(finding.culprits)})" if finding.culprits else ranks
 

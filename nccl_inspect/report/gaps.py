@@ -1,4 +1,4 @@
-"""What reports for people say of a log of which a part is missing, or that ends while ranks wait."""
+"""Words about logs that are incomplete, or that end while ranks wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STARTING = ("rank-missing", "hang-in-init")
 _MAX_NAMED = 2
 _MAX_RUNS = 12
 _LEAST = 60.0
-"""Seconds without a line that are worth a word."""
+"""Seconds without a line that are worth mentioning."""
 
 
 def lacking(job: Job, are_ok: bool) -> str:
@@ -32,12 +32,12 @@ def lacking(job: Job, are_ok: bool) -> str:
 
 
 def _is_end(finding: Finding) -> bool:
-    """Whether it says that the log ends in the middle of something."""
+    """Whether a finding says that the log ends in the middle of something."""
     return finding.clue and finding.category == "failures"
 
 
 def missing(job: Job) -> str:
-    """Ranks of the world that printed nothing, or that are probably processes which name no rank."""
+    """Ranks of the world without a line, or the processes without a rank that they probably are."""
     absent = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     mute = [last for last in job.last_lines if not last.ranks]
     likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
@@ -52,7 +52,7 @@ def missing(job: Job) -> str:
 
 
 def quiet(waiting: Waiting) -> str:
-    """For how long nothing came, where that is known and the job may still be there."""
+    """For how long nothing was printed, if known and if the job may still be running."""
     if waiting.age is None or waiting.cut is False or waiting.age < _LEAST:
         return ""
     return f"no new line for {duration(waiting.age)}"

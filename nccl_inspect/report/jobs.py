@@ -24,7 +24,7 @@ _DROPPED = ("lines", "began", "NCCL", "culprit")
 
 
 def headline(job: Job) -> str:
-    """How many jobs there are and what came of them: ``3 jobs: 1 failed, 2 ok``."""
+    """The number of jobs by verdict: ``3 jobs: 1 failed, 2 ok``."""
     numbers = Counter(standing.verdict for standing in job.jobs)
     verdicts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in VERDICTS if numbers[verdict])
     return f"{count(len(job.jobs), 'job')}: {verdicts}"
@@ -56,7 +56,7 @@ def _row(standing: Standing) -> Iterator[str]:
 
 
 def _culprit(standing: Standing) -> str:
-    """What the worst finding of a job is about, where that is little."""
+    """What the worst finding of a job is about, if that is short."""
     if standing.finding is None:
         return ""
     if standing.finding.culprits:
@@ -65,13 +65,13 @@ def _culprit(standing: Standing) -> str:
 
 
 def left_out(job: Job) -> str:
-    """How many jobs a table does not list; empty where it lists all."""
+    """How many jobs a table does not list; empty if it lists all."""
     more = len(job.jobs) - MAX_ROWS
     return f"… and {count(more, 'job')} more; --format json lists all" if more > 0 else ""
 
 
 def details(job: Job) -> list[Standing]:
-    """The jobs reported in full: the worst few, but none that is ok beside one that is not."""
+    """The jobs to report in full: the worst few, and ok ones only if all are ok."""
     detailed = [standing for standing in job.jobs if standing.detail is not None]
     return [standing for standing in detailed if standing.verdict != "ok"] or detailed[:1]
 
@@ -83,7 +83,7 @@ def title(standing: Standing) -> str:
 
 
 def others(job: Job) -> str:
-    """How to see the jobs that are not told in detail; empty where all are."""
+    """How to see the jobs that are not reported in detail; empty if all are."""
     more = len(job.jobs) - len(details(job))
     return f"{count(more, 'other job')}: --job N (or its name) reports one of them" if more else ""
 
@@ -110,7 +110,7 @@ def in_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
 
 
 def _table(job: Job, style: Style) -> Iterator[str]:
-    """As many columns as there is room for."""
+    """As many columns as fit."""
     shown = job.jobs[:MAX_ROWS]
     cells = [[cut(cell, _MAX_CELL) for cell in row] for row in rows(shown)]
     keep = [at for at, name in enumerate(HEAD) if name in ("#", "verdict") or any(row[at] not in "-?" for row in cells)]

@@ -39,7 +39,7 @@ KIND_HEAD = ["scope", "path", "pairs", "GDR", "channels", "verdict"]
 def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table, as tabulate's format "simple" has them.
 
-    To load tabulate takes as long as to read a short log, and this is all that a summary needs of it.
+    Loading tabulate takes as long as reading a short log, and a summary needs no more than this.
     """
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, [f"{name}  " for name in head], strict=True)]
@@ -47,8 +47,8 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
-class Kind(NamedTuple):
-    """What paths of one kind have in common."""
+class PathClass(NamedTuple):
+    """Paths that look the same in a table."""
 
     detail: str
     gdr: bool | str | None
@@ -61,13 +61,13 @@ class Kind(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Who talks to whom, and how: rank by rank, above 64 ranks host by host."""
+    """The paths between all ends: rank by rank, above 64 ranks host by host."""
 
     by: str
     """``rank`` or ``host``."""
     names: list[str]
     """Of the rows, which send, and of the columns."""
-    cells: dict[tuple[str, str], dict[Kind, int]]
+    cells: dict[tuple[str, str], dict[PathClass, int]]
     """Number of rank pairs by kind."""
 
 
@@ -80,7 +80,7 @@ def grid(paths: Selection, by: str | None = None) -> Grid:
     """
     ranks = sorted(paths.ends())
     by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE
-    cells: dict[tuple[str, str], dict[Kind, int]] = {}
+    cells: dict[tuple[str, str], dict[PathClass, int]] = {}
     for (src, dst, kind), number in Counter(paths.values(*_ends(by_rank), _kind)).items():
         cell = cells.setdefault((str(src), str(dst)) if by_rank else (_host(src), _host(dst)), {})
         cell[kind] = cell.get(kind, 0) + number
@@ -92,8 +92,8 @@ def _ends(by_rank: bool) -> tuple[str, str]:
     return ("src", "dst") if by_rank else ("src_host", "dst_host")
 
 
-def _kind(kind: PathKind) -> Kind:
-    return Kind(kind.detail, kind.gdr, kind.verdict)
+def _kind(kind: PathKind) -> PathClass:
+    return PathClass(kind.detail, kind.gdr, kind.verdict)
 
 
 def names_of_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:

@@ -18,24 +18,24 @@ _NAMED = {
 }
 
 
-class Choice(NamedTuple):
+class AlgorithmChoice(NamedTuple):
     """What NCCL chose."""
 
     algorithm: str
     protocol: str
 
 
-class Choices:
+class AlgorithmChoices:
     """All choices that a log shows; rank 0 of a communicator prints them, without naming the communicator."""
 
     def __init__(self, job: Job) -> None:
-        self._by_process: dict[Process, list[tuple[str | None, int, Choice]]] = {}
+        self._by_process: dict[Process, list[tuple[str | None, int, AlgorithmChoice]]] = {}
         for notice in job.notices:
             if isinstance(notice.event, Said) and (entry := _choice(notice.event)):
                 for process in notice.processes:
                     self._by_process.setdefault(process, []).append(entry)
 
-    def of(self, calls: Calls, size: int) -> list[Choice]:
+    def of(self, calls: Calls, size: int) -> list[AlgorithmChoice]:
         """The choices for calls of this kind and size; several where the sizes or the communicators differ.
 
         Args:
@@ -55,14 +55,14 @@ class Choices:
         return []
 
 
-def _choice(event: Said) -> tuple[str | None, int, Choice] | None:
+def _choice(event: Said) -> tuple[str | None, int, AlgorithmChoice] | None:
     values = dict(event.values)
     if event.qualified_name == "nccl/algorithm-chosen":
-        return values["func"], values["bytes"], Choice(values["algo"], values["proto"])
+        return values["func"], values["bytes"], AlgorithmChoice(values["algo"], values["proto"])
     if event.qualified_name == "nccl/algorithm-chosen-old":
         algorithm, protocol = values["algo_index"], values["proto_index"]
         if 0 <= algorithm < len(_ALGORITHMS) and 0 <= protocol < len(_PROTOCOLS):
-            return values.get("func"), values["bytes"], Choice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
+            return values.get("func"), values["bytes"], AlgorithmChoice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
     if named := _NAMED.get(event.qualified_name):
-        return values["func"], values["bytes"], Choice(named, "")
+        return values["func"], values["bytes"], AlgorithmChoice(named, "")
     return None

@@ -15,7 +15,7 @@ from nccl_inspect.judging import impact
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.traffic.algorithms import Choice, Choices
+from nccl_inspect.traffic.algorithms import AlgorithmChoice, AlgorithmChoices
 from nccl_inspect.util.records import Record
 
 DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16")
@@ -117,7 +117,7 @@ class _Counter:
         self._job = job
         self._calls = calls
         self._comms = {comm.id: comm for comm in job.communicators}
-        self._choices = Choices(job)
+        self._choices = AlgorithmChoices(job)
         self._operations: dict[tuple[object, ...], Operation] = {}
         self._flows: dict[tuple[int, int], Flow] = {}
         self._unplaced: dict[str, float] = {}
@@ -253,7 +253,7 @@ def _share(calls: Calls) -> float:
     return 1.0 if calls.nranks > 1 else 0.0
 
 
-def _basis(calls: Calls, choices: list[Choice]) -> str:
+def _basis(calls: Calls, choices: list[AlgorithmChoice]) -> str:
     if calls.func in ("Send", "Recv", "AlltoAll", "Gather", "Scatter"):
         return "direct"
     chosen = {choice.algorithm for choice in choices}

@@ -73,7 +73,7 @@ def test_no_slow_path_is_the_reason_of_a_failure() -> None:
     lines = [re.sub(rb"-> 6$", b"-> 2 [Progress Thread]", line) for line in LINES if not SILENT.search(line)]
     job = nccl_inspect.read(b"".join(lines))
     head = report.load("text").render(job, report.Style(width=120)).splitlines()[:4]
-    assert head[0] == "FAILED: the job is dead or stuck, and the log does not tell why"
+    assert head[0] == "FAILED: the job is dead or stuck, and the log does not say why"
     assert any(line.startswith("do ") and "all ranks" in line for line in head)
 
 

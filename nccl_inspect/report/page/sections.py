@@ -27,7 +27,7 @@ WIDTH = 1000
 PHASES = (
     ("first", "started", "start", "before init: plug-ins, devices, waiting for others"),
     ("started", "completed", "init", "init: bootstrap, topology, rings and trees"),
-    ("completed", "connected", "connect", "until connections are there (made at first use since NCCL 2.22)"),
+    ("completed", "connected", "connect", "until connections are set up (at first use since NCCL 2.22)"),
     ("connected", "ended", "run", "until the communicator is destroyed"),
 )
 """From, to, the class of the bar, and what happens there."""
@@ -35,7 +35,7 @@ MARKS = ("first", "started", "completed", "connected", "ended")
 HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
 
 
-class Lead(NamedTuple):
+class LeadFinding(NamedTuple):
     """A finding with those nested under it."""
 
     finding: Finding
@@ -45,7 +45,7 @@ class Lead(NamedTuple):
 
 
 class Version(NamedTuple):
-    """A version and who has it."""
+    """A version and the ranks that have it."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ class Version(NamedTuple):
     where: str
 
 
-class Shown(NamedTuple):
+class MarkedTable(NamedTuple):
     """A table with marked rows."""
 
     head: list[str]
@@ -63,7 +63,7 @@ class Shown(NamedTuple):
     """Whether a row is marked, and its cells."""
 
 
-class Bar(NamedTuple):
+class TimelineBar(NamedTuple):
     """One phase of a row of the time line."""
 
     kind: str
@@ -71,34 +71,34 @@ class Bar(NamedTuple):
     width: float
 
 
-class Row(NamedTuple):
+class TimelineRow(NamedTuple):
     """A rank, or the ranks of a host, in the time line."""
 
     who: str
     host: str
-    bars: list[Bar]
+    bars: list[TimelineBar]
     offsets: list[str]
-    """Seconds after the first line, for each of :data:`MARKS`; empty where the log does not tell."""
+    """Seconds after the first line, for each of :data:`MARKS`; empty if unknown."""
     late: list[bool]
     """Whether this row is the last of all to get there, well after most."""
     where: str
 
 
 class Timeline(NamedTuple):
-    """When ranks got how far."""
+    """The progress of ranks over time."""
 
-    rows: list[Row]
+    rows: list[TimelineRow]
     begin: str
     seconds: float
     ticks: list[tuple[float, str]]
     by_host: bool
 
 
-def leads(job: Job) -> list[Lead]:
+def leads(job: Job) -> list[LeadFinding]:
     """The findings, roots first, each with causes and echoes folded under it."""
     under = folded(job.findings)
     return [
-        Lead(
+        LeadFinding(
             finding,
             [other for other in job.findings if under.get(other.rule) == finding.rule],
             accepted_causes(finding, job),
@@ -108,11 +108,11 @@ def leads(job: Job) -> list[Lead]:
     ]
 
 
-def answer(kind: Answer, job: Job) -> Shown:
-    """The table of an answer, with a mark on what deserves it."""
+def answer(kind: Answer, job: Job) -> MarkedTable:
+    """The table of an answer, with bad rows marked."""
     rows = kind.rows(job)
     table = fitted(kind.COLUMNS, cells(kind.COLUMNS, rows), UNBOUNDED)
-    return Shown(table.head, [(kind.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
+    return MarkedTable(table.head, [(kind.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
 
 
 def versions(job: Job, names: dict[str, str]) -> list[Version]:
@@ -139,12 +139,12 @@ def versions(job: Job, names: dict[str, str]) -> list[Version]:
 
 
 def soundness(source: SourceInfo) -> str:
-    """How sound a source is, in a few words."""
+    """The condition of a source, in a few words."""
     if source.problem:
         return "not read to its end"
     troubles = {
         "damaged": source.damaged_lines,
-        "not recognised": source.unrecognised_lines,
+        "not recognized": source.unrecognised_lines,
         "repaired": source.repaired_lines,
     }
     turned = ["newest line first"] if source.newest_first else []
@@ -164,7 +164,7 @@ def timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     parts = list(_by_host(timed) if by_host else _by_rank(timed))
     latest = {name: _latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
     rows = [
-        Row(
+        TimelineRow(
             who,
             host,
             list(_bars(stamps, begin.seconds, seconds)),
@@ -204,12 +204,12 @@ def _by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, St
         yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
 
 
-def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[Bar]:
+def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[TimelineBar]:
     for start, end, kind, _ in PHASES:
         if start in stamps and end in stamps and stamps[end].seconds >= stamps[start].seconds:
             x = (stamps[start].seconds - begin) / seconds * WIDTH
             width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
-            yield Bar(kind, round(x, 1), round(max(width, 1.0), 1))
+            yield TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1))
 
 
 def _where(stamps: dict[str, Stamp], names: dict[str, str]) -> str:
