@@ -27,7 +27,7 @@ from nccl_inspect.util.text import decode, printable, printable_lines
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
 _MAX_BYTES = 8 << 20
-"""Of a generation of messages whose production is remembered."""
+"""Size of a generation of remembered messages."""
 _EXAMPLES = """
 \b
 Examples:
@@ -46,7 +46,7 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: writing.Output) -> None
 
 
 def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
-    """The logs in blocks of lines with their notes; what could not be read is said at the end.
+    """The logs in blocks of lines with their notes; read errors are reported at the end.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
@@ -72,9 +72,9 @@ class _Margin:
     """Puts notes below lines.
 
     Args:
-        grammar: what knows the lines.
-        only_nccl: leave out lines that tell nothing of NCCL.
-        style: how notes look.
+        grammar: that recognizes the lines.
+        only_nccl: omit lines unrelated to NCCL.
+        style: of the notes.
     """
 
     def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
@@ -82,10 +82,10 @@ class _Margin:
         self._only_nccl = only_nccl
         self._style = style
         self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)
-        """By level and message, which production knows it."""
+        """Productions by level and message."""
         self._notes: dict[Production, str] = {}
         self.has_nccl = False
-        """Whether there was a line of NCCL, or one that tells something of it."""
+        """Whether there was a line of NCCL, or one related to it."""
 
     def noted(self, lines: Sequence[bytes]) -> Iterator[str]:
         """The lines of a block, each with its note."""
@@ -106,7 +106,7 @@ class _Margin:
                 yield self._note(production)
 
     def _of_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
-        """Of lines that have no prefix the productions that know them, by the place of the last one of a message."""
+        """The productions of lines without a prefix, by the position of the last line of each message."""
         if any(map(prefix.split, lines)):
             return {}
         readings = Excerpt(self._grammar).readings(lines)
@@ -141,7 +141,7 @@ class _Margin:
 
 
 def _shown(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
-    """The lines as they are shown, mostly all at once."""
+    """The printable lines, usually converted all at once."""
     if not hides:
         shown = printable_lines(decode(block)).split("\n")
         if len(shown) == len(lines):  # no line has an end within

@@ -1,4 +1,4 @@
-"""``nccl-inspect collect``: logs and what settles their findings, in one folder."""
+"""``nccl-inspect collect``: logs and the evidence for their findings, in one folder."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def command(
     try:
         return _collect(module, wanted, timeout, folder, name)
     finally:
-        with suppress(OSError):  # there is something in it
+        with suppress(OSError):  # it is not empty
             folder.rmdir()
 
 

@@ -88,22 +88,22 @@ def command(
     target = _target(output, name)
     with Bar(progress) as bar:
         stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
-        asked = _Asked(wanted, hosts, selection.ranges_of("pid", pids), levels)
-        _write(writers.FORMATS[name], asked.of(stream), wanted, target)
+        wanted_events = _EventFilter(wanted, hosts, selection.ranges_of("pid", pids), levels)
+        _write(writers.FORMATS[name], wanted_events.of(stream), wanted, target)
     for problem in stream.problems:
         print_stderr(str(problem))
-    if not asked.found:
-        print_stderr(f"no event matches; the log has {count(asked.seen, 'event')}")
+    if not wanted_events.matches:
+        print_stderr(f"no event matches; the log has {count(wanted_events.seen, 'event')}")
 
 
-class _Asked:
-    """Which events are asked for; remembers which exist, for the error message."""
+class _EventFilter:
+    """Selects the wanted events; remembers which exist, for the error message."""
 
     def __init__(
         self, kinds: frozenset[str], hosts: tuple[str, ...], pids: list[range], levels: tuple[str, ...]
     ) -> None:
         self.seen = 0
-        self.found = 0
+        self.matches = 0
         self._kinds = kinds
         self._hosts = hosts
         self._pids = pids
@@ -111,18 +111,18 @@ class _Asked:
         self._processes: set[tuple[str | None, int | None]] = set()
 
     def of(self, stream: event_stream.EventStream) -> Iterator[Told]:
-        """The events that are asked for; an error at the end, so that no file is written.
+        """The selected events; errors come at the end, so that no file is written.
 
         Raises:
-            NoInputError: no line was NCCL's.
-            NcclInspectError: a host or a process that is asked for is not there.
+            NoInputError: there was no NCCL line.
+            NcclInspectError: a wanted host or process does not exist.
         """
         for where, event in stream.told():
             self.seen += 1
             if self._hosts or self._pids:
                 self._processes.add((where.host, where.pid))
             if self._fits(where, event):
-                self.found += 1
+                self.matches += 1
                 yield where, event
         stream.require_nccl()
         selection.names_known("host", self._hosts, sorted({host for host, _ in self._processes if host}))
@@ -149,16 +149,16 @@ def _write(
             file.flush()
     except BrokenPipeError:
         writing.exit_quietly()
-    except ModuleNotFoundError as error:  # the zipapp and the image do without pyarrow, which is larger than all else
+    except ModuleNotFoundError as error:  # the zipapp and the image lack pyarrow, because of its size
         hint = "use --format jsonl, or install the package with pip"
         raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None
 
 
 def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
-    """Where to write to.
+    """The file or stream to write to.
 
     Raises:
-        NcclInspectError: standard output cannot take the format.
+        NcclInspectError: the format cannot go to standard output.
     """
     if output != "-":
         return atomic_files.replacing(output, "-o")

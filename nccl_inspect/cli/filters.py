@@ -1,4 +1,4 @@
-"""Options that select parts of a log; a name that is not there is an error that lists what is."""
+"""Options that select parts of a log; unknown names are errors that list the known ones."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
-    """The option that chooses communicators.
+    """Add --communicator.
 
     Args:
-        default: what is shown without it, as a sentence of the help.
+        default: a sentence of the help about the default.
     """
     words = f"Only these communicators: name or glob. May be repeated. {default}".rstrip()
     return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
 
 
 def place_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
-    """The options that choose ranks and hosts; they become the argument ``places``.
+    """Add --rank and --host; they become the argument ``places``.
 
     Args:
-        of_ranks: what is chosen by ranks, for the help: ``Only paths from or to these ranks``.
-        on_hosts: likewise by hosts.
+        of_ranks: help of --rank: ``Only paths from or to these ranks``.
+        on_hosts: help of --host.
     """
 
     def decorate(command: _Command) -> _Command:

@@ -1,4 +1,4 @@
-"""``nccl-inspect grammar``: the messages that are known, and the grammar for other programs."""
+"""``nccl-inspect grammar``: the known messages, and the grammar for other programs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _messages(productions: list[Production]) -> str:
 
 
 def _write(written: dict[str, str], out: Path) -> Path:
-    """Write one file as it is named, several into a folder; gives what was written."""
+    """Write one file under the given name, several into a folder; return the path written."""
     if len(written) == 1 and not out.is_dir():
         _replace(out, next(iter(written.values())))
         return out

@@ -1,4 +1,4 @@
-"""``nccl-inspect hosts``: which hosts are bad."""
+"""``nccl-inspect hosts``: the hosts, worst first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nccl-inspect mcp``: the same answers for assistants."""
+"""``nccl-inspect mcp``: serves assistants over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def command(roots: tuple[str, ...], port: int | None, options: reading.Options) 
             raise
         raise NcclInspectError("the MCP SDK is missing or too old", "pip install 'nccl-inspect[mcp]'") from None
     reads = reader.LogReader(folders.Folders(roots or (".",)), shared.with_settings_file(options))
-    reading.Judge(shared.with_settings_file(options))  # what is wrong with the options is said before a client asks
+    reading.Judge(shared.with_settings_file(options))  # errors in the options are reported before a client asks
     if port is None:
         server.serve(reads)
         return

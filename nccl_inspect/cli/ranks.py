@@ -1,4 +1,4 @@
-"""``nccl-inspect ranks``: how far each rank came."""
+"""``nccl-inspect ranks``: how far each rank got."""
 
 from __future__ import annotations
 

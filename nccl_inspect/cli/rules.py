@@ -1,4 +1,4 @@
-"""``nccl-inspect rules``: what is looked for."""
+"""``nccl-inspect rules``: the list of rules."""
 
 from __future__ import annotations
 

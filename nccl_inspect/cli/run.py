@@ -1,4 +1,4 @@
-"""``nccl-inspect run``: a job with all that a good report needs."""
+"""``nccl-inspect run``: runs a job with the settings that a full report needs."""
 
 from __future__ import annotations
 

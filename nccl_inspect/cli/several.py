@@ -1,4 +1,4 @@
-"""The options that choose one of several jobs in an input or runs of a job, and what is said of the others."""
+"""The options that select one of several jobs or runs in an input, and the note about the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def job_options(command: _Command) -> _Command:
-    """The options that choose a job and a run; they become part of the argument ``options``."""
+    """Add --job and --run; they become part of the argument ``options``."""
     for option in (
         click.option(
             "--run",
@@ -35,7 +35,7 @@ def job_options(command: _Command) -> _Command:
 
 
 def mention_others(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
-    """Say on stderr which other jobs and runs the input holds, where the report itself does not."""
+    """Name other jobs and runs of the input on stderr, if the report does not."""
     if job.jobs and not tells_jobs:
         print_stderr(
             f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all"

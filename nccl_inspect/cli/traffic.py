@@ -1,4 +1,4 @@
-"""``nccl-inspect traffic``: what the job moves, and over which paths."""
+"""``nccl-inspect traffic``: the collectives of a job and the bytes on each path."""
 
 from __future__ import annotations
 

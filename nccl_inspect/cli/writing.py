@@ -1,4 +1,4 @@
-"""Where reports go and how they look: standard output or a file, colours and width of the terminal."""
+"""The target and look of reports: standard output or a file, colors and width of the terminal."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from nccl_inspect.util.records import Record
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
-    """The style of a report: colours, and documents that are indented, on a terminal only."""
+    """The style of a report; only terminals get colors and indented documents."""
     is_seen = target == "-" and sys.stdout.isatty()
     color = is_seen and not no_color and "NO_COLOR" not in os.environ
     return Style(width=columns(target, 100), color=color, verbose=verbose, indent=is_seen)
 
 
 def columns(target: str, usual: int) -> int:
-    """The width of what is written: that of the terminal, the usual one in a file and where no terminal is known."""
+    """The width of the output: that of the terminal, else the usual one."""
     return shutil.get_terminal_size((usual, 24)).columns if target in atomic_files.STDOUT else usual
 
 
 def exit_quietly() -> NoReturn:
-    """End: the reader of standard output has enough (| head)."""
+    """Exit because the reader of standard output has closed it (| head)."""
     redirect_to_devnull(sys.stdout)
     sys.exit(0)
 
