@@ -16,36 +16,36 @@ from typing import NamedTuple
 from nccl_inspect.culprits.traits import Trait
 
 MOST = 4
-"""Culprits that are named together; a fault with more of them is everywhere."""
+"""Culprits named together at most; a fault with more of them is everywhere."""
 _ALL = 0.95
-"""The part of the bad ones that must be explained: a log that is cut or torn may hide of a few what they have."""
+"""The part of the bad ones that must be explained: a cut or torn log may hide the traits of a few."""
 _LEAST = 0.05
 """The part of the bad ones that each of several culprits must explain."""
 _EACH = 0.8
-"""What another culprit makes of an explanation's worth: three that fit are better than one that half fits."""
+"""Factor on the score for each further culprit: three that fit are better than one that half fits."""
 _SOUND = 0.25
-"""The least worth of an explanation."""
+"""The least score of an explanation."""
 _PURE, _FEW = 0.9, 4
 """The part of its bearers that is bad of a trait that needs no other proof; else chance must be excluded."""
 _THINGS = ("host", "gpu", "nic", "rail", "rank")
 """Kinds whose culprits cover at most half: more than half is simply the job."""
 _BESIDE = ("setting", "version")
 _BESIDE_NIC = ("gpu", "rank", *_BESIDE)
-"""Kinds that say more about a culprit where they go along with it: a rail gives each GPU a NIC of its own."""
+"""Kinds that add to a culprit if they coincide with it: with rails, each GPU has a NIC of its own."""
 
 
 class Population(NamedTuple):
-    """What is compared: the traits of each, by their numbers."""
+    """The bad and the good ones to compare: the traits of each, by number."""
 
     bad: Sequence[Set[int]]
     good: Callable[[Set[int]], Iterable[Set[int]]]
-    """What the good ones have of some traits; those that have none may be left out."""
+    """Those of some traits that the good ones have; good ones without any may be left out."""
     goods: int
     """How many good ones there are."""
     fewest: int = 2
     """How many bad ones a trait must explain."""
     hidden: Set[str] = frozenset()
-    """Kinds of which only the bad ones tell."""
+    """Kinds known for the bad ones only."""
 
 
 class Count(NamedTuple):
@@ -61,9 +61,9 @@ class Attribution:
     """An explanation."""
 
     culprits: list[Count]
-    """Best first; empty where nothing explains it."""
+    """Best first; empty if nothing explains it."""
     beside: list[Count]
-    """What all of that and nothing else has, too: the setting or version of a bad host."""
+    """Traits that exactly the same ones have: the setting or version of a bad host."""
     explained: int
     """How many bad ones it explains."""
 
@@ -77,7 +77,7 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
     Args:
         group: what is bad and what is good.
         traits: by number.
-        order: kinds of traits; of those that explain the same the first is named.
+        order: of the kinds of traits; among those that explain the same, the first is named.
     """
     if not group.bad or not group.goods:
         return _NOTHING
@@ -95,7 +95,7 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
 
 
 def _counts(group: Population) -> list[Count]:
-    """How often each trait is there, of those that enough bad ones have."""
+    """The counts of the traits that enough bad ones have."""
     bad = Counter(trait for traits in group.bad for trait in traits)
     floor = max(group.fewest, ceil(_LEAST * len(group.bad)))
     wanted = {trait for trait, number in bad.items() if number >= floor}
@@ -104,7 +104,7 @@ def _counts(group: Population) -> list[Count]:
 
 
 def _is_significant(count: Count, group: Population) -> bool:
-    """Whether more of its bearers are bad than chance would have, and good ones do without it."""
+    """Whether more of its bearers are bad than by chance, and some good ones lack it."""
     bad, good = len(group.bad), group.goods
     inside, without = count.bad + count.good, bad + good - count.bad - count.good
     if count.good == good or count.bad / inside <= (bad - count.bad) / without:
@@ -114,7 +114,7 @@ def _is_significant(count: Count, group: Population) -> bool:
 
 
 def _having(bad: Sequence[Set[int]], telling: Collection[int]) -> dict[int, set[int]]:
-    """Which of the bad ones have each trait."""
+    """The bad ones that have each trait."""
     having: dict[int, set[int]] = {trait: set() for trait in telling}
     for place, traits in enumerate(bad):
         for trait in traits:
@@ -124,7 +124,7 @@ def _having(bad: Sequence[Set[int]], telling: Collection[int]) -> dict[int, set[
 
 
 def _worth(culprits: Sequence[Count]) -> float:
-    """How much of what they have is bad, less for each one more."""
+    """The score of culprits: the bad part of their bearers, reduced for each further culprit."""
     if not culprits:
         return 0.0
     bad, good = sum(count.bad for count in culprits), sum(count.good for count in culprits)
@@ -132,7 +132,7 @@ def _worth(culprits: Sequence[Count]) -> float:
 
 
 def _are_most(culprits: Sequence[Count], traits: Sequence[Trait], hidden: Set[str]) -> bool:
-    """Whether they are more than half of all things of their kind."""
+    """Whether culprits are more than half of all things of their kind."""
     named = Counter(traits[count.trait].kind for count in culprits)
     things = Counter(kind for kind, _ in {(trait.kind, trait.name) for trait in traits})
     return any(2 * number > things[kind] for kind, number in named.items() if kind in _THINGS and kind not in hidden)
@@ -162,10 +162,9 @@ class _Pool:
         return [] if best is None else [self._telling[best]]
 
     def cover(self, bad: int, least: int) -> list[Count]:
-        """Several traits that together explain all, each the best for what is left; empty where they are too many.
+        """Several traits that together explain all, each the best for the rest; empty if there are too many.
 
-        Where several are equally good, each is tried first: if that does not end with the same ones, only names would
-        decide, and the log does not either.
+        If several are equally good, each is tried first: if the results differ, only names would decide.
         """
         return self._cover(set(range(bad)), (1 - _ALL) * bad, least, MOST)
 
@@ -191,7 +190,7 @@ class _Pool:
         return tried[0] if all(set(combination) == set(tried[0]) for combination in tried) else []
 
     def beside(self, culprits: Sequence[Count], explained: set[int]) -> list[Count]:
-        """What exactly the bearers of the only culprit have, too."""
+        """Other traits with exactly the bearers of the only culprit."""
         if len(culprits) != 1:
             return []
         (named,) = culprits
@@ -223,6 +222,6 @@ class _Pool:
         return self._traits[trait].side is not None
 
     def place(self, trait: int) -> tuple[int, bool, str]:
-        """What comes first where all else is equal."""
+        """The sort key if all else is equal."""
         kind, name, side = self._traits[trait]
         return self._order[kind], side is not None, name

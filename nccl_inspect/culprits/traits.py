@@ -1,6 +1,6 @@
-"""What paths, connection ends and ranks have: hosts, GPUs, NICs, rails, communicators, settings and versions.
+"""The traits of paths, connection ends and ranks: hosts, GPUs, NICs, rails, communicators, settings and versions.
 
-Traits are numbers, so that sets of them are small and quick; what an end has is made once for each rank and NIC.
+Traits are numbers, so that sets of them are small and fast; the traits of an end are built once per rank and NIC.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Trait(NamedTuple):
     """As in :class:`~nccl_inspect.model.finding.Culprit`."""
     name: str
     side: str | None = None
-    """``send`` or ``receive`` where it counts at that end of paths only."""
+    """``send`` or ``receive`` if it counts at that end of paths only."""
 
 
 Nics = frozenset[tuple[str | None, int | None]]
@@ -45,22 +45,22 @@ class Traits:
         self.known: list[Trait] = []
         """By number."""
         self.ranks: list[set[int]] = []
-        """The ranks that show each."""
+        """The ranks with each trait."""
         self._numbers: dict[Trait, int] = {}
         self._ends: dict[tuple[object, ...], frozenset[int]] = {}
         self._comms: dict[str, int] = {}
         self._host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._has_ranks = job.rank_space == "global" or len(job.communicators) < 2
-        """Else the same number stands for ranks of several communicators."""
+        """Otherwise a number may mean ranks of several communicators."""
 
     def of_each(self, paths: Selection) -> list[Set[int]]:
-        """What each path has at either end, and at one of them."""
+        """The traits of each path, at any end and at a specific one."""
         comms = [{self._communicator(name) for name in names} for (names,) in paths.values("communicators")]
         ends = ([self._end(side, *end) for end in _ends(paths, side, self._with_nics)] for side in SIDES)
         return [traits.union(*both) for traits, *both in zip(comms, *ends, strict=True)]
 
     def of_paths(self, paths: Selection, wanted: Set[int]) -> Iterator[Set[int]]:
-        """What each path has of some traits; paths without any of them are passed over."""
+        """Those of some traits that each path has; paths without any are skipped."""
         kinds = {self.known[trait].kind for trait in wanted}
         with_nics = self._with_nics and not kinds.isdisjoint(("nic", "rail"))
         comms = {name: frozenset([trait]) for name, trait in self._comms.items() if trait in wanted}
@@ -74,7 +74,7 @@ class Traits:
                 yield traits
 
     def of_ends(self, paths: Selection, test: Callable[[End], object]) -> list[Set[int]]:
-        """What those ends of network connections have that pass a test."""
+        """The traits of the ends of network connections that pass a test."""
         traits: list[Set[int]] = []
         for side in SIDES:
 
@@ -87,11 +87,11 @@ class Traits:
         return traits
 
     def of_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
-        """What a rank has.
+        """The traits of a rank.
 
         Args:
             rank: of the job.
-            nics: hosts and NICs that it speaks of.
+            nics: hosts and NICs in its messages.
         """
         host = self._host_of.get(rank)
         things = [*_host(host), ("rank", str(rank)), *self._by_rank.get(rank, ())]
@@ -125,7 +125,7 @@ class Traits:
         return cached
 
     def _gpu(self, host: str | None, rank: int, bracket: str | None) -> list[tuple[str, str]]:
-        """The GPU of a rank as its initialisation names it, else as connection lines do; the rank where none does."""
+        """The GPU of a rank from its init lines, else from connection lines; the rank if neither names it."""
         if not self._has_ranks:
             return []
         gpu_info = self._job.gpus.get(rank)
@@ -159,7 +159,7 @@ class _Few:
         self._known: dict[object, frozenset[int]] = {}
 
     def of(self, end: tuple[str | None, int, str | None, Nics]) -> frozenset[int]:
-        """What the end of a path has, which is found once for each rank."""
+        """The wanted traits of the end of a path, cached."""
         cached = self._known.get(end)
         if cached is None:
             cached = self._known[end] = self._traits._end(self._side, *end).intersection(self._wanted)

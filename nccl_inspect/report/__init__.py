@@ -1,6 +1,6 @@
 """Output formats, one module each; renderers see the judged job and nothing else.
 
-A module states ``render(job, style)``, which gives the text; its name is the name of the format.
+A module defines ``render(job, style)``, which returns the text; its name is the name of the format.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Style(Record):
 
 
 class Format(Protocol):
-    """What a format module has."""
+    """The interface of a format module."""
 
     def render(self, job: Job, style: Style) -> str:
         """The report as text that ends with a line end."""

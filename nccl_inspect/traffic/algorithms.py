@@ -1,4 +1,4 @@
-"""Which algorithm and protocol NCCL chose for a call, where the log has subsystem TUNING."""
+"""The algorithm and protocol that NCCL chose for a call, if the log has subsystem TUNING."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NAMED = {
 
 
 class AlgorithmChoice(NamedTuple):
-    """What NCCL chose."""
+    """The algorithm and protocol that NCCL chose."""
 
     algorithm: str
     protocol: str
 
 
 class AlgorithmChoices:
-    """All choices that a log shows; rank 0 of a communicator prints them, without naming the communicator."""
+    """All choices in a log; rank 0 of a communicator prints them, without naming the communicator."""
 
     def __init__(self, job: Job) -> None:
         self._by_process: dict[Process, list[tuple[str | None, int, AlgorithmChoice]]] = {}
@@ -36,7 +36,7 @@ class AlgorithmChoices:
                     self._by_process.setdefault(process, []).append(entry)
 
     def of(self, calls: Calls, size: int) -> list[AlgorithmChoice]:
-        """The choices for calls of this kind and size; several where the sizes or the communicators differ.
+        """The choices for calls of this kind and size; several if sizes or communicators differ.
 
         Args:
             calls: of one kind.
