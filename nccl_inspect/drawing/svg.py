@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nccl_inspect.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
 from nccl_inspect.picture.tree_layout import places
-from nccl_inspect.picture.view import Shape, View
+from nccl_inspect.picture.view import DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import cut, printable
@@ -178,7 +178,7 @@ def _boxes(view: View) -> list[_Box]:
     return boxes
 
 
-def _levels(view: View, tree: Shape) -> list[_Box]:
+def _levels(view: View, tree: DrawnShape) -> list[_Box]:
     """Hosts of a tree from left to right."""
     across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
     return [

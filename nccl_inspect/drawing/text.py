@@ -9,7 +9,7 @@ from itertools import pairwise
 from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.picture.looks import bundles, gpu_words, lanes, title_of
-from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View
+from nccl_inspect.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, paint
 from nccl_inspect.topology import Nic, Topology
@@ -97,7 +97,7 @@ def _folded(view: View, style: Style) -> list[str]:
     return lines
 
 
-def _ring(view: View, ring: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) -> list[str]:
+def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> list[str]:
     order = [*ring.ranks, *ring.ranks[:1]]
     hops: Counter[str] = Counter(
         _way(by_pair.get(("ring", src, dst)))
@@ -116,7 +116,7 @@ def _ring(view: View, ring: Shape, by_pair: dict[tuple[str, int, int], Link], st
     return lines + block("", ", ".join(words), style)
 
 
-def _tree(tree: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) -> Iterator[str]:
+def _tree(tree: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> Iterator[str]:
     children: dict[int | None, list[int | None]] = {}
     for parent, child in tree.links:
         children.setdefault(parent, []).append(child)
@@ -135,7 +135,7 @@ def _tree(tree: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) 
             waiting += [(child, rank, depth + 1) for child in reversed(children.get(rank, []))]
 
 
-def _way(link: Link | None) -> str:
+def _way(link: DrawnLink | None) -> str:
     if link is None or link.detail is None:
         return "no connection line"
     return printable(link.detail) + ("/GDRDMA" if link.gdr is True else "")

@@ -114,7 +114,11 @@ class Grammar:
 
     def following(self) -> list[bytes]:
         """How lines begin that continue a message of several lines."""
-        return [lead for lead, found in self._bare.items() if lead.strip() and all(one.follows for one in found)]
+        return [
+            lead
+            for lead, productions in self._bare.items()
+            if lead.strip() and all(production.follows for production in productions)
+        ]
 
     def bare_in(self, block: bytes, following: bool) -> list[bytes]:
         """Beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
@@ -123,7 +127,11 @@ class Grammar:
             block: the lines.
             following: whether those of lines that continue a message count, too.
         """
-        leads = (lead for lead, found in self._bare.items() if following or not all(one.follows for one in found))
+        leads = (
+            lead
+            for lead, productions in self._bare.items()
+            if following or not all(production.follows for production in productions)
+        )
         return [lead for lead in leads if lead in block]
 
     def foreign_in(self, block: bytes) -> list[Production]:
@@ -176,9 +184,9 @@ class Grammar:
 
     def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
         """The productions that begin so, each with its needle; a short run needs few."""
-        found = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
-        self._needled[begins] = found
-        return found
+        needles = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
+        self._needled[begins] = needles
+        return needles
 
     def candidates(self, message: bytes) -> Iterable[Production]:
         """The productions whose literals fit: longest lead first."""
@@ -228,9 +236,9 @@ def _texts(line: bytes) -> tuple[bytes, ...]:
 
 def _leads(line: str) -> set[bytes]:
     """The literals with which a message can begin; most lines tell without reading the whole notation."""
-    found = _PLAIN_LEAD.match(line)
-    if found and found.end() >= _LEAD_SIZES[-1]:
-        return {found[0].encode()}
+    match = _PLAIN_LEAD.match(line)
+    if match and match.end() >= _LEAD_SIZES[-1]:
+        return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
     return {lead.encode() for lead in notation.leads(notation.parse(_beginning(line)))}
@@ -242,8 +250,8 @@ def _beginning(line: str) -> str:
     for mark in _MARKS.finditer(line):
         depth += 1 if mark[0] == "«" else -1
         if depth == 0:
-            found = _UP_TO_FIELD.match(line, mark.end())
-            return line[: found.start("field")] if found else line
+            match = _UP_TO_FIELD.match(line, mark.end())
+            return line[: match.start("field")] if match else line
     return line
 
 
@@ -263,20 +271,20 @@ def shipped() -> Grammar:
 
 def says(dialect: str, production: str) -> str:
     """What a message means, for people; empty for a production that the package does not have."""
-    known = shipped().named(dialect, production)
-    return known.says if known else ""
+    entry = shipped().named(dialect, production)
+    return entry.says if entry else ""
 
 
 def rule_of(event: events.Event) -> str:
     """The rule that a message leads to; empty where it leads to none."""
-    known = shipped().named(event.dialect, event.production)
-    return known.rule if known else ""
+    production = shipped().named(event.dialect, event.production)
+    return production.rule if production else ""
 
 
 def roles_of(event: events.Event) -> frozenset[str]:
     """What kind of statement a message is, as the grammar says with ``role:``."""
-    known = shipped().named(event.dialect, event.production)
-    return known.roles if known else frozenset()
+    production = shipped().named(event.dialect, event.production)
+    return production.roles if production else frozenset()
 
 
 def is_of(event: events.Event, role: str) -> bool:
@@ -286,5 +294,5 @@ def is_of(event: events.Event, role: str) -> bool:
 
 def unlisted(event: events.Event, name: str) -> Value:
     """A field that no event lists (its name begins with ``__``), read from the message again."""
-    known = shipped().named(event.dialect, event.production)
-    return ((known and known.read(encode(event.message))) or {}).get(name)
+    production = shipped().named(event.dialect, event.production)
+    return ((production and production.read(encode(event.message))) or {}).get(name)

@@ -142,8 +142,8 @@ def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
     """The roles of a production, checked."""
     given = frozenset(" ".join(own.get("role", ())).split())
     if unknown := sorted(given - ROLES.keys()):
-        label, known = own["production"][0], ", ".join(sorted(ROLES))
-        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; roles: {known}")
+        label, roles = own["production"][0], ", ".join(sorted(ROLES))
+        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; roles: {roles}")
     return given
 
 
@@ -153,20 +153,20 @@ def _one(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> s
 
 def _entries(text: str, name: str) -> dict[str, list[str]]:
     """The keys of one block with their values."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     last = ""
     for line in text.split("\n"):
         if not line or line[0] == "#":
             continue
         if line.startswith("  ") and last == "says":
-            found[last][-1] += " " + line.strip()
+            entries[last][-1] += " " + line.strip()
             continue
         key, colon, value = line.partition(":")
         if not colon or key not in _KEYS:
             raise GrammarError(f"{name}: '{key}' is not a key of a grammar file")
-        found.setdefault(key, []).append(value[1:])
+        entries.setdefault(key, []).append(value[1:])
         last = key
-    return found
+    return entries
 
 
 def _fragment(value: str, name: str) -> tuple[str, str]:

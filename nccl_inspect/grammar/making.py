@@ -34,8 +34,8 @@ def maker(production: Production) -> Maker:
     blank: Event = kind.build(production, dict.fromkeys(fields), "")
     puts = {name: put for name, _, put in slots(kind)}
     fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
-    read = [(puts[name], *found[0]) for name, found in fields.items() if len(found) == 1 and name in puts]
-    chosen = [(puts[name], found) for name, found in fields.items() if len(found) > 1 and name in puts]
+    read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
+    chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
     put_message = puts["message"]
 
     def make(match: re.Match[bytes], message: bytes) -> Event:

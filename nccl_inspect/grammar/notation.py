@@ -153,9 +153,9 @@ def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
         texts = _next(node, limit)
         if len(open_starts) * len(texts) + len(ended) > limit:
             texts = [("", False)]
-        found = [(start + text, goes_on) for start in open_starts for text, goes_on in texts]
-        ended += [text for text, goes_on in found if not goes_on]
-        open_starts = [text for text, goes_on in found if goes_on]
+        starts = [(start + text, goes_on) for start in open_starts for text, goes_on in texts]
+        ended += [text for text, goes_on in starts if not goes_on]
+        open_starts = [text for text, goes_on in starts if goes_on]
     return [(text, True) for text in open_starts] + [(text, False) for text in ended]
 
 

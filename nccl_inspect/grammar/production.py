@@ -191,10 +191,10 @@ class Production:
             self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
         at = 0
         for literal in self._literals:
-            found = message.find(literal, at)
-            if found < 0:
+            position = message.find(literal, at)
+            if position < 0:
                 return False
-            at = found + len(literal)
+            at = position + len(literal)
         return True
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:

@@ -36,11 +36,11 @@ class ListType(Record):
         if self.fragment.is_numbers:
             items = self.fragment.regex.findall(data)
             return tuple(map(int, items)) if len(self.fragment.names) == 1 else _numbers(items)
-        found = []
+        rows = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
-            found.append(values[0] if len(values) == 1 else values)
-        return tuple(found)
+            rows.append(values[0] if len(values) == 1 else values)
+        return tuple(rows)
 
     def write(self, value: object) -> str:
         """The list as it is printed."""
@@ -52,15 +52,15 @@ class ListType(Record):
 
 def _numbers(items: list[tuple[bytes, ...]]) -> tuple[tuple[int, ...], ...]:
     """The numbers of each item; most items differ from others in the first one only, that of a channel."""
-    known: dict[tuple[bytes, ...], tuple[int, ...]] = {}
-    found = []
+    cache: dict[tuple[bytes, ...], tuple[int, ...]] = {}
+    rows = []
     for item in items:
         rest = item[1:]
-        numbers = known.get(rest)
+        numbers = cache.get(rest)
         if numbers is None:
-            numbers = known[rest] = tuple(map(int, rest))
-        found.append((int(item[0]), *numbers))
-    return tuple(found)
+            numbers = cache[rest] = tuple(map(int, rest))
+        rows.append((int(item[0]), *numbers))
+    return tuple(rows)
 
 
 class Shape:

@@ -127,7 +127,7 @@ class _Compared:
         traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
         good = partial(traits.of_paths, self._good)
         bad = traits.of_each(self._bad) if self._good else []
-        group = search.Group(bad, good, len(self._good))
+        group = search.Population(bad, good, len(self._good))
         return _Case(group, traits, _OF_PATHS, words.Scene("path", self._scope, self._hosts()))
 
     def ends(self) -> _Case:
@@ -136,7 +136,7 @@ class _Compared:
         paths = self._facts.rdma()
         bad = traits.of_ends(self._bad & paths, lambda end: not end.gdr)
         good = traits.of_ends(paths, lambda end: end.gdr)
-        group = search.Group(bad, lambda wanted: (traits_of_end & wanted for traits_of_end in good), len(good))
+        group = search.Population(bad, lambda wanted: (traits_of_end & wanted for traits_of_end in good), len(good))
         return _Case(group, traits, _OF_PATHS, words.Scene("end", self._scope, self._hosts()))
 
     def _hosts(self) -> int:
@@ -163,7 +163,7 @@ def _ranks(facts: Facts, finding: Finding) -> _Case:
         bad = [traits.of_hosts([host]) for host in finding.hosts]
         others = sorted(hosts.difference(finding.hosts))
         good = [traits.of_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
-    group = search.Group(
+    group = search.Population(
         bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), 1, _OF_MESSAGES
     )
     scene = words.Scene("rank" if finding.ranks else "host", "any", len(hosts))
@@ -175,7 +175,7 @@ def _pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     traits = Traits(facts.job, {})
     bad = [traits.of_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
     good = [traits.of_hosts(pair) for pair in transfers.sound(facts, broken)]
-    group = search.Group(
+    group = search.Population(
         bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), hidden=_OF_MESSAGES
     )
     return _Case(group, traits, _OF_RANKS, words.Scene("pair", "any", 0))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_inspect.picture.view import Link, View
+from nccl_inspect.picture.view import DrawnLink, View
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import STATES, count, ranges
 
@@ -33,7 +33,7 @@ LOOKS = (
 _BY_KEY = {look.key: look for look in LOOKS}
 
 
-def look_of(link: Link) -> Look:
+def look_of(link: DrawnLink) -> Look:
     """How a link is drawn."""
     if link.transport == "NET":
         return _BY_KEY["gdr" if link.gdr is True else "net"]
@@ -45,7 +45,7 @@ def lanes(channels: Sequence[int]) -> str:
     return f"channel{'s' if len(channels) > 1 else ''} {ranges(channels)}"
 
 
-def words_of(link: Link) -> str:
+def words_of(link: DrawnLink) -> str:
     """A link in words."""
     way = printable(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
     return f"{link.src} -> {link.dst}: {way}, {lanes(link.channels)}"

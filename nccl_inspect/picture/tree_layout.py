@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nccl_inspect.picture.view import Shape, View
+from nccl_inspect.picture.view import DrawnShape, View
 
 
 class Place(NamedTuple):
@@ -14,7 +14,7 @@ class Place(NamedTuple):
     down: float
 
 
-def places(view: View, tree: Shape) -> dict[str, Place]:
+def places(view: View, tree: DrawnShape) -> dict[str, Place]:
     """The places of all hosts; those that the tree does not reach are roots below."""
     neighbours = _children(view, tree)
     below = {child for some in neighbours.values() for child in some}
@@ -49,7 +49,7 @@ def _walked(
     return order
 
 
-def _children(view: View, tree: Shape) -> dict[str, list[str]]:
+def _children(view: View, tree: DrawnShape) -> dict[str, list[str]]:
     """The hosts directly below each host."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
     below: dict[str, dict[str, None]] = {}

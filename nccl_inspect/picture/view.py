@@ -16,7 +16,7 @@ UNKNOWN_HOST = "?"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Link(Record):
+class DrawnLink(Record):
     """Two neighbours: of a ring (in its direction), of a tree (parent first), or of a connection line."""
 
     src: int
@@ -31,7 +31,7 @@ class Link(Record):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Shape(Record):
+class DrawnShape(Record):
     """A ring or a tree, with the channels that have it."""
 
     channels: tuple[int, ...]
@@ -53,9 +53,9 @@ class View(Record):
     hosts: dict[str, list[int]]
     """The ranks of each host; those of unknown hosts under ``?``."""
     gpus: dict[int, Gpu] = field(default_factory=dict)
-    rings: tuple[Shape, ...] = ()
-    trees: tuple[Shape, ...] = ()
-    links: tuple[Link, ...] = ()
+    rings: tuple[DrawnShape, ...] = ()
+    trees: tuple[DrawnShape, ...] = ()
+    links: tuple[DrawnLink, ...] = ()
     others: tuple[str, ...] = ()
     """Communicators that are not drawn."""
     info: CommunicatorInfo | None = None
@@ -179,16 +179,16 @@ def _in(channel: int, ranges: list[range]) -> bool:
 
 def _shapes(
     per_channel: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
-) -> tuple[Shape, ...]:
+) -> tuple[DrawnShape, ...]:
     """Rings or trees that several channels share, each once."""
-    by_shape: dict[object, Shape] = {}
+    by_shape: dict[object, DrawnShape] = {}
     for channel, ranks, links in per_channel:
         shape = by_shape.get((ranks, links))
-        by_shape[ranks, links] = Shape((*(shape.channels if shape else ()), channel), ranks, links)
+        by_shape[ranks, links] = DrawnShape((*(shape.channels if shape else ()), channel), ranks, links)
     return tuple(by_shape.values())
 
 
-def _links(kind: str, shapes: Iterable[Shape], job_links: _Links, comm: str) -> list[Link]:
+def _links(kind: str, shapes: Iterable[DrawnShape], job_links: _Links, comm: str) -> list[DrawnLink]:
     channels: dict[tuple[int, int], set[int]] = {}
     for shape in shapes:
         pairs = shape.links or tuple(zip(shape.ranks, (*shape.ranks[1:], *shape.ranks[:1]), strict=True))
@@ -203,7 +203,7 @@ def _links(kind: str, shapes: Iterable[Shape], job_links: _Links, comm: str) -> 
     return links
 
 
-def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm: str) -> list[Link]:
+def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm: str) -> list[DrawnLink]:
     return [
         _link(path.src, path.dst, "connection", some, job_links.way(path, comm))
         for path in paths
@@ -211,8 +211,8 @@ def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm
     ]
 
 
-def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | AlsoPath | None) -> Link:
-    return Link(
+def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | AlsoPath | None) -> DrawnLink:
+    return DrawnLink(
         src=src,
         dst=dst,
         kind=kind,

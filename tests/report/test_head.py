@@ -158,7 +158,7 @@ def test_where_is_not_that_of_an_effect(name: str) -> None:
         ("mesh/leave-eager", "ps -o pid,stat,etime,cmd -p 2117   # T: stopped; Z or nothing: dead; on vm"),
         ("mesh/no-partner-lazy", "py-spy dump --pid 1687   # rank 1, on vm: what is it doing?"),
         ("launchers/ray-actor-killed.log.gz", "ls /tmp/ray/session_latest/logs/worker-*-23126.err   # rank 2; on vm: "),
-        ("launchers/composer-interrupted.log.gz", "Pass what all ranks of the job print with NCCL_DEBUG=INFO"),
+        ("launchers/composer-interrupted.log.gz", "Pass the complete output of all ranks"),
     ],
 )
 def test_a_step_has_what_the_log_states(name: str, do: str) -> None:
