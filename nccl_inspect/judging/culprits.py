@@ -64,7 +64,7 @@ def _is_doubtful(finding: Finding) -> bool:
 class _Case(NamedTuple):
     """The comparison for a finding."""
 
-    group: search.Group
+    group: search.Population
     traits: Traits
     order: Sequence[str]
     scene: words.Scene
