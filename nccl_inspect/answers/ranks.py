@@ -12,7 +12,7 @@ from nccl_inspect.answers.last import latest
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.places import blamed_ranks
-from nccl_inspect.judging.statements import words
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.util.records import Record
@@ -151,7 +151,7 @@ def _row(rank: int | None, state: str, facts: _RankFacts) -> RankRow:
         last_time=last.time if last else None,
         last_source=last.source if last else None,
         last_line=last.line if last else None,
-        error=" ".join(words(error.notice).split()) if error else None,
+        error=" ".join(message_of(error.notice).split()) if error else None,
         error_is_echo=error is not None and error.is_echo,
         error_source=line.source if line else None,
         error_line=line.line if line else None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.connecting import REFUSED, gave_up, retried
+from nccl_inspect.judging.connecting import REFUSED, failed_connections, retried_connections
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.job import Notice, Setting
@@ -106,20 +106,20 @@ def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
     ]
     if effect.cuda_files and len(ours) < len(failures):
         return []
-    refused = [*gave_up(facts, *REFUSED), *retried(facts, *REFUSED)] if effect.is_refused else []
+    refused = [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect.is_refused else []
     return [*facts.with_role(*effect.errors), *(failure.notice for failure in ours if effect.cuda_files), *refused]
 
 
-def without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
+def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
     """The ranks without a setting that every rank with it prints, on the same hosts if that matters."""
-    others = seen_to_come_up(facts) - set(setting.ranks or ())
+    others = ranks_with_full_start(facts) - set(setting.ranks or ())
     others -= facts.ranks_with(facts.settings(agreement.hidden_by))
     if not agreement.on_host:
         return others
     return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
 
 
-def seen_to_come_up(facts: Facts) -> set[int]:
+def ranks_with_full_start(facts: Facts) -> set[int]:
     """The ranks whose log is complete up to the end of an initialization: a variable it lacks is not set.
 
     If the beginning of a log was cut off, each rank lacks different lines. A process prints some variables only for
@@ -135,4 +135,4 @@ def seen_to_come_up(facts: Facts) -> set[int]:
 
 def ranks_with_interface(facts: Facts) -> set[int]:
     """The ranks that report the interface they chose, which is among the first lines."""
-    return {rank for notice in facts.said(BootstrapInterface) for rank in notice.ranks}
+    return {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}

@@ -29,7 +29,7 @@ def is_ec2(host: str) -> bool:
 
 def clouds_of(facts: Facts) -> set[str]:
     """The clouds that the log or the user indicates."""
-    return facts.once(_clouds)
+    return facts.cached(_clouds)
 
 
 def _clouds(facts: Facts) -> set[str]:
@@ -50,12 +50,12 @@ def applicable(steps: Iterable[str], clouds: set[str]) -> list[str]:
     return [step for step in steps if all(name in clouds or not words.search(step) for name, words in _WORDS.items())]
 
 
-def vendor_may_ask(facts: Facts) -> bool:
-    """Whether the network in use is unknown: it may be one of :func:`vendor_asks`."""
+def may_be_google_network(facts: Facts) -> bool:
+    """Whether the network in use is unknown: it may be one of :func:`is_google_network`."""
     return not (facts.platform or facts.job.network.name or facts.job.paths)
 
 
-def vendor_asks(facts: Facts) -> bool:
+def is_google_network(facts: Facts) -> bool:
     """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
     network = facts.platform.network if facts.platform else None
     return network in ("tcpx", "tcpxo") or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))

@@ -17,20 +17,20 @@ _CALLS = ("nccl/system-call-failed", "nccl/system-call-timeout")
 """How releases until 2.4 report it, without the address."""
 
 
-def gave_up(facts: Facts, *errors: str) -> list[Notice]:
+def failed_connections(facts: Facts, *errors: str) -> list[Notice]:
     """Connections that failed for good with one of these errors, or with any if none is given."""
     calls = [notice for notice in facts.notices(*_CALLS) if value(notice, "call") == "connect"]
     notices = [*facts.with_role("connection-failed"), *calls]
-    return [notice for notice in notices if not errors or is_one_of(notice, errors)]
+    return [notice for notice in notices if not errors or has_error(notice, errors)]
 
 
-def retried(facts: Facts, *errors: str) -> list[Notice]:
+def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
     """Connections that failed with one of these errors and were retried."""
     notices = facts.with_role("connection-retry")
     return [notice for notice in notices if error_of(notice).startswith(errors)]
 
 
-def is_one_of(notice: Notice, errors: tuple[str, ...]) -> bool:
+def has_error(notice: Notice, errors: tuple[str, ...]) -> bool:
     """Whether a connection failed with one of these errors."""
     return any(error in reason(notice) for error in errors)
 
@@ -43,9 +43,13 @@ def reason(notice: Notice) -> str:
     return result or error_of(notice) or (f"exceeded {exceeded}" if exceeded else "")
 
 
-def of_one_link(facts: Facts) -> list[Notice]:
+def link_local_refused(facts: Facts) -> list[Notice]:
     """Connections to link-local IPv6 addresses that the system refuses because no interface is given."""
-    return [notice for notice in gave_up(facts, "Invalid argument") if peer(notice).lstrip("[").startswith("fe80:")]
+    return [
+        notice
+        for notice in failed_connections(facts, "Invalid argument")
+        if peer(notice).lstrip("[").startswith("fe80:")
+    ]
 
 
 def peer(notice: Notice) -> str:
@@ -58,18 +62,18 @@ def addresses(notices: Iterable[Notice]) -> str:
     return listed(filter(None, map(peer, notices)))
 
 
-def came_up(facts: Facts) -> bool:
+def has_built_communicator(facts: Facts) -> bool:
     """Whether a communicator was built after all: NCCL retries, and some failures only mean that peers start later."""
     return bool(facts.job.paths) or any(len(comm.completed) == comm.nranks for comm in facts.job.communicators)
 
 
-def connected(facts: Facts) -> bool:
+def is_connected(facts: Facts) -> bool:
     """Whether ranks completed a step that needs connections; a line that names a path precedes its connection."""
     return any(comm.completed or comm.connected for comm in facts.job.communicators if comm.nranks > 1)
 
 
-def is_alone(facts: Facts) -> bool:
+def is_single_host(facts: Facts) -> bool:
     """Whether the log proves a job on one host: it has all ranks of the communicators, all on that host."""
     comms = facts.job.communicators
     whole = bool(comms) and all(len(comm.started) == comm.nranks or comm.nnodes == 1 for comm in comms)
-    return whole and not facts.several_hosts()
+    return whole and not facts.spans_hosts()

@@ -50,7 +50,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
         if finding.paths:
             compared = _Compared(facts, results, finding, finding.paths, against)
             _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
-        elif broken := transfers.failed(facts, _notices(facts, finding)):
+        elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
             _tell(facts, finding, _pairs(facts, broken))
         elif finding.rule in local:
             _tell(facts, finding, _ranks(facts, finding))
@@ -133,7 +133,7 @@ class _Compared:
     def ends(self) -> _Case:
         """Ends that lack GPUDirect RDMA against those that have it, including those on the same paths."""
         traits = Traits(self._facts.job, _of_ranks(self._facts))
-        paths = self._facts.rdma()
+        paths = self._facts.inter_host_rdma_paths()
         bad = traits.of_ends(self._bad & paths, lambda end: not end.gdr)
         good = traits.of_ends(paths, lambda end: end.gdr)
         group = search.Population(bad, lambda wanted: (traits_of_end & wanted for traits_of_end in good), len(good))
@@ -174,7 +174,7 @@ def _pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     """Pairs of hosts with failed transfers against those without."""
     traits = Traits(facts.job, {})
     bad = [traits.of_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
-    good = [traits.of_hosts(pair) for pair in transfers.sound(facts, broken)]
+    good = [traits.of_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
     group = search.Population(
         bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), hidden=_OF_MESSAGES
     )
@@ -203,7 +203,7 @@ def _nics(facts: Facts, finding: Finding) -> dict[int, set[tuple[str, str]]]:
 
 def _of_ranks(facts: Facts) -> dict[int, list[tuple[str, str]]]:
     """Settings and versions that differ between ranks."""
-    return facts.once(_differing)
+    return facts.cached(_differing)
 
 
 def _differing(facts: Facts) -> dict[int, list[tuple[str, str]]]:
@@ -212,7 +212,7 @@ def _differing(facts: Facts) -> dict[int, list[tuple[str, str]]]:
         for rank in setting.ranks or ():
             by_rank.setdefault(rank, []).append(("setting", f"{setting.name}={setting.value}"))
     for kind, name in ((events.NcclVersion, _nccl), (events.CudaDriver, _cuda)):
-        versions = [(name(notice.event), notice.ranks) for notice in facts.said(kind)]
+        versions = [(name(notice.event), notice.ranks) for notice in facts.with_event(kind)]
         for version, ranks in versions if len({version for version, _ in versions}) > 1 else ():
             for rank in ranks:
                 by_rank.setdefault(rank, []).append(("version", version))

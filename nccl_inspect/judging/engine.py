@@ -11,7 +11,7 @@ from pathlib import Path as File
 from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.judging.facts import ends, first_lines, first_said, hosts_in, hosts_of, ranks_in
+from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -55,15 +55,15 @@ class Rule(Record):
     """Rules, as names or globs, whose findings are only effects of this one: it leads, and they nest under it."""
     supersedes: tuple[str, ...] = ()
     """Rules, as names or globs, that are less specific: their findings are dropped if this one has any."""
-    leads: bool = False
+    suppresses_later: bool = False
     """Found only if it came first: whatever else ends the job is its effect, except for the rules that echo it."""
-    upsets: bool = False
+    suppresses_later_in_process: bool = False
     """Whatever the same process reports after it is its effect."""
-    ends: bool = False
+    explains_job_end: bool = False
     """It explains why the job ended: it makes the headline before findings that only cost time."""
-    symptom: bool = False
+    is_symptom: bool = False
     """It shows where something failed, not why: every other finding that explains why the job ended leads it."""
-    folds: bool = False
+    nest_under_effect: bool = False
     """A cause that nests under the slow path it leads to, if there is one: the effect makes the headline."""
     cloud: str = ""
     """The cloud vendor it is about: a finding means that the job runs there."""
@@ -113,11 +113,11 @@ class Rule(Record):
         """
         notices = list(notices)
         if ranks is None:
-            ranks = ranks_in(notices) | (ends(paths) if paths else set())
+            ranks = ranks_in(notices) | (ranks_of_paths(paths) if paths else set())
         if hosts is None:
-            hosts = hosts_in(notices) | (hosts_of(paths) if paths else set())
+            hosts = hosts_in(notices) | (hosts_of_paths(paths) if paths else set())
         if evidence is None:
-            evidence = [*first_said(notices), *(first_lines(paths) if paths else ())]
+            evidence = [*first_evidence(notices), *(first_lines(paths) if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,

@@ -14,7 +14,7 @@ from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
-from nccl_inspect.judging.statements import is_error, is_survived, rank_in_front, value
+from nccl_inspect.judging.statements import is_error, is_survived, rank_prefix, value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
@@ -43,11 +43,11 @@ class Facts:
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
         self._of_communicator: dict[str, Selection] = {}
-        self._made: dict[Callable[[Facts], Any], Any] = {}
-        self._said: dict[type[events.Event], list[Notice]] = {}
-        self._named: dict[str, list[tuple[int, Notice]]] = {}
+        self._cache: dict[Callable[[Facts], Any], Any] = {}
+        self._by_event: dict[type[events.Event], list[Notice]] = {}
+        self._by_production: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
-            self._named.setdefault(notice.production, []).append((index, notice))
+            self._by_production.setdefault(notice.production, []).append((index, notice))
         whole = [topology.proven for topology in self.topologies if topology.host is None]
         foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
         self.hardware = "likely" if foreign else "certain"
@@ -112,41 +112,43 @@ class Facts:
             self._of_communicator[comm.id] = Selection(self.paths_with_hardware.table, (), rows)
         return self._of_communicator[comm.id]
 
-    def leaving(self) -> Selection:
+    def inter_host_net_paths(self) -> Selection:
         """Network paths that leave the host or, in a fragment, may do so."""
-        return self.once(_leaving)
+        return self.cached(_inter_host_net_paths)
 
-    def unfinished(self, comms: Iterable[CommunicatorInfo]) -> bool:
+    def none_initialized(self, comms: Iterable[CommunicatorInfo]) -> bool:
         """Whether no rank of these communicators finished the initialization, as far as the log shows."""
         return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
 
-    def rdma(self) -> Selection:
-        """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
-        return self.once(_rdma)
+    def inter_host_rdma_paths(self) -> Selection:
+        """Those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
+        return self.cached(_inter_host_rdma_paths)
 
-    def once(self, make: Callable[[Facts], _Made]) -> _Made:
+    def cached(self, make: Callable[[Facts], _Made]) -> _Made:
         """The result of a function of these facts, computed once."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        made: _Made = self._made[make]
+        if make not in self._cache:
+            self._cache[make] = make(self)
+        made: _Made = self._cache[make]
         return made
 
     def notices(self, *productions: str) -> list[Notice]:
         """The statements of these productions, in the order of the log."""
-        entries = [entry for name in set(productions) for entry in self._named.get(name, ())]
+        entries = [entry for name in set(productions) for entry in self._by_production.get(name, ())]
         return [notice for _, notice in sorted(entries, key=itemgetter(0))]
 
     def with_role(self, *roles: str) -> list[Notice]:
         """The statements of productions with one of these roles (``role:``), in the order of the log."""
-        by_role = self.once(_by_role)
+        by_role = self.cached(_by_role)
         by_index = {index: notice for role in roles for index, notice in by_role.get(role, ())}
         return [by_index[index] for index in sorted(by_index)]
 
-    def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
+    def with_event(
+        self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True
+    ) -> list[Notice]:
         """The statements with an event of that class."""
-        if kind not in self._said:
-            self._said[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
-        return [notice for notice in self._said[kind] if notice.event and where(notice.event)]
+        if kind not in self._by_event:
+            self._by_event[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
+        return [notice for notice in self._by_event[kind] if notice.event and where(notice.event)]
 
     def completions(self, *statuses: int) -> list[Notice]:
         """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
@@ -158,17 +160,17 @@ class Facts:
         def fits(event: events.Event) -> bool:
             return isinstance(event, events.PluginStatus) and event.kind == kind and event.status in statuses
 
-        return self.said(events.PluginStatus, fits)
+        return self.with_event(events.PluginStatus, fits)
 
     def settings(self, *names: str) -> list[Setting]:
         """The settings of these variables."""
         return [setting for setting in self.job.environment if setting.name in names]
 
-    def switched_on(self, *names: str) -> list[Setting]:
+    def enabled_settings(self, *names: str) -> list[Setting]:
         """The settings of these variables with a value other than 0."""
         return [setting for setting in self.settings(*names) if setting.value not in ("0", "")]
 
-    def chosen(self, *names: str) -> list[Setting]:
+    def user_settings(self, *names: str) -> list[Setting]:
         """The settings of these variables by the user, without those by plugins."""
         return [setting for setting in self.settings(*names) if setting.source != "plugin"]
 
@@ -177,17 +179,18 @@ class Facts:
         ranks = [self.job.ranks_seen if setting.ranks is None else setting.ranks for setting in settings]
         return {rank for some in ranks for rank in some}
 
-    def errors(self) -> list[Notice]:
-        """Errors where they occurred, without echoes and without plugins that NCCL continued without."""
-        return [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
+    def errors(self, *, forced_ends: bool = True) -> list[Notice]:
+        """Errors where they occurred, without echoes and without plugins that NCCL continued without.
 
-    def leading_to(self, rule: str) -> list[Notice]:
+        Args:
+            forced_ends: include reports that the job was ended, which a hanging job does not have.
+        """
+        errors = [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
+        return errors if forced_ends else [notice for notice in errors if not job_end.is_forced(notice.event)]
+
+    def errors_of_rule(self, rule: str) -> list[Notice]:
         """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
-        return self.once(_by_rule).get(rule, [])
-
-    def failures(self) -> list[Notice]:
-        """Errors without reports that the job was ended: a hanging job has none."""
-        return [notice for notice in self.errors() if not job_end.is_forced(notice.event)]
+        return self.cached(_by_rule).get(rule, [])
 
     def is_over(self) -> bool:
         """Whether all communicators that were used were finalized in order."""
@@ -201,7 +204,7 @@ class Facts:
         """Whether the library is RCCL, and the GPUs are of AMD."""
         return "rccl" in self.job.dialects
 
-    def several_hosts(self) -> bool:
+    def spans_hosts(self) -> bool:
         """Whether the job is known to span hosts."""
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
@@ -226,12 +229,12 @@ class Facts:
         return self.platform.p2p if self.platform else None
 
 
-def _leaving(facts: Facts) -> Selection:
+def _inter_host_net_paths(facts: Facts) -> Selection:
     return facts.paths(transport="NET").where(lambda kind: kind.scope != "intra")
 
 
-def _rdma(facts: Facts) -> Selection:
-    return facts.leaving().where(lambda kind: kind.net not in _TCP)
+def _inter_host_rdma_paths(facts: Facts) -> Selection:
+    return facts.inter_host_net_paths().where(lambda kind: kind.net not in _TCP)
 
 
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
@@ -254,7 +257,7 @@ _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
-def using(paths: Selection) -> str:
+def usage_of(paths: Selection) -> str:
     """The connections that paths use, with the verb: ``use SHM/direct``."""
     return f"{does(len(paths), 'use')} {listed(kind.detail for kind in paths.kinds)}"
 
@@ -264,12 +267,12 @@ def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
     return {global_rank for rank in members if rank < len(comm.ranks) and (global_rank := comm.ranks[rank]) is not None}
 
 
-def ends(paths: Selection) -> set[int]:
+def ranks_of_paths(paths: Selection) -> set[int]:
     """The ranks at both ends of some paths."""
     return paths.ends()
 
 
-def hosts_of(paths: Selection) -> set[str | None]:
+def hosts_of_paths(paths: Selection) -> set[str | None]:
     """The hosts at both ends of some paths."""
     return paths.hosts()
 
@@ -310,7 +313,7 @@ def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
 
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
     """The ranks that made a statement; where no line of its process names one, the rank in front of it."""
-    ranks = (notice.ranks or (rank_in_front(notice),) for notice in notices)
+    ranks = (notice.ranks or (rank_prefix(notice),) for notice in notices)
     return {rank for several in ranks for rank in several if rank is not None}
 
 
@@ -319,22 +322,22 @@ def hosts_in(notices: Iterable[Notice]) -> set[str]:
     return {host for notice in notices for host in notice.hosts}
 
 
-def first_said(notices: Iterable[Notice]) -> list[Evidence]:
+def first_evidence(notices: Iterable[Notice]) -> list[Evidence]:
     """The first line of each statement."""
     return [notice.evidence[0] for notice in notices]
 
 
-def words_of(settings: Iterable[Setting]) -> str:
+def as_shell(settings: Iterable[Setting]) -> str:
     """Settings as written in a shell."""
     return listed(" or ".join(setting.assignments) for setting in settings)
 
 
-def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
+def evidence_of_settings(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
     """The first lines of each setting."""
     return [line for setting in settings for line in setting.evidence[:limit]]
 
 
-def unset(settings: Iterable[Setting]) -> list[str]:
+def unset_steps(settings: Iterable[Setting]) -> list[str]:
     """The steps that remove settings."""
     notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []

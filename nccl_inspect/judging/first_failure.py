@@ -8,7 +8,7 @@ from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import quoted, rank_in_front, value
+from nccl_inspect.judging.statements import notices_shown, rank_prefix, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.util.times import in_order, moment
@@ -26,7 +26,7 @@ def first(facts: Facts, judgement: Judgement, results: Results) -> FirstFailure 
         return None
     lead = next((finding for finding in judgement.findings if finding.fatal), None)
     leads = [entry for entry in judgement.findings if lead and (entry is lead or entry.rule in lead.explains)]
-    shown = {id(notice) for entry in leads for notice in quoted(facts.errors(), entry)}
+    shown = {id(notice) for entry in leads for notice in notices_shown(facts.errors(), entry)}
     errors = [notice for notice in facts.errors() if _counts(results, notice, id(notice) in shown)]
     kinds = {notice.production for notice in errors if id(notice) in shown}
     leading = [notice for notice in errors if notice.production in kinds]
@@ -75,7 +75,7 @@ def _counts(results: Results, notice: Notice, is_shown: bool) -> bool:
 def _first_of(ranks: _Ranks, errors: list[Notice]) -> FirstFailure | None:
     if len({process for notice in errors for process in notice.processes}) == 1:
         # Other programs print without a prefix: then PyTorch's rank prefixes identify the process.
-        is_alone = len({rank for notice in errors if (rank := rank_in_front(notice)) is not None}) < 2
+        is_alone = len({rank for notice in errors if (rank := rank_prefix(notice)) is not None}) < 2
         return _failure(ranks, errors[:1], "alone") if is_alone else None
     times = [moment(notice.earliest.time) for notice in errors]
     if not in_order(*times) or not all(notice.earliest.is_ordered for notice in errors):

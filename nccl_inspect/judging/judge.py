@@ -14,7 +14,7 @@ from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.process_ends import last_words
 from nccl_inspect.judging.relations import relations
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import is_retold, value
+from nccl_inspect.judging.statements import is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
@@ -41,7 +41,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
-    kept = last_words.made_fatal(facts, kept)
+    kept = last_words.with_fatal_errors(facts, kept)
     culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
@@ -76,7 +76,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 def _without_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
     """The findings of the wanted rules, without those superseded by a more specific wanted rule."""
     present = {finding.rule for finding in findings} & wanted
-    kept = {name for name in present if present.isdisjoint(relations().specific(name))}
+    kept = {name for name in present if present.isdisjoint(relations().superseding(name))}
     return [finding for finding in findings if finding.rule in kept]
 
 
@@ -96,13 +96,13 @@ def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
         return findings
     from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
-    return settled.settled(facts, findings)
+    return settled.settle(facts, findings)
 
 
 def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
     """The open questions, without those about an effect of a finding: that finding answers them."""
     asked = (question for question in questions if question.rule in wanted)
-    return [question for question in asked if present.isdisjoint(relations().leads(question.rule))]
+    return [question for question in asked if present.isdisjoint(relations().leading(question.rule))]
 
 
 def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule], accepted: set[str]) -> list[Finding]:
@@ -115,16 +115,16 @@ def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule]
         accepted: rules with findings that the user accepts.
     """
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
-    leaders = [by_name[name] for name in present if by_name[name].leads]
-    reasons = [by_name[f.rule] for f in findings if f.fatal and not by_name[f.rule].symptom]
-    upset = [f for f in findings if by_name[f.rule].upsets and f.fatal]
+    leaders = [by_name[name] for name in present if by_name[name].suppresses_later]
+    reasons = [by_name[f.rule] for f in findings if f.fatal and not by_name[f.rule].is_symptom]
+    upset = [f for f in findings if by_name[f.rule].suppresses_later_in_process and f.fatal]
     joined = []
     for finding in findings:
         rule = by_name[finding.rule]
         before = [by_name[other.rule] for other in upset if first_failure.follows(facts, finding, other)]
         causes = [by_name[other.rule] for other in findings if finding.rule in other.explains]
         before += [cause for cause in causes if not cause.explains]
-        first = [*(reasons if rule.symptom else leaders), *before]
+        first = [*(reasons if rule.is_symptom else leaders), *before]
         shown = [cause for cause in causes if cause.explains]
         joined.append(_joined(finding, rule, present, accepted, first, shown))
     return joined
@@ -139,13 +139,13 @@ def _sorted(findings: list[Finding], by_name: dict[str, Rule], aside: set[str]) 
 def _without_repeated_symptoms(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
     """The findings without symptoms whose lines all appear in findings that say more."""
     informative = [
-        finding for finding in findings if not by_name[finding.rule].symptom and finding.category != CATEGORIES[-1]
+        finding for finding in findings if not by_name[finding.rule].is_symptom and finding.category != CATEGORIES[-1]
     ]
     lines = {(line.source, line.order) for finding in informative for line in finding.evidence}
     return [
         finding
         for finding in findings
-        if not by_name[finding.rule].symptom
+        if not by_name[finding.rule].is_symptom
         or not lines.issuperset((line.source, line.order) for line in finding.evidence)
     ]
 
@@ -175,7 +175,11 @@ def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
         and not returned.is_effect(notice)
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
-    return [error for error in left if not (why and is_retold(error)) and not (dead and job_end.is_forced(error.event))]
+    return [
+        error
+        for error in left
+        if not (why and is_propagated_error(error)) and not (dead and job_end.is_forced(error.event))
+    ]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:
@@ -203,16 +207,16 @@ def _joined(
         shown: rules with findings that explain it by a file beside the log.
     """
     own = SEVERITIES.index(finding.severity)
-    leading, causing = relations().leads(rule.name), relations().causes(rule.name)
+    leading, causing = relations().leading(rule.name), relations().causes(rule.name)
     # A cause that the user made less severe than its effect does not hide it.
     before = [cause for cause in leaders if cause.name not in finding.explains]
     first = [
         cause.name
         for cause in before
-        if finding.fatal and rule.name != cause.name and rule.name not in relations().leads(cause.name)
+        if finding.fatal and rule.name != cause.name and rule.name not in relations().leading(cause.name)
     ]
     proven = [cause.name for cause in shown]
-    over = [cause.name for cause in shown if not cause.folds]
+    over = [cause.name for cause in shown if not cause.nest_under_effect]
     leads = [name for name in (*leading, *first, *over) if present.get(name, -1) >= own]
     causes = [name for name in (*proven, *leading, *first, *causing) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
@@ -221,7 +225,7 @@ def _joined(
 
 def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
     """The severity of a finding and of the causes nested under it: a slow path leads, whatever its cause."""
-    under = [other for other in findings if other.rule in finding.because and by_name[other.rule].folds]
+    under = [other for other in findings if other.rule in finding.because and by_name[other.rule].nest_under_effect]
     return max(SEVERITIES.index(other.severity) for other in (finding, *under))
 
 
@@ -236,14 +240,14 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
-    is_effect = not finding.root or not aside.isdisjoint(relations().leads(rule.name))
+    is_effect = not finding.root or not aside.isdisjoint(relations().leading(rule.name))
     return (
         not finding.root,
         is_effect,
         about_log,
-        not (finding.fatal or rule.ends),
+        not (finding.fatal or rule.explains_job_end),
         -severity,
-        rule.folds,
+        rule.nest_under_effect,
         confidence,
         finding.rule,
     )

@@ -15,7 +15,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import interfaces
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
-from nccl_inspect.judging.statements import quoted, value
+from nccl_inspect.judging.statements import notices_shown, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
 from nccl_inspect.model.job import Notice
@@ -64,7 +64,7 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
 
 def _filled(step: str, facts: Facts, finding: Finding) -> str:
     code, _, words = step.partition(COMMENT)
-    places = facts.once(_places)
+    places = facts.cached(_places)
     ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
@@ -171,16 +171,16 @@ def _nodes(scene: _Scene) -> list[_Value]:
 
 def _interface(scene: _Scene) -> list[_Value]:
     """The interface that all others use for bootstrap: the one in the finding may be wrong."""
-    shown = quoted(scene.facts.job.notices, scene.finding)
+    shown = notices_shown(scene.facts.job.notices, scene.finding)
     bad: set[tuple[object, object]] = {process[:2] for notice in shown for process in notice.processes}
     bad |= {(place.host, place.pid) for place in map(scene.places.of, scene.finding.ranks)}
     good = [
         interface
-        for interface in interfaces.offered(scene.facts)
+        for interface in interfaces.listed_interfaces(scene.facts)
         if interface.for_setup
         and bad
         and not (interface.is_loopback or interface.is_of_one_machine)
-        and not _is_within(interface.said, bad)
+        and not _is_within(interface.notice, bad)
     ]
     return [_Value(name) for name in dict.fromkeys(interface.name for interface in good)]
 
@@ -194,7 +194,7 @@ def _devices(scene: _Scene) -> list[_Value]:
     named = [culprit.name.partition(" ")[2] for culprit in scene.finding.culprits if culprit.kind == "nic"]
     stated = [
         str(name)
-        for notice in quoted(scene.facts.job.notices, scene.finding)
+        for notice in notices_shown(scene.facts.job.notices, scene.finding)
         for field in _DEVICES
         if (name := value(notice, field))
     ]

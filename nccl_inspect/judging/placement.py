@@ -21,7 +21,7 @@ def home(facts: Facts, rank: int) -> Home | None:
 
     None if the known ranks are not placed like this, or no rank of its host is known.
     """
-    return facts.once(_homes).get(rank)
+    return facts.cached(_homes).get(rank)
 
 
 def likely_ranks(facts: Facts) -> dict[int, int]:

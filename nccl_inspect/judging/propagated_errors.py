@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import error_of, is_retold
+from nccl_inspect.judging.statements import error_of, is_propagated_error
 from nccl_inspect.model.job import Notice
 
 _WORDS = {
@@ -23,7 +23,7 @@ _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 
 def frames(facts: Facts, code: int) -> list[Notice]:
     """The lines ``file:line -> code`` with this code, in the order of the log."""
-    return facts.said(ErrorCascade, lambda event: isinstance(event, ErrorCascade) and event.code == code)
+    return facts.with_event(ErrorCascade, lambda event: isinstance(event, ErrorCascade) and event.code == code)
 
 
 def file_of(frame: Notice) -> str:
@@ -54,4 +54,4 @@ def remote(facts: Facts) -> list[Notice]:
 def _is_explained(facts: Facts) -> bool:
     """Whether a warning, an echo of a peer's end or another error says more than the code."""
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
-    return warned or any(not is_retold(notice) for notice in facts.failures())
+    return warned or any(not is_propagated_error(notice) for notice in facts.errors(forced_ends=False))

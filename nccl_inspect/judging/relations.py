@@ -27,7 +27,7 @@ class Relations:
         self._causes = self._inverse(lambda rule: rule.causes)
         self._specific = self._inverse(lambda rule: rule.supersedes)
 
-    def leads(self, name: str) -> tuple[str, ...]:
+    def leading(self, name: str) -> tuple[str, ...]:
         """Rules whose findings have those of this rule as their echoes."""
         return tuple(self._echoes.get(name, ()))
 
@@ -35,11 +35,11 @@ class Relations:
         """Rules whose findings may explain those of this rule."""
         return tuple(self._causes.get(name, ()))
 
-    def specific(self, name: str) -> tuple[str, ...]:
+    def superseding(self, name: str) -> tuple[str, ...]:
         """More specific rules, whose findings replace those of this rule."""
         return tuple(self._specific.get(name, ()))
 
-    def unknown(self) -> list[str]:
+    def unmatched(self) -> list[str]:
         """Names and globs in declarations that match no rule."""
         declared = {name for rule in self._rules.values() for name in (*rule.causes, *rule.echoes, *rule.supersedes)}
         return sorted(name for name in declared if not self._matching(name))

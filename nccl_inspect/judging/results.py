@@ -109,7 +109,7 @@ def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
 def _effects(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
     """The findings that a rule may explain, without those superseded by a more specific rule."""
     present = {finding.rule for finding in findings}
-    wanted = {name for name in rule.explains if present.isdisjoint(relations().specific(name))}
+    wanted = {name for name in rule.explains if present.isdisjoint(relations().superseding(name))}
     return [finding for finding in findings if finding.rule in wanted]
 
 

@@ -21,7 +21,7 @@ _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
 
 
-def quoted(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
+def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
     """The statements with a line in the evidence of a finding."""
     lines = {(line.source, line.order) for line in finding.evidence}
     return [notice for notice in notices if any((line.source, line.order) in lines for line in notice.evidence)]
@@ -62,7 +62,7 @@ def _is_logged(notice: Notice) -> bool:
     return "logged-retry" in notice.roles and "Error: " not in str(value(notice, "_head"))
 
 
-def broken(notice: Notice) -> str | None:
+def gpu_fault(notice: Notice) -> str | None:
     """The hardware fault of a GPU in the kernel log; None for an Xid that programs cause or that was repaired."""
     if notice.production != "kernel/xid":
         return None
@@ -70,18 +70,18 @@ def broken(notice: Notice) -> str | None:
 
 
 def _is_program_xid(notice: Notice) -> bool:
-    return notice.production == "kernel/xid" and broken(notice) is None
+    return notice.production == "kernel/xid" and gpu_fault(notice) is None
 
 
 _NO_ERRORS = (_is_flushed, _is_stale_errno, _is_logged, _is_program_xid)
 
 
-def is_retold(notice: Notice) -> bool:
+def is_propagated_error(notice: Notice) -> bool:
     """Whether a statement only passes an error on."""
     return "propagated-error" in notice.roles
 
 
-def of_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
+def entry_for_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
     """The entry of a table for the first of its roles that a statement has."""
     return next((answer for role, answer in table.items() if role in notice.roles), None)
 
@@ -98,12 +98,12 @@ def error_of(notice: Notice) -> str:
     return str(value(notice, "error") or getattr(notice.event, "error", None) or "")
 
 
-def words(notice: Notice) -> str:
+def message_of(notice: Notice) -> str:
     """The text of a statement without prefixes of collectors."""
     return notice.event.message if notice.event else notice.message
 
 
-def rank_in_front(notice: Notice) -> int | None:
+def rank_prefix(notice: Notice) -> int | None:
     """The rank in PyTorch's prefix ``[rank3]:``, which may follow that of a collector."""
     match = _RANK_PREFIX.search(notice.message)
     return int(match[1]) if match else None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
-from nccl_inspect.judging.statements import is_error, quoted
+from nccl_inspect.judging.statements import is_error, notices_shown
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
@@ -154,7 +154,7 @@ def _evidence(lead: Finding | None, job: Job) -> list[Evidence]:
     levels = {
         (line.source, line.order): 0 if is_error(notice) else 1 if notice.level == "WARN" else 2
         for finding in findings
-        for notice in quoted(job.notices, finding)
+        for notice in notices_shown(job.notices, finding)
         for line in notice.evidence
     }
     best = sorted(quotes, key=lambda place: (-times[place], levels.get(place, 2)))[:_MAX_EVIDENCE]

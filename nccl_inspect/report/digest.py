@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging import culprit_words
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report import beside, gaps
@@ -147,7 +147,7 @@ def _first(unexplained: list[Notice]) -> Notice:
     """The message to begin with: errors and unrecognized warnings before messages that may be harmless."""
     errors = [notice for notice in unexplained if notice.event is None or getattr(notice.event, "tone", "") == "error"]
     errors = [notice for notice in errors if notice.production != _HEAD] or errors
-    return next((notice for notice in errors if not is_retold(notice)), (errors or unexplained)[0])
+    return next((notice for notice in errors if not is_propagated_error(notice)), (errors or unexplained)[0])
 
 
 def _earlier(job: Job) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.judging import capture
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.statements import is_error, quoted, rank_in_front
+from nccl_inspect.judging.statements import is_error, notices_shown, rank_prefix
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
@@ -112,7 +112,7 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
 def _is_missed(place: Place, job: Job) -> bool:
     """Whether a rank of a failed job has no NCCL line at all: its program may still have printed something."""
     first = job.first_failure.ranks if job.first_failure else []
-    return job.verdict == "failed" and place.rank not in {*first, *(rank_in_front(entry) for entry in job.notices)}
+    return job.verdict == "failed" and place.rank not in {*first, *(rank_prefix(entry) for entry in job.notices)}
 
 
 def _of_place(place: Place, is_missed: bool) -> str:
@@ -134,7 +134,7 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
         return _line("first error", job.first_failure.evidence, job.first_failure.time, names)
     if lead is None:
         return _line("first error", notice.evidence[0], notice.earliest.time, names) if notice else ""
-    notices = quoted(job.notices, lead)
+    notices = notices_shown(job.notices, lead)
     errors = [candidate for candidate in notices if is_error(candidate)]
     signs = errors or [candidate for candidate in notices if candidate.level == "WARN"]
     if signs and job.verdict == "failed":
@@ -151,7 +151,7 @@ def _silence(job: Job, places: list[Place]) -> Iterator[str]:
     """The last lines of the ranks to blame that report no error, if others continue after them."""
     few = places if len(places) <= _MOST_PLACES and len(places) < len(job.ranks_seen) else []
     ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
-    spoke = {rank for entry in job.notices if is_error(entry) for rank in (*entry.ranks, rank_in_front(entry))}
+    spoke = {rank for entry in job.notices if is_error(entry) for rank in (*entry.ranks, rank_prefix(entry))}
     last = max((entry.order for entry in job.last_lines), default=0)
     for entry in job.last_lines:
         rank = ends.get(entry.process[:2])

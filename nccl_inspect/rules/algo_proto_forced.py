@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.clouds import vendor_asks, vendor_may_ask
+from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -35,64 +35,64 @@ _COMPARE = "Before keeping the setting, run nccl-tests with and without it over 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
-    if unsafe_notices := facts.leading_to(RULE.name):
+    if unsafe_notices := facts.errors_of_rule(RULE.name):
         yield _unsafe(facts, unsafe_notices)
         return
-    settings = facts.chosen(*_CHOICES, *_SIZES)
+    settings = facts.user_settings(*_CHOICES, *_SIZES)
     unclear = [setting for setting in settings if _may_be_of_plugin(facts, setting)]
     if unclear:
         yield RULE.undecided(
-            f"{words_of(unclear)} is set; aws-ofi-nccl sets it where a network needs it, but the log lacks the lines "
+            f"{as_shell(unclear)} is set; aws-ofi-nccl sets it where a network needs it, but the log lacks the lines "
             "in which it says so",
             Needs("the log of every rank from its start", all_ranks=True),
         )
     forced = [setting for setting in settings if setting not in unclear]
     if not forced:
         return
-    recommended = vendor_asks(facts)
+    recommended = is_google_network(facts)
     narrow = [] if recommended else [setting for setting in forced if _is_narrow(facts, setting)]
     unchecked = [] if recommended else [setting for setting in forced if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     harmful = [setting for setting in forced if setting in narrow or setting in unsafe]
-    if harmful and not unsafe and vendor_may_ask(facts):
+    if harmful and not unsafe and may_be_google_network(facts):
         yield _clue(facts, harmful, unchecked)
         return
     yield RULE.finding(
-        f"NCCL's own choice is overridden: {words_of(harmful or forced)}",
-        cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; "
+        f"NCCL's own choice is overridden: {as_shell(harmful or forced)}",
+        cause=f"{as_shell(forced)} in the {listed(setting.source for setting in forced)}; "
         + (
             "Google's guide for this network requires it"
             if recommended
             else "often left over from tuning another machine or release"
         ),
         impact=". ".join(
-            [*([f"{words_of(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE if narrow else _LITTLE]
+            [*([f"{as_shell(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE if narrow else _LITTLE]
         ),
         fix=["Nothing to fix: use the values from the guide for this machine type and plugin release."]
         if recommended
-        else [*unset(forced), _COMPARE],
+        else [*unset_steps(forced), _COMPARE],
         severity="warning" if harmful else "info",
         confidence="likely" if harmful else "certain",
         ranks=facts.ranks_with(forced),
         hosts={host for setting in forced for host in setting.hosts},
-        evidence=lines_of(harmful or forced),
+        evidence=evidence_of_settings(harmful or forced),
     )
 
 
 def _clue(facts: Facts, settings: list[Setting], unchecked: list[Setting]) -> Finding:
     """The network is unknown; the guides of some networks require such settings."""
     return RULE.clue(
-        f"NCCL's own choice is overridden: {words_of(settings)}",
-        cause=f"{words_of(settings)} in the {listed(setting.source for setting in settings)}: left over from tuning "
+        f"NCCL's own choice is overridden: {as_shell(settings)}",
+        cause=f"{as_shell(settings)} in the {listed(setting.source for setting in settings)}: left over from tuning "
         "another machine or release, or required by the guide for the network",
-        impact=". ".join([*([f"{words_of(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE]),
-        fix=[*unset(settings), _COMPARE],
+        impact=". ".join([*([f"{as_shell(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE]),
+        fix=[*unset_steps(settings), _COMPARE],
         confirm="Look for 'Using network': Google's guides for FasTrak and GPUDirect-TCPX require such values.",
         severity="warning",
         confidence="possible",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
-        evidence=lines_of(settings),
+        evidence=evidence_of_settings(settings),
     )
 
 
@@ -105,7 +105,7 @@ def _unsafe(facts: Facts, notices: list[Notice]) -> Finding:
         fix=["unset NCCL_PROTO   # the plugin then chooses a safe protocol", EFA_RELEASES],
         severity="error",
         notices=notices,
-        evidence=[*first_said(notices), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
+        evidence=[*first_evidence(notices), *evidence_of_settings(facts.user_settings("NCCL_PROTO"), 1)],
         explains_errors=notices,
     )
 

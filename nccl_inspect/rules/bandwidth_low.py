@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect import platforms
 from nccl_inspect.event.types import NcclTestResult
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.judging.line_order import is_before
@@ -68,7 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
-        evidence=[*first_said([best]), *first_said(facts.with_role("rank-list"))[:1], *first_lines(paths)[:1]],
+        evidence=[*first_evidence([best]), *first_evidence(facts.with_role("rank-list"))[:1], *first_lines(paths)[:1]],
         open_paths=paths,
     )
 
@@ -99,13 +99,13 @@ def _large_rows(facts: Facts) -> list[Notice]:
     if any(value(options, "warmup") == 0 for options in facts.notices("nccl-tests/test-options")):
         return []
     least = max(_MIN_BYTES, _MIN_BYTES_OF_RANK * _rank_count(facts))
-    (start,) = first_said(facts.notices("nccl-tests/test-starting"))
+    (start,) = first_evidence(facts.notices("nccl-tests/test-starting"))
     connected = list(first_lines(facts.job.paths))
     if any(is_before(line, start) for line in connected):
         return []  # connections of a job before the test
     return [
         row
-        for row in facts.said(NcclTestResult)
+        for row in facts.with_event(NcclTestResult)
         if isinstance(row.event, NcclTestResult)
         and (row.event.size >= least and row.event.redop != "none" and row.event.root < 0)
         and _bus_bandwidth(row) > 0
@@ -126,7 +126,7 @@ def _rank_count(facts: Facts) -> int:
 def _expected_rate(facts: Facts) -> Rate | None:
     """What the slowest kind of path provides at least; None unless it is known for all of them."""
     nodes = {value(notice, "node") for notice in facts.with_role("rank-list")}
-    several = facts.several_hosts() or len(nodes) > 1
+    several = facts.spans_hosts() or len(nodes) > 1
     if several and not facts.paths("inter"):
         return None  # the log does not show what connects the hosts
     rates = [_rate(facts, kind) for kind in facts.paths().kinds]

@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.connecting import REFUSED, addresses, came_up, gave_up, retried
+from nccl_inspect.judging.connecting import (
+    REFUSED,
+    addresses,
+    failed_connections,
+    has_built_communicator,
+    retried_connections,
+)
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
@@ -41,14 +47,14 @@ def _clue(retries: list[Notice]) -> Finding:
         severity="warning",
         confidence="possible",
         notices=retries,
-        evidence=first_said(retries[-3:]),
+        evidence=first_evidence(retries[-3:]),
     )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that NCCL gave up on, and those it was still retrying when the job was ended."""
-    failures, retries = gave_up(facts, *REFUSED), retried(facts, *REFUSED)
-    if not failures and (not retries or came_up(facts)):
+    failures, retries = failed_connections(facts, *REFUSED), retried_connections(facts, *REFUSED)
+    if not failures and (not retries or has_built_communicator(facts)):
         return
     if not failures and not facts.job.ended_by and any(map(_is_beyond_start, retries)):
         yield _clue(retries)

@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.judging.connecting import NO_ROUTE, REFUSED, came_up, gave_up, of_one_link
+from nccl_inspect.judging.connecting import (
+    NO_ROUTE,
+    REFUSED,
+    failed_connections,
+    has_built_communicator,
+    link_local_refused,
+)
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.networks.fabrics import meetings
+from nccl_inspect.judging.networks.fabrics import network_mismatches
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
-from nccl_inspect.judging.statements import error_of, of_role, value
+from nccl_inspect.judging.statements import entry_for_role, error_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -17,7 +23,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Ranks failed to connect to each other during bootstrap",
-    upsets=True,
+    suppresses_later_in_process=True,
 )
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
 _TWO_JOBS = "processes of two jobs, or of two launches of one job, share the address of rank 0"
@@ -85,16 +91,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield _clue(frames)
         return
     first = errors[0]
-    works = came_up(facts) and not facts.job.failed
+    works = has_built_communicator(facts) and not facts.job.failed
     yield RULE.finding(
         f"ranks failed to connect to each other during bootstrap: {first.message}",
         cause=_OTHER_FAMILY
         if NO_FAMILY in error_of(first)
-        else of_role(first, _CAUSES) or "as the message says, the system refused a step of the set-up",
+        else entry_for_role(first, _CAUSES) or "as the message says, the system refused a step of the set-up",
         impact="the job continued: only one communicator, or one attempt, failed"
         if works
         else "the communicator is not built: the job does not start, and ranks without the error wait",
-        fix=(_ONE_FAMILY, *_FIX) if NO_FAMILY in error_of(first) else of_role(first, _FIXES) or _FIX,
+        fix=(_ONE_FAMILY, *_FIX) if NO_FAMILY in error_of(first) else entry_for_role(first, _FIXES) or _FIX,
         severity="warning" if works else "error",
         confidence="likely" if not _MAY_DIFFER.isdisjoint(first.roles) else "certain",
         notices=errors,
@@ -103,23 +109,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _errors(facts: Facts) -> list[Notice]:
-    links = [] if came_up(facts) else of_one_link(facts)  # for bootstrap-wrong-interface
-    covered = {id(notice) for notice in (*gave_up(facts, *REFUSED, *NO_ROUTE), *links)}
-    other = [notice for notice in gave_up(facts) if id(notice) not in covered]
-    stated = facts.leading_to(RULE.name)
-    system = [] if came_up(facts) else [*facts.with_role("socket-refused"), *_calls(facts)]
-    later = {id(notice) for notice in meetings(facts)}  # for mixed-networks
+    links = [] if has_built_communicator(facts) else link_local_refused(facts)  # for bootstrap-wrong-interface
+    covered = {id(notice) for notice in (*failed_connections(facts, *REFUSED, *NO_ROUTE), *links)}
+    other = [notice for notice in failed_connections(facts) if id(notice) not in covered]
+    stated = facts.errors_of_rule(RULE.name)
+    system = [] if has_built_communicator(facts) else [*facts.with_role("socket-refused"), *_calls(facts)]
+    later = {id(notice) for notice in network_mismatches(facts)}  # for mixed-networks
     later |= {id(notice) for notice in without_family(facts)}  # for bootstrap-no-interface
     return [notice for notice in (*stated, *other, *system) if id(notice) not in later]
 
 
 def _frames(facts: Facts) -> list[Notice]:
     """Frames of the bootstrap, if no line says why it failed and no frame shows that the error reached the caller."""
-    frames = facts.said(ErrorCascade)
+    frames = facts.with_event(ErrorCascade)
     files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
     completed = any(comm.completed for comm in facts.job.communicators)
-    if warned or completed or facts.failures() or came_up(facts) or any(file.startswith(_CALLERS) for file in files):
+    if (
+        warned
+        or completed
+        or facts.errors(forced_ends=False)
+        or has_built_communicator(facts)
+        or any(file.startswith(_CALLERS) for file in files)
+    ):
         return []
     codes = {frame.event.code for frame in frames if isinstance(frame.event, ErrorCascade)}
     set_up = (_BOOTSTRAP,) if codes == {_STOPPED} else (_BOOTSTRAP, _SOCKETS)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
-from nccl_inspect.judging.networks.interfaces import included, offered, without_family
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.networks.interfaces import included_names, listed_interfaces, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
@@ -27,14 +27,14 @@ def _unmatched_settings(facts: Facts) -> list[Setting]:
     """Settings that match no interface listed for their host, of processes that print none themselves."""
     listed: dict[str, set[str]] = {}
     choosers = set()
-    for interface in offered(facts):
-        choosers.update(interface.said.processes)
-        for host in interface.said.hosts:
+    for interface in listed_interfaces(facts):
+        choosers.update(interface.notice.processes)
+        for host in interface.notice.hosts:
             listed.setdefault(host, set()).add(interface.name)
     return [
         setting
-        for setting in facts.chosen("NCCL_SOCKET_IFNAME")
-        if (names := included(setting))
+        for setting in facts.user_settings("NCCL_SOCKET_IFNAME")
+        if (names := included_names(setting))
         and choosers.isdisjoint(setting.processes)
         and any(listed.get(host) for host in setting.hosts)
         and not any(name.startswith(tuple(names)) for host in setting.hosts for name in listed.get(host, ()))
@@ -43,17 +43,17 @@ def _unmatched_settings(facts: Facts) -> list[Setting]:
 
 def _settings_without_interface(facts: Facts) -> list[Setting]:
     """Settings that name interfaces, of processes that print none."""
-    choosers = {process for interface in offered(facts) for process in interface.said.processes}
-    named = facts.chosen("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if included(setting) and choosers.isdisjoint(setting.processes)]
+    choosers = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
+    named = facts.user_settings("NCCL_SOCKET_IFNAME")
+    return [setting for setting in named if included_names(setting) and choosers.isdisjoint(setting.processes)]
 
 
 def _clue(facts: Facts, named: list[Setting], garbled: Sequence[Notice] = ()) -> Finding:
     """The clue that a setting may match nothing, by the host's interfaces or by an invalid address."""
     return RULE.clue(
-        f"{words_of(named)} may match no interface: a rank sent an invalid address"
+        f"{as_shell(named)} may match no interface: a rank sent an invalid address"
         if garbled
-        else f"{words_of(named)} matches no interface that the log lists for that host",
+        else f"{as_shell(named)} matches no interface that the log lists for that host",
         cause="a name without '=' is a prefix: no interface begins with it, or none of those is up",
         impact="a rank that finds no interface stops, and all others wait for it",
         fix=[_INTERFACES, CHOOSE_INTERFACE],
@@ -62,7 +62,7 @@ def _clue(facts: Facts, named: list[Setting], garbled: Sequence[Notice] = ()) ->
         confidence="possible",
         ranks=facts.ranks_with(named),
         hosts=[host for setting in named for host in setting.hosts],
-        evidence=[*lines_of(named), *first_said(garbled)],
+        evidence=[*evidence_of_settings(named), *first_evidence(garbled)],
     )
 
 
@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning of the rank itself; one of NET/Socket counts only if nothing connected in the end."""
     stated = facts.notices("nccl/bootstrap-no-interface")
     if not facts.job.paths:
-        stated = [*stated, *facts.leading_to(RULE.name)]
+        stated = [*stated, *facts.errors_of_rule(RULE.name)]
     missing = stated or without_family(facts)
     if not missing:
         if named := _unmatched_settings(facts):
@@ -84,11 +84,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     who = f"{ranks_word(ranks)}" if ranks else "a process"
     yield RULE.finding(
         f"{who} on {', '.join(sorted(hosts_in(missing))) or 'some host'} finds no network interface"
-        + (f" with {words_of(named)}" if named else ""),
+        + (f" with {as_shell(named)}" if named else ""),
         cause="NCCL found no IP address to listen on and requests a socket of no family: the container has no network, "
         "or a setting excludes its interfaces"
         if not stated
-        else f"{words_of(named)} matches no interface of that host or pod (a name without '=' is a prefix)"
+        else f"{as_shell(named)} matches no interface of that host or pod (a name without '=' is a prefix)"
         if named
         else "the pod or host has no interface with an address except loopback and docker's, or a setting that the "
         "log does not show excludes it",
@@ -97,6 +97,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if stated else "likely",
         ranks=ranks,
         hosts=hosts_in(missing),
-        evidence=[*first_said(missing), *lines_of(named)],
+        evidence=[*first_evidence(missing), *evidence_of_settings(named)],
         fatal=True,
     )

@@ -4,7 +4,16 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, is_one_of, reason, retried
+from nccl_inspect.judging.connecting import (
+    NO_ROUTE,
+    TIMED_OUT,
+    addresses,
+    failed_connections,
+    has_built_communicator,
+    has_error,
+    reason,
+    retried_connections,
+)
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
@@ -35,12 +44,12 @@ _REJECTED = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that NCCL gave up on, or was still retrying when the job or the log ended."""
-    failed = gave_up(facts, *NO_ROUTE)
-    notices = failed or ([] if came_up(facts) else retried(facts, *NO_ROUTE))
+    failed = failed_connections(facts, *NO_ROUTE)
+    notices = failed or ([] if has_built_communicator(facts) else retried_connections(facts, *NO_ROUTE))
     if not notices:
         return
     ended = bool(failed or facts.job.ended_by)
-    silent = all(is_one_of(notice, TIMED_OUT) for notice in notices)
+    silent = all(has_error(notice, TIMED_OUT) for notice in notices)
     where = addresses(notices) or "another rank"
     bridge = _bridge(notices)
     families = _families(facts)
@@ -83,7 +92,7 @@ def _error(notice: Notice) -> str:
 
 def _interface_names(facts: Facts) -> str:
     """The interfaces, if their names differ between hosts: there may be no route between their networks."""
-    notices = facts.said(BootstrapInterface)
+    notices = facts.with_event(BootstrapInterface)
     names = {getattr(notice.event, "interface", "") for notice in notices}
     return f"The hosts use different interfaces: {listed(map(interface, notices))}" if len(names) > 1 else ""
 
@@ -97,7 +106,9 @@ def _bridge(notices: list[Notice]) -> str:
 def _families(facts: Facts) -> str:
     """A sentence if some ranks have IPv6 and others IPv4 addresses, else empty."""
     kinds = {
-        ":" in address: interface(notice) for notice in facts.said(BootstrapInterface) if (address := _address(notice))
+        ":" in address: interface(notice)
+        for notice in facts.with_event(BootstrapInterface)
+        if (address := _address(notice))
     }
     return f"Address families differ: {kinds[True]} is IPv6, {kinds[False]} is IPv4" if len(kinds) > 1 else ""
 

@@ -8,24 +8,24 @@ from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
     addresses,
-    came_up,
-    connected,
-    gave_up,
-    is_alone,
-    is_one_of,
-    of_one_link,
+    failed_connections,
+    has_built_communicator,
+    has_error,
+    is_connected,
+    is_single_host,
+    link_local_refused,
     peer,
-    retried,
+    retried_connections,
 )
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import (
     Interface,
-    included,
+    included_names,
     is_loopback,
     is_of_one_machine,
-    leads_nowhere,
-    offered,
+    is_unreachable_elsewhere,
+    listed_interfaces,
     same_address,
 )
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
@@ -67,29 +67,35 @@ class _Suspicion(NamedTuple):
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge addresses of failed connections, then interfaces used for bootstrap or data."""
-    given_up = [*gave_up(facts, *REFUSED, *NO_ROUTE), *of_one_link(facts)]
-    again = [] if connected(facts) else retried(facts, *REFUSED, *NO_ROUTE)
+    given_up = [*failed_connections(facts, *REFUSED, *NO_ROUTE), *link_local_refused(facts)]
+    again = [] if is_connected(facts) else retried_connections(facts, *REFUSED, *NO_ROUTE)
     if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
         dead = bool(facts.job.ended_by) or any(notice in given_up for notice in lost)
         yield _finding(facts, _of_addresses(facts, lost), is_dead=dead)
         return
-    if connected(facts) or is_alone(facts):
+    if is_connected(facts) or is_single_host(facts):
         return  # the interface works, or need not reach another host
     failed = [*given_up, *again]
     ended = bool(failed or facts.job.ended_by)
-    for_setup = [] if came_up(facts) else [interface for interface in offered(facts) if interface.for_setup]
+    for_setup = (
+        []
+        if has_built_communicator(facts)
+        else [interface for interface in listed_interfaces(facts) if interface.for_setup]
+    )
     if used := _unreachable(facts, for_setup):
         sure = ended or bool(same_address(used))
-        weight = "warning" if ended or facts.several_hosts() else "info"
+        weight = "warning" if ended or facts.spans_hosts() else "info"
         yield _finding(
-            facts, _of_setup(facts, used, failed), is_dead=ended and facts.several_hosts(), sure=sure, severity=weight
+            facts, _of_setup(facts, used, failed), is_dead=ended and facts.spans_hosts(), sure=sure, severity=weight
         )
-    elif _may_use_tcp(facts) and (used := [interface for interface in offered(facts) if interface.is_of_one_machine]):
+    elif _may_use_tcp(facts) and (
+        used := [interface for interface in listed_interfaces(facts) if interface.is_of_one_machine]
+    ):
         unnamed = [notice for notice in failed if not peer(notice)]
         ended = bool(unnamed or facts.job.ended_by)
-        weight = "warning" if ended or facts.several_hosts() else "info"
+        weight = "warning" if ended or facts.spans_hosts() else "info"
         yield _finding(facts, _of_data(facts, used, unnamed), sure=ended, severity=weight)
-    elif named := [] if came_up(facts) or offered(facts) else _settings_of_one_machine(facts):
+    elif named := [] if has_built_communicator(facts) or listed_interfaces(facts) else _settings_of_one_machine(facts):
         yield _of_settings(facts, named)
     elif used := [
         interface for interface in for_setup if interface.is_ipoib and _only_connections_failed(facts, failed)
@@ -99,7 +105,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _only_connections_failed(facts: Facts, failed: list[Notice]) -> bool:
     """Whether nothing but connections failed in this log."""
-    return not (facts.job.failed or facts.failures()) or bool(failed)
+    return not (facts.job.failed or facts.errors(forced_ends=False)) or bool(failed)
 
 
 def _is_unroutable(facts: Facts, notice: Notice) -> bool:
@@ -108,13 +114,15 @@ def _is_unroutable(facts: Facts, notice: Notice) -> bool:
     On a single host a refused loopback address belongs to a process that ended.
     """
     address = peer(notice)
-    is_refused = is_one_of(notice, REFUSED)
-    return leads_nowhere(address) and not (address.startswith("127.") and is_refused and not facts.several_hosts())
+    is_refused = has_error(notice, REFUSED)
+    return is_unreachable_elsewhere(address) and not (
+        address.startswith("127.") and is_refused and not facts.spans_hosts()
+    )
 
 
 def _unreachable(facts: Facts, used: list[Interface]) -> list[Interface]:
     """The interfaces that other hosts most likely cannot reach."""
-    bridged = facts.several_hosts()
+    bridged = facts.spans_hosts()
     return [
         interface
         for interface in used
@@ -126,20 +134,24 @@ def _may_use_tcp(facts: Facts) -> bool:
     """Whether data goes over TCP, or may as far as the log shows."""
     if net := facts.job.network.name:
         return net in _SOCKETS
-    cards = facts.said(NetDevices, lambda e: isinstance(e, NetDevices) and e.net == "IB" and bool(e.devices))
+    cards = facts.with_event(NetDevices, lambda e: isinstance(e, NetDevices) and e.net == "IB" and bool(e.devices))
     return not (cards or facts.plugin("NET", "loaded"))
 
 
 def _settings_of_one_machine(facts: Facts) -> list[Setting]:
     """The settings that name an interface of one machine, if no line shows which one NCCL chose."""
-    return [setting for setting in facts.chosen("NCCL_SOCKET_IFNAME") if any(map(is_of_one_machine, included(setting)))]
+    return [
+        setting
+        for setting in facts.user_settings("NCCL_SOCKET_IFNAME")
+        if any(map(is_of_one_machine, included_names(setting)))
+    ]
 
 
 def _of_addresses(facts: Facts, lost: list[Notice]) -> _Suspicion:
     """What the addresses of failed connections alone show."""
     where = addresses(lost)
     loops = any(is_loopback(peer(notice).partition("<")[0]) for notice in lost)
-    used = [interface for interface in offered(facts) if interface.is_of_one_machine or interface.is_loopback]
+    used = [interface for interface in listed_interfaces(facts) if interface.is_of_one_machine or interface.is_loopback]
     return _Suspicion(
         f"ranks connect to {where}, which {'leads back to their own host' if loops else 'is valid on one link only'}"
         + (f"; they offer {_words(used)}" if used else ""),
@@ -190,16 +202,16 @@ def _of_ipoib(used: list[Interface], failed: list[Notice], ended: bool) -> _Susp
 
 def _of_settings(facts: Facts, named: list[Setting]) -> Finding:
     return RULE.clue(
-        f"{words_of(named)} names an interface that other hosts most likely cannot reach",
+        f"{as_shell(named)} names an interface that other hosts most likely cannot reach",
         cause="the name is that of a bridge, a tunnel or one end of a container link",
         impact="if the job has several hosts, their ranks cannot connect to each other: it does not start",
         fix=[CHOOSE_INTERFACE, _SHARED],
         confirm="Check 'Bootstrap: Using' on each host, and whether 'Init COMPLETE' follows.",
         severity="warning",
-        confidence="likely" if facts.several_hosts() else "possible",
+        confidence="likely" if facts.spans_hosts() else "possible",
         ranks=facts.ranks_with(named),
         hosts=[host for setting in named for host in setting.hosts],
-        evidence=lines_of(named),
+        evidence=evidence_of_settings(named),
     )
 
 
@@ -208,9 +220,13 @@ def _finding(
 ) -> Finding:
     """A finding if the log shows that ranks failed to connect over the interfaces, else a clue."""
     summary, cause, impact, fix, used, failed = suspicion
-    notices = [interface.said for interface in used] or failed
-    named = facts.chosen("NCCL_SOCKET_IFNAME")
-    evidence = [*first_said(interface.said for interface in used)[:3], *first_said(failed)[:2], *lines_of(named, 1)]
+    notices = [interface.notice for interface in used] or failed
+    named = facts.user_settings("NCCL_SOCKET_IFNAME")
+    evidence = [
+        *first_evidence(interface.notice for interface in used)[:3],
+        *first_evidence(failed)[:2],
+        *evidence_of_settings(named, 1),
+    ]
     ranks, hosts = ranks_in(notices), hosts_in(notices)
     if is_dead:
         return RULE.finding(
@@ -239,8 +255,8 @@ def _finding(
 
 
 def _cause(facts: Facts, used: list[Interface]) -> str:
-    named = facts.chosen("NCCL_SOCKET_IFNAME")
-    begin = f"{words_of(named)} allows it" if named else "NCCL uses interfaces that are up, and found this one"
+    named = facts.user_settings("NCCL_SOCKET_IFNAME")
+    begin = f"{as_shell(named)} allows it" if named else "NCCL uses interfaces that are up, and found this one"
     for address, hosts in list(same_address(used).items())[:1]:
         return f"{begin}: {some_names(sorted(hosts))} all have the address {address}, each in its own network"
     if any(interface.address.startswith(_DOCKER) for interface in used):
@@ -252,7 +268,7 @@ def _cause(facts: Facts, used: list[Interface]) -> str:
 
 def _fix(facts: Facts, used: list[Interface], words: str) -> list[str]:
     """The steps; they name the interface to use if the log shows only one other than the unreachable ones (`used`)."""
-    good = {interface.name for interface in offered(facts)} - {interface.name for interface in used} - {"lo"}
+    good = {interface.name for interface in listed_interfaces(facts)} - {interface.name for interface in used} - {"lo"}
     step = [f"NCCL_SOCKET_IFNAME='={name}'   # the other interface of this log" for name in good if len(good) == 1]
     return [*step, *([_IPV4_ONLY] if "fe80:" in words else []), CHOOSE_INTERFACE, _SHARED]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts.causes import DIFFERENT
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.hangs.watchdog import Wait, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -43,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield from (_from_dumps(facts, standstill) for standstill in standstills)
         return
     sizes = facts.with_role("size-mismatch")
-    stated = [notice for notice in facts.leading_to(RULE.name) if notice not in sizes]
+    stated = [notice for notice in facts.errors_of_rule(RULE.name) if notice not in sizes]
     mismatched = _mismatched(waits(facts))
     if not (sizes or stated or mismatched):
         return
@@ -66,7 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if stated or mismatched else "likely",
         ranks=outliers or ranks,
         hosts=hosts_in(notices),
-        evidence=_evidence(mismatched) or first_said(notices),
+        evidence=_evidence(mismatched) or first_evidence(notices),
         fatal=True,
     )
 

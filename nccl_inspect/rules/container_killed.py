@@ -23,7 +23,7 @@ RULE = Rule(
     title="Kubernetes or Docker ended a container of the job",
     explains=DEATHS,
     local=True,
-    ends=True,
+    explains_job_end=True,
 )
 _LOSS = "peer-death"
 _MEMORY = "OOMKilled"
@@ -76,7 +76,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     is_other = any(finding.confidence == "certain" and where.isdisjoint(finding.hosts) for finding in losses)
     agrees = not dead or (bool(dead & named) if named else not is_other)
     names = listed((death.case.pod.label for death in deaths), limit=3)
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         [death.case for death in deaths],
@@ -106,7 +106,7 @@ def _text(death: _Death) -> str:
 
 def _deaths(facts: Facts) -> list[_Death]:
     """The pods whose end explains the loss, in order of time; without stated reasons, none if all ended alike."""
-    pods = [pod for pod in facts.once(workloads.related) if pod.containers]
+    pods = [pod for pod in facts.cached(workloads.related) if pod.containers]
     ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _most_informative(pod.ended)]
     sure = [death for death in ends if death.has_reason]
     deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])

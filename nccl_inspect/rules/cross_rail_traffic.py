@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import Link
 from nccl_inspect.model.evidence import Evidence
@@ -48,13 +48,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     kinds = {link.send_recv for link in links}
     example = links[0]
-    matched = len(facts.rdma().where(lambda kind: any(link.send and link.receive for link in kind.links)))
+    matched = len(
+        facts.inter_host_rdma_paths().where(lambda kind: any(link.send and link.receive for link in kind.links))
+    )
     what = "rings or trees" if kinds == {False} else "send/recv" if kinds == {True} else "rings or trees, and send/recv"
     yield RULE.finding(
         f"{len(paths)} of {count(matched, 'network path')} leave their rail ({what}), such as "
         f"{_nic_name(example.send)} to {_nic_name(example.receive)}; {sign.words}",
-        cause=f"{words_of(allowed)} allows it"
-        if (allowed := [setting for setting in facts.chosen("NCCL_CROSS_NIC") if setting.value == "1"])
+        cause=f"{as_shell(allowed)} allows it"
+        if (allowed := [setting for setting in facts.user_settings("NCCL_CROSS_NIC") if setting.value == "1"])
         else "NCCL chose the NIC nearest to each GPU; this happens if hosts have different sets of GPUs or NICs, or "
         "with send/recv without PXN",
         impact="if rails meet only at spine switches, such traffic takes more hops and shares their links",
@@ -71,19 +73,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _sign(facts: Facts, rails: dict[tuple[str, int], str]) -> _Sign | None:
     """The first evidence of rails: NCCL's list of NICs, its warning, or a setting made for them."""
     if rails:
-        listed = facts.said(NetDevices, lambda event: bool(_rails_of(event)))
+        listed = facts.with_event(NetDevices, lambda event: bool(_rails_of(event)))
         return _Sign("the list of NICs names their rails", [listed[0].evidence[0]])
     if warned := facts.notices("nccl/ib-rail-mismatch"):
         return _Sign("NCCL warns of it", [warned[0].evidence[0]])
-    settings = [setting for setting in facts.chosen("NCCL_CROSS_NIC") if setting.value in ("0", "1")]
-    return _Sign(f"{words_of(settings)} is set", lines_of(settings, 1)) if settings else None
+    settings = [setting for setting in facts.user_settings("NCCL_CROSS_NIC") if setting.value in ("0", "1")]
+    return _Sign(f"{as_shell(settings)} is set", evidence_of_settings(settings, 1)) if settings else None
 
 
 def _rails(facts: Facts) -> dict[tuple[str, int], str]:
     """The rail of each NIC, by host and index, if NCCL lists them."""
     return {
         (host, index): rail
-        for notice in facts.said(NetDevices)
+        for notice in facts.with_event(NetDevices)
         for host in notice.hosts
         for index, rail in _rails_of(notice.event)
     }

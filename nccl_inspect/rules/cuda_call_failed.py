@@ -46,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely" if any(map(_is_cause, failed)) else "possible",
         notices=notices,
         fatal=True,
-        explains_errors=cuda.retold(facts, failed),
+        explains_errors=cuda.matching_exceptions(facts, failed),
     )
 
 

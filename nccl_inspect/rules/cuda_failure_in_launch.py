@@ -42,5 +42,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         notices=notices,
         fatal=True,
-        explains_errors=cuda.retold(facts, failed),
+        explains_errors=cuda.matching_exceptions(facts, failed),
     )

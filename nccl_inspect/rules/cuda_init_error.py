@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, value

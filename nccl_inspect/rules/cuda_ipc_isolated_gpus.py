@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
@@ -50,7 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely",
         notices=failed,
-        evidence=[*first_said(failed), *first_lines(_p2p_paths(facts, failed))[:1]],
+        evidence=[*first_evidence(failed), *first_lines(_p2p_paths(facts, failed))[:1]],
         fatal=True,
     )
 

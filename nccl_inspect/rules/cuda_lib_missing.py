@@ -19,7 +19,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
-    nvml = [notice for notice in facts.leading_to(RULE.name) if not value(notice, "__library")]
+    nvml = [notice for notice in facts.errors_of_rule(RULE.name) if not value(notice, "__library")]
     failed = [*facts.notices("nccl/cuda-library-missing", "nccl/cuda-symbol-missing"), *nvml]
     if not failed:
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.levels import STATEMENTS
 
@@ -30,5 +30,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # on all ranks: mpirun -x, pod spec 'env:'",
             "With NCCL 2.22 and later, run past the first collective: connections are made there.",
         ],
-        evidence=first_said(sparse),
+        evidence=first_evidence(sparse),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.statements import job_end
@@ -21,7 +21,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA calls that failed because the process was already exiting."""
-    notices = [notice for notice in cuda.failed(facts) if job_end.is_shutting_down(notice.event)]
+    notices = [notice for notice in cuda.failed_calls(facts) if job_end.is_shutting_down(notice.event)]
     if not notices:
         return
     ending = ranks_in(notices)
@@ -48,5 +48,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if everybody else "possible",
         ranks=ending,
         hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        evidence=first_evidence(notices),
     )

@@ -39,7 +39,7 @@ _DISTINGUISHES_MIG = (2, 30)
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it does not."""
-    errors = facts.leading_to(RULE.name)
+    errors = facts.errors_of_rule(RULE.name)
     if not errors:
         yield from _from_init_lines(facts)
         return
@@ -66,11 +66,11 @@ def _from_init_lines(facts: Facts) -> Iterator[Finding]:
 
     If NCCL built the communicator, there is no conflict: two machines have the same name.
     """
-    if facts.switched_on(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
+    if facts.enabled_settings(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
         return
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     for comm in facts.job.communicators:
-        if not facts.unfinished([comm]):
+        if not facts.none_initialized([comm]):
             continue
         users: dict[tuple[str | None, str], set[int]] = {}
         for rank in global_ranks(comm, comm.started):
@@ -87,7 +87,7 @@ def _from_init_lines(facts: Facts) -> Iterator[Finding]:
 def _is_two_machines(facts: Facts, host: str | None) -> bool:
     """Whether processes of one host name have several addresses on one interface."""
     by_interface: dict[str, set[str]] = {}
-    for notice in facts.said(BootstrapInterface):
+    for notice in facts.with_event(BootstrapInterface):
         event = notice.event
         if isinstance(event, BootstrapInterface) and event.address and host in notice.hosts:
             by_interface.setdefault(event.interface, set()).add(event.address)

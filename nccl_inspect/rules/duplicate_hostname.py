@@ -5,8 +5,8 @@ from itertools import pairwise
 from operator import eq
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, ranks_in
-from nccl_inspect.judging.networks.interfaces import Interface, offered
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, ranks_in
+from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Selection
@@ -58,9 +58,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
     """The interfaces in use, by host, name and address."""
     by_host: dict[str, dict[str, dict[str, Interface]]] = {}
-    for interface in offered(facts):
+    for interface in listed_interfaces(facts):
         if interface.address and not interface.is_of_one_machine and not interface.is_loopback:
-            for host in interface.said.hosts:
+            for host in interface.notice.hosts:
                 by_host.setdefault(host, {}).setdefault(interface.name, {}).setdefault(interface.address, interface)
     return by_host
 
@@ -72,7 +72,7 @@ def _different_addresses(interfaces: dict[str, dict[str, Interface]]) -> list[In
 
 def _paths_between(facts: Facts, used: list[Interface]) -> Selection:
     """Paths within that host name between ranks with different addresses."""
-    address = {rank: index for index, interface in enumerate(used) for rank in interface.said.ranks}
+    address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
     near = facts.job.paths.only(("src_host", "dst_host"), eq)
     return near.only(
         ("src", "dst"), lambda src, dst: src in address and dst in address and address[src] != address[dst]
@@ -117,9 +117,9 @@ def _sharing_clue(host: str, used: list[Interface], unshared: list[Notice]) -> F
         confirm="Run 'cat /proc/sys/kernel/random/boot_id' beside each rank: different ids mean different machines.",
         severity="warning",
         confidence="likely" if used else "possible",
-        ranks=ranks_in([*(interface.said for interface in used), *unshared]),
+        ranks=ranks_in([*(interface.notice for interface in used), *unshared]),
         hosts=[host],
-        evidence=first_said([*(interface.said for interface in used[:2]), *unshared]),
+        evidence=first_evidence([*(interface.notice for interface in used[:2]), *unshared]),
     )
 
 
@@ -135,9 +135,9 @@ def _address_clue(host: str, used: list[Interface]) -> Finding:
         confirm="Run 'hostname; cat /proc/sys/kernel/random/boot_id' beside each rank: are they on one machine?",
         severity="info",
         confidence="likely",
-        ranks=ranks_in(interface.said for interface in used),
+        ranks=ranks_in(interface.notice for interface in used),
         hosts=[host],
-        evidence=first_said([interface.said for interface in used[:2]]),
+        evidence=first_evidence([interface.notice for interface in used[:2]]),
     )
 
 
@@ -160,10 +160,10 @@ def _finding(facts: Facts, host: str, used: list[Interface], local: Selection, p
         fix=_FIX,
         severity="error" if local else "info",
         confidence="likely",
-        ranks=ranks_in(interface.said for interface in used),
+        ranks=ranks_in(interface.notice for interface in used),
         hosts=[host],
         evidence=[
-            *first_said([*(interface.said for interface in used[:2]), *_sharing_failures(facts)[:1]]),
+            *first_evidence([*(interface.notice for interface in used[:2]), *_sharing_failures(facts)[:1]]),
             *first_lines(local or paths)[:2],
         ],
         fatal=bool(local),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.networks.efa_completions import code_of, completions, is_gone
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS
 from nccl_inspect.judging.statements import value
@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_fix(code),
         confidence="likely" if code in _CAUSES else "possible",
         notices=failed,
-        evidence=first_said(specific),
+        evidence=first_evidence(specific),
         fatal=True,
     )
 
@@ -55,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _without_code(facts: Facts) -> Iterator[Finding]:
     """Judge the plugin's messages around a failed completion, if that itself is not in the log."""
     notices = facts.with_role("beside-completion")
-    providers = {getattr(notice.event, "provider", "") for notice in facts.said(OfiProvider)}
+    providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
     if not notices or facts.with_role("efa-completion") or (providers and "efa" not in providers):
         return
     yield RULE.finding(

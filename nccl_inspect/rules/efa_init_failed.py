@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -22,7 +22,7 @@ RULE = Rule(
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),
     supersedes=("memory-registration-failed",),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 _NO_GDR = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if slingshot.signs(facts):
         return  # the plugin also supports Slingshot
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    reasons = sorted([*facts.notices(_NO_GDR), *facts.leading_to(RULE.name)], key=attrgetter("place"))
+    reasons = sorted([*facts.notices(_NO_GDR), *facts.errors_of_rule(RULE.name)], key=attrgetter("place"))
     notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
     broken = _connecting(facts, reasons)
     if not notices or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
@@ -62,16 +62,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             LIBFABRIC_SAYS,
         ],
         confidence="likely" if reasons else "possible",
-        severity="error" if slow or stopped else "warning" if facts.several_hosts() else "info",
+        severity="error" if slow or stopped else "warning" if facts.spans_hosts() else "info",
         notices=notices,
-        evidence=first_said([*reasons[:3], *notices[-2:], *broken[:1]]),
+        evidence=first_evidence([*reasons[:3], *notices[-2:], *broken[:1]]),
         fatal=stopped,
     )
 
 
 def _came_up(facts: Facts) -> bool:
     return any(comm.network not in _BUILT_IN for comm in facts.job.communicators) or any(
-        "Libfabric" in kind.detail for kind in facts.leaving().kinds
+        "Libfabric" in kind.detail for kind in facts.inter_host_net_paths().kinds
     )
 
 
@@ -80,11 +80,13 @@ def _connecting(facts: Facts, reasons: list[Notice]) -> list[Notice]:
 
     If the reason comes after the first connection, frames of other ranks may precede it.
     """
-    if not reasons or not (facts.said(OfiProvider) or _came_up(facts)):
+    if not reasons or not (facts.with_event(OfiProvider) or _came_up(facts)):
         return []
-    used = [line.order for line in first_lines(facts.leaving().where(lambda kind: "Libfabric" in kind.detail))]
+    used = [
+        line.order for line in first_lines(facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail))
+    ]
     late = bool(used) and reasons[0].evidence[0].order > min(used)
-    return [frame for frame in facts.said(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
+    return [frame for frame in facts.with_event(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
 
 
 def _is_connecting(event: Event) -> bool:

@@ -19,7 +19,7 @@ RULE = Rule(
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),
     supersedes=("efa-init-failed", "memory-registration-failed", "plugin-does-not-fit"),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 
@@ -31,7 +31,7 @@ _CUMEM = versions.order("2.19")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the plugin's messages about libfabric, and GPU memory that libfabric rejects as invalid."""
-    stated, refused = facts.leading_to(RULE.name), _unregistered(facts)
+    stated, refused = facts.errors_of_rule(RULE.name), _unregistered(facts)
     notices = [*stated, *refused]
     if not notices:
         return
@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             *(["FI_EFA_SET_CUDA_SYNC_MEMOPS=0   # on all ranks, a stopgap"] if refused else []),
         ],
         confidence="certain" if stated else "likely" if _releases(facts) else "possible",
-        severity="error" if stopped or slow or facts.job.failed else "warning" if facts.several_hosts() else "info",
+        severity="error" if stopped or slow or facts.job.failed else "warning" if facts.spans_hosts() else "info",
         notices=notices,
         fatal=stopped,
     )

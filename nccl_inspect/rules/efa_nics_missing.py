@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in
 from nccl_inspect.judging.remedies import EFA_CHECK
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.platforms import Platform
@@ -26,11 +26,17 @@ _SEVERE = 4
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge hosts that communicate over EFA, by the number of devices that aws-ofi-nccl found."""
     machine = facts.platform
-    if not machine or machine.network != "efa" or not machine.nics or not machine.gpus or not facts.rdma():
+    if (
+        not machine
+        or machine.network != "efa"
+        or not machine.nics
+        or not machine.gpus
+        or not facts.inter_host_rdma_paths()
+    ):
         return
     ranks = {host.name: len(host.ranks) for host in facts.job.hosts}
     short = []
-    for notice in facts.said(OfiProvider):
+    for notice in facts.with_event(OfiProvider):
         gpus = min((ranks.get(host, 0) for host in hosts_in([notice])), default=0)
         match notice.event:
             case OfiProvider(provider="efa", nics=int(nics)) if gpus and 0 < nics < _share(machine, gpus):
@@ -55,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if expected >= _SEVERE * nics else None,
         confidence="likely",
         notices=notices,
-        evidence=[*first_said(facts.said(OfiPlatform)[:1]), *first_said(notices[:2])],
+        evidence=[*first_evidence(facts.with_event(OfiPlatform)[:1]), *first_evidence(notices[:2])],
     )
 
 

@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if without
         else "all ranks are on one host, where NCCL uses no network",
         impact="none: NCCL continues without the plugin"
-        + (", over the network of the machine" if without and facts.several_hosts() else ""),
+        + (", over the network of the machine" if without and facts.spans_hosts() else ""),
         fix=["NCCL_NET_PLUGIN=none   # skips the plugin and its warnings"],
         confidence="certain" if without else "likely",
         notices=failed,

@@ -8,7 +8,7 @@ from nccl_inspect.event.types import ErrorCascade, OfiProvider
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fabrics import dies_here
+from nccl_inspect.judging.networks.fabrics import dies_silently
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
@@ -22,7 +22,7 @@ RULE = Rule(
     causes=("mixed-networks", "socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),
     supersedes=("efa-init-failed",),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 _ONE_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     searched = facts.notices(_ONE_SEARCH_FAILED)
     missing = facts.with_role("searches-failed")
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    providers = facts.said(OfiProvider)
+    providers = facts.with_event(OfiProvider)
     if not (missing or (searched and failed)):
         if searched and not providers and not _in_use(facts):
             yield RULE.undecided(
@@ -58,7 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not unserved:
         return
     silent = not facts.job.paths and _is_last(facts, unserved)
-    stopped = silent and dies_here(facts)
+    stopped = silent and dies_silently(facts)
     ranks = {rank for notice in unserved for rank in notice.ranks} - served
     finding = partial(RULE.finding, fatal=stopped, confidence="likely" if stopped else "certain")
     clue = partial(RULE.clue, confirm=_CONFIRM, severity="warning")
@@ -105,7 +105,7 @@ def _is_last(facts: Facts, unserved: list[Notice]) -> bool:
     """Whether the processes that found no provider print nothing after the failure of the plugin."""
     who = {process for notice in unserved for process in notice.processes}
     last_lines: dict[Process, int] = {}
-    for notice in (*unserved, *facts.plugin("NET", "failed"), *facts.said(ErrorCascade)):
+    for notice in (*unserved, *facts.plugin("NET", "failed"), *facts.with_event(ErrorCascade)):
         for process, last in zip(notice.processes, notice.until, strict=True):
             last_lines[process] = max(last, last_lines.get(process, 0))
     return all(last.order <= last_lines.get(last.process, 0) for last in facts.job.last_lines if last.process in who)

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.networks.efa_completions import (
     UNREACHABLE,
     code_of,
     completions,
     is_connected,
     never_connected,
-    unreached,
+    unreachable_peers,
 )
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -37,7 +37,7 @@ _FIX = [
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the first transfers: failures after connections were made mean that the peer is gone."""
-    failed = unreached(facts) or _unexplained_failures(facts)
+    failed = unreachable_peers(facts) or _unexplained_failures(facts)
     if not failed:
         yield from _rejected_addresses(facts)
         return
@@ -56,14 +56,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_FIX,
         confidence=_confidence(facts, failed, bool(banner)),
         notices=failed,
-        evidence=[*first_said(failed)[:3], *first_said(banner)[:1]],
+        evidence=[*first_evidence(failed)[:3], *first_evidence(banner)[:1]],
         fatal=True,
     )
 
 
 def _rejected_addresses(facts: Facts) -> Iterator[Finding]:
     """Judge addresses of peers that the device rejects: it checks whether it may reach them."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices or is_connected(facts):
         return
     yield RULE.finding(

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hangs.progress import silenced_at_once
+from nccl_inspect.judging.hangs.progress import ends_after_nccl
 from nccl_inspect.judging.process_ends import exceptions, hydra
 from nccl_inspect.judging.process_ends.ends import process_ends, since_start
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import is_retold, value, words
+from nccl_inspect.judging.statements import is_propagated_error, message_of, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
@@ -25,7 +25,7 @@ RULE = Rule(
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
     echoes=("driver-shutting-down",),
-    ends=True,
+    explains_job_end=True,
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {
@@ -48,7 +48,7 @@ _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: did memory r
 
 def judge(facts: Facts) -> Iterator[Result]:
     """Judge reports of an external end, unless an earlier failure may be the reason."""
-    stopped = hydra.stopped(facts)
+    stopped = hydra.terminations(facts)
     forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
@@ -59,9 +59,9 @@ def judge(facts: Facts) -> Iterator[Result]:
     if not notices or facts.job.failed or _is_explained(facts, forced, notices):
         return
     begin = min(notice.place for notice in notices)
-    failed = facts.failures()
+    failed = facts.errors(forced_ends=False)
     # What follows, such as Python's KeyboardInterrupt, is the effect.
-    echoes = {id(echo.begin) for echo in exceptions.found(facts).echoes}
+    echoes = {id(echo.begin) for echo in exceptions.exceptions_of(facts).echoes}
     effects = [
         failure for failure in failed if _is_effect(failure) and (failure.place >= begin or id(failure) in echoes)
     ]
@@ -100,7 +100,7 @@ def _job_end(facts: Facts, notices: list[Notice]) -> _JobEnd:
     reason = next(filter(None, (job_end.reason(notice.event) for notice in notices)), None)
     is_broken = reason == job_end.NODE_FAILURE
     is_unclear = reason is None and report_of(notices[0]).signal == signal.SIGKILL.name
-    may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
+    may_hang = not is_broken and bool(ends_after_nccl(facts, facts.job.ended_by))
     is_partial = _is_partial(facts, notices)
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
     is_doubtful = is_unclear or may_hang or (is_partial and not is_of_nobody)
@@ -136,7 +136,7 @@ def _is_explained(facts: Facts, forced: Container[int], notices: list[Notice]) -
     """Whether a process ended earlier, according to srun or its own end: the others were then ended because of it."""
     ends = process_ends(facts)
     if all("ends-one" in notice.roles for notice in notices) and any(
-        end.echo is None and not end.is_weak for end in ends
+        end.echo is None and not end.is_unconfirmed for end in ends
     ):
         return True
     return any(id(end.notice) in forced or end.report.how == "waiting" for end in ends)
@@ -151,7 +151,7 @@ def _is_partial(facts: Facts, notices: list[Notice]) -> bool:
 def _is_effect(notice: Notice) -> bool:
     """Whether it may follow from the end of the job: data loader processes end with it."""
     is_loader = report_of(notice).process == "loader" and report_of(notice).code in EXTERNAL
-    return is_retold(notice) or is_loader
+    return is_propagated_error(notice) or is_loader
 
 
 def _signal_words(notices: list[Notice]) -> str:
@@ -162,8 +162,8 @@ def _signal_words(notices: list[Notice]) -> str:
     given = next(filter(None, stated), None) or next(
         filter(None, (value(notice, "exitcode") for notice in notices)), ""
     )
-    if not given and words(notices[0]).endswith("KeyboardInterrupt"):
+    if not given and message_of(notices[0]).endswith("KeyboardInterrupt"):
         given = signal.SIGINT.name
     number = signals.number(str(given))
     name = given if number is None else signals.name(abs(signals.from_status(number)))
-    return f"{name} from outside" if name else words(notices[0])
+    return f"{name} from outside" if name else message_of(notices[0])

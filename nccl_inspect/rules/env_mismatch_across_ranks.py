@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of, ranks_with_interface, without
+from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of, ranks_with_interface, ranks_without
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import count, ranks_word
@@ -53,7 +53,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 yield _with_errors(facts, agreement, values, outliers, named)
             elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
                 continue  # p2p-disabled-by-env reports its cost
-            elif not agreement.is_choice or facts.job.failed or facts.failures():
+            elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
                 yield _finding(facts, name, values, outliers, harmless=False)
             elif len(values) == 1 or joined:
                 yield _finding(facts, name, values, outliers, harmless=joined)
@@ -79,12 +79,12 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
     if len(values) > 1 or setting.ranks is None or any(source.damaged_lines for source in facts.job.sources):
         return []
     if agreement.name == "NCCL_SOCKET_IFNAME":
-        if not (facts.job.failed or facts.failures()):
+        if not (facts.job.failed or facts.errors(forced_ends=False)):
             return []  # the ranks connected, and the line of a peer may have been cut off
         return [setting] if _peers_came_up_without(facts, setting) else []
     if not agreement.echoed or not setting.ranks or facts.job.excerpt:  # lines may have been left out
         return []
-    others = without(facts, agreement, setting)
+    others = ranks_without(facts, agreement, setting)
     if setting.source == "plugin":  # plugins set it before NCCL announces the communicator
         others &= ranks_with_interface(facts)
     return [setting] if others else []
@@ -92,7 +92,7 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
 
 def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
     """Whether another process of the same host chose its interface without the setting."""
-    chose = {process for notice in facts.said(BootstrapInterface) for process in notice.processes}
+    chose = {process for notice in facts.with_event(BootstrapInterface) for process in notice.processes}
     return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
 
 
@@ -113,7 +113,7 @@ def _with_errors(
         finding,
         cause=f"{finding.cause}. So {agreement.effect.words}",
         impact="the connection cannot be made: the job stops",
-        evidence=[*finding.evidence[:3], *first_said(named)[:2]],
+        evidence=[*finding.evidence[:3], *first_evidence(named)[:2]],
         fatal=True,
         explains=list(agreement.effect.rules),
     )
@@ -131,7 +131,7 @@ def _clue(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
         confidence="possible",
         ranks={rank for setting in outliers for rank in setting.ranks or ()},
         hosts={host for setting in outliers for host in setting.hosts},
-        evidence=lines_of(values[:_SHOWN]),
+        evidence=evidence_of_settings(values[:_SHOWN]),
     )
 
 
@@ -143,7 +143,7 @@ def _summary(name: str, values: list[Setting]) -> str:
 
 def _partial_summary(setting: Setting, others: set[int]) -> str:
     """The summary for a setting that only some ranks have."""
-    words = words_of([setting])
+    words = as_shell([setting])
     few = setting.ranks is None or not others or len(setting.ranks) <= len(others)
     return (
         f"{words} on {_ranks_or_host(setting)} only"
@@ -162,7 +162,7 @@ def _fixes(name: str) -> list[str]:
 def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Setting], *, harmless: bool) -> Finding:
     alone = values[0] if len(values) == 1 else None
     agreement = next(candidate for candidate in AGREEMENTS if candidate.name == name)
-    others = without(facts, agreement, alone) if alone else set[int]()
+    others = ranks_without(facts, agreement, alone) if alone else set[int]()
     ranks = {rank for setting in outliers for rank in setting.ranks or ()}
     odd = others if alone and 0 < len(others) < len(ranks) else ranks
     return RULE.finding(
@@ -187,7 +187,7 @@ def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Sett
         confidence="likely" if alone else "certain",
         ranks=odd,
         hosts={host for setting in outliers for host in setting.hosts},
-        evidence=lines_of(values[:_SHOWN]),
+        evidence=evidence_of_settings(values[:_SHOWN]),
     )
 
 

@@ -46,7 +46,7 @@ _UPGRADE = "Use a build of NCCL, RCCL or the plugin, and a driver, that support 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the errors that report it."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     kind, of_gpu = notices[0].production, "gpu-network" in notices[0].roles

@@ -31,7 +31,7 @@ _LINKS = 12
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators on one host by their NVLinks, those over whole nodes by the number of NICs."""
-    if facts.chosen(*_LIMITS):
+    if facts.user_settings(*_LIMITS):
         return  # channel-limit-by-env judges settings, and the program's own limit is intended
     unknown = []
     for comm in facts.job.communicators:

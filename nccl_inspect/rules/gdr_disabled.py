@@ -6,20 +6,20 @@ from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
+    as_shell,
+    evidence_of_settings,
+    first_evidence,
     first_lines,
-    first_said,
     hosts_in,
-    lines_of,
     ranks_in,
-    unset,
-    words_of,
+    unset_steps,
 )
 from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import estimate
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
-from nccl_inspect.judging.networks.fabrics import over_tcp_provider, wording
-from nccl_inspect.judging.networks.gdr_use import staged
+from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
+from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -50,7 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
     Without connections between hosts in the log, messages about NICs and GPUs give a clue.
     """
-    pairs = staged(facts)
+    pairs = paths_without_gdr(facts)
     if contradiction := _contradiction(facts):
         yield RULE.undecided(contradiction, Needs(_OTHER_RANKS, all_ranks=True))
     if not pairs or (facts.platform and facts.platform.gdr is False):
@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     direct = network_of(facts.platform)
     yield RULE.finding(
-        f"{wording(pairs)} over {listed(kind.detail for kind in pairs.kinds)} {_missing(pairs)}",
+        f"{paths_in_words(pairs)} over {listed(kind.detail for kind in pairs.kinds)} {_missing(pairs)}",
         cause=_cause(facts, pairs, reasons, capable),
         impact=estimate(
             "two extra copies through host memory and PCIe for every byte; with GPUDirect "
@@ -91,20 +91,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _clue(facts: Facts) -> Iterator[Finding]:
     """Judge lines before hosts connect: a setting, drivers that do not support it, or distances."""
-    if not gdr_statements.is_open(facts):
+    if not gdr_statements.is_undecided(facts):
         return
-    off, refused = gdr_statements.switched_off(facts), gdr_statements.refused(facts)
+    off, refused = gdr_statements.disabling_settings(facts), gdr_statements.refusals(facts)
     far = [] if off or refused else gdr_statements.too_far(facts)
     notices = [*refused, *far]
     if not (off or notices):
         return
-    partly = bool(gdr_statements.allowed_on(facts) & hosts_in(refused))
-    near = bool(facts.paths("intra")) and not facts.several_hosts()
+    partly = bool(gdr_statements.hosts_with_gdr(facts) & hosts_in(refused))
+    near = bool(facts.paths("intra")) and not facts.spans_hosts()
     yield RULE.clue(
         _clue_summary(off, refused, far),
         cause=_cause_of_clue(facts, off, refused, far),
         impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
-        fix=[*unset(off), _LIST_NICS]
+        fix=[*unset_steps(off), _LIST_NICS]
         if off
         else [*_fixes(facts, facts.no_paths(), notices), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
         confirm="Check the 'via NET/…' lines once hosts connect: those without /GDRDMA do not use it."
@@ -113,13 +113,13 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         confidence="likely" if off or (refused and not partly and gdr_statements.is_sure(refused)) else "possible",
         ranks=ranks_in(notices) or facts.ranks_with(off),
         hosts=hosts_in(notices),
-        evidence=[*lines_of(off, 1), *first_said(notices)],
+        evidence=[*evidence_of_settings(off, 1), *first_evidence(notices)],
     )
 
 
 def _clue_summary(off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
     if off:
-        return f"GPUDirect RDMA is disabled: {words_of(off)}"
+        return f"GPUDirect RDMA is disabled: {as_shell(off)}"
     notices = refused or far
     hosts = some_names(sorted(hosts_in(notices)))
     where = f" on {hosts}" if hosts.strip("?") else ""
@@ -132,7 +132,7 @@ def _clue_summary(off: list[Setting], refused: list[Notice], far: list[Notice]) 
 
 def _cause_of_clue(facts: Facts, off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
     if off:
-        return f"{words_of(off)} disables it"
+        return f"{as_shell(off)} disables it"
     if distance := distances.too_far(far):
         return distances.words(distance, facts)
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused):
@@ -162,19 +162,23 @@ def _should_have_it(facts: Facts, pairs: Selection) -> bool:
     has_platform = facts.platform is not None and facts.platform.gdr is not None
     if has_platform or not all((kind.net or "").startswith("IB") for kind in pairs.kinds):
         return False
-    forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
+    forced = facts.enabled_settings("NCCL_P2P_READ_ENABLE")
     reading = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail and not forced)
     return bool(facts.with_role("nvswitch") or reading)
 
 
 def _contradiction(facts: Facts) -> str:
     """The contradiction if the rings report an edge without GPUDirect, and every edge in the log has it; else empty."""
-    direct = all(kind.gdr is True for kind in facts.leaving().kinds) and bool(facts.leaving())
+    direct = all(kind.gdr is True for kind in facts.inter_host_net_paths().kinds) and bool(facts.inter_host_net_paths())
     comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
     if not direct or not comms:
         return ""
-    unseen = {rank for (rank,) in facts.leaving().where(lambda kind: not kind.ends("send")).distinct("src")}
-    unseen |= {rank for (rank,) in facts.leaving().where(lambda kind: not kind.ends("receive")).distinct("dst")}
+    unseen = {
+        rank for (rank,) in facts.inter_host_net_paths().where(lambda kind: not kind.ends("send")).distinct("src")
+    }
+    unseen |= {
+        rank for (rank,) in facts.inter_host_net_paths().where(lambda kind: not kind.ends("receive")).distinct("dst")
+    }
     who = f"{ranks_word(unseen)}, whose lines are" if unseen else "a rank whose log is"
     return (
         f"communicator {comms[0]} reports 'use ring … GDR 0', but every NET path in this log shows GDRDMA: "
@@ -184,7 +188,7 @@ def _contradiction(facts: Facts) -> str:
 
 def _refused(facts: Facts) -> list[Notice]:
     """Messages of NCCL or a plugin about individual NICs and GPUs."""
-    refused = facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    refused = facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
     return [notice for notice in refused if "NET/Socket" not in notice.message]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.networks.gdr_use import staged
+from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, does, listed
@@ -20,7 +20,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the platform only."""
-    pairs = staged(facts)
+    pairs = paths_without_gdr(facts)
     if not pairs or facts.platform is None or facts.platform.gdr is not False:
         return
     yield RULE.finding(

@@ -6,7 +6,7 @@ from functools import partial
 from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, unset
+from nccl_inspect.judging.facts import Facts, first_lines, ranks_of_paths, unset_steps
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.networks.gdr_use import hosts_without, one_sided
@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ends_lacking = {end for side, some in lacking.items() for end in some.distinct(*columns[side])}
     ranks = {rank for rank, _ in ends_lacking}
     hosts = {host for _, host in ends_lacking if host}
-    whole = hosts_without(facts.rdma())
+    whole = hosts_without(facts.inter_host_rdma_paths())
     senders = not whole and not lacking["receive"]
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)
@@ -61,10 +61,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
         fix=google_plugins.fixes(daemon)
         if not normal and (daemon := google_plugins.daemon(paths))
-        else _fixes(hosts, normal, reading=unset(reading) if senders else [], far=far is not None),
+        else _fixes(hosts, normal, reading=unset_steps(reading) if senders else [], far=far is not None),
         severity="info" if normal else "warning",
         confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",
-        ranks=ranks or ends(paths),
+        ranks=ranks or ranks_of_paths(paths),
         hosts=hosts,
         evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
         paths=paths,
@@ -84,7 +84,7 @@ def _one_gpu_each(facts: Facts, paths: Selection) -> bool:
 
 def _refused(facts: Facts, hosts: set[str]) -> list[Notice]:
     """NCCL's messages on these hosts about NICs and GPUs that cannot reach each other."""
-    decisions = facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    decisions = facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
     return [notice for notice in decisions if hosts & set(notice.hosts) and "NET/Socket" not in notice.message]
 
 

@@ -18,8 +18,8 @@ _REQUIRED = "nccl/gdrcopy-required"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed calls of GDRCopy and a missing library: by default NCCL does not use it."""
-    missing = [notice for notice in facts.leading_to("cuda-lib-missing") if value(notice, "__library")]
-    notices = [*facts.leading_to(RULE.name), *missing]
+    missing = [notice for notice in facts.errors_of_rule("cuda-lib-missing") if value(notice, "__library")]
+    notices = [*facts.errors_of_rule(RULE.name), *missing]
     if not notices:
         return
     hurt = facts.job.failed or any(notice.production == _REQUIRED for notice in notices)

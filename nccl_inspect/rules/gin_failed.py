@@ -13,13 +13,13 @@ RULE = Rule(
     severity="error",
     title="GPU-initiated networking (GIN) or one-sided communication failed",
     echoes=("internal-error",),
-    symptom=True,
+    is_symptom=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge errors of its set-up and its transfers; feature-unavailable covers missing support."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     yield stated_errors.finding(

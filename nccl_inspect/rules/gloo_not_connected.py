@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import rank_in_front, value
+from nccl_inspect.judging.statements import rank_prefix, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     notices = [*missing, *refused, *others]
     if not notices:
         return
-    ranks = {rank for notice in notices if (rank := rank_in_front(notice)) is not None}
+    ranks = {rank for notice in notices if (rank := rank_prefix(notice)) is not None}
     # If communicators exist, the exception of an unknown process may have been caught.
     is_dead = not facts.job.communicators or bool(missing and (ranks or facts.job.ended_by))
     yield RULE.finding(
@@ -44,7 +44,7 @@ def judge(facts: Facts) -> Iterator[Result]:
         fix=[_ADDRESSES, _CHOOSE] if missing else [_OWN_NAME, _ADDRESSES, _CHOOSE],
         confidence="certain" if missing and is_dead else "likely",
         ranks=ranks,
-        evidence=first_said(notices),
+        evidence=first_evidence(notices),
         fatal=is_dead,
     )
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import broken, error_of, value, words
+from nccl_inspect.judging.statements import error_of, gpu_fault, message_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -51,15 +51,15 @@ _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA's hardware errors; the kernel's lines may be old, so they need a job that failed."""
-    stated = [notice for notice in cuda.failed(facts) if cuda.code_of(notice) in _CODES]
+    stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in _CODES]
     stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _is_hardware_error(n)]
     lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
-    kernel = [*facts.notices("kernel/gpu-lost"), *filter(broken, facts.notices("kernel/xid"))]
+    kernel = [*facts.notices("kernel/gpu-lost"), *filter(gpu_fault, facts.notices("kernel/xid"))]
     kernel += [n for n in facts.notices("kernel/sxid") if str(value(n, "text")).startswith("Fatal")]
     notices = [*stated, *kernel]
     if not notices:
-        if switch := facts.leading_to(RULE.name):
+        if switch := facts.errors_of_rule(RULE.name):
             yield _switch_clue(switch)
         return
     is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if is_sure else "possible" if is_old else "likely",
         ranks=ranks_in(stated) | kernel_log.ranks_in(facts, kernel),
         hosts=hosts_in(notices) | kernel_log.hosts_in(facts, kernel),
-        evidence=first_said(notices),
+        evidence=first_evidence(notices),
         fatal=not is_old,
     )
 
@@ -87,7 +87,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _switch_clue(notices: list[Notice]) -> Finding:
     """A clue about a non-fatal error of an NVSwitch."""
     return RULE.clue(
-        f"an NVSwitch reports an error that is not fatal: {words(notices[0]).strip()}",
+        f"an NVSwitch reports an error that is not fatal: {message_of(notices[0]).strip()}",
         cause="a process that crashed during NVLink transfers, or a failing link or port of the NVSwitch: errors that "
         "recur on one link mean the hardware",
         impact="none if the line is the only one; a link with frequent errors is slow, or ends the jobs that use it",
@@ -99,7 +99,7 @@ def _switch_clue(notices: list[Notice]) -> Finding:
         severity="warning",
         confidence="possible",
         hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        evidence=first_evidence(notices),
     )
 
 
@@ -108,14 +108,14 @@ def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
     own = set(map(id, kernel))
     hurt = [
         *facts.notices("nccl/socket-closed-by-peer"),
-        *(notice for notice in facts.failures() if id(notice) not in own),
+        *(notice for notice in facts.errors(forced_ends=False) if id(notice) not in own),
     ]
     return facts.job.failed or bool(facts.job.ended_by) or bool(hurt)
 
 
 def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
     """Whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank."""
-    texts = [trace.last.text for trace in exceptions.found(facts).traces if trace.last is not None]
+    texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
     pids = {str(last.process.pid) for last in facts.job.last_lines}
     is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
     return bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
@@ -142,5 +142,5 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
 
 def _words(notice: Notice) -> str:
     if notice.production == "kernel/xid":
-        return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({broken(notice)})"
-    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), words(notice).strip())
+        return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({gpu_fault(notice)})"
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), message_of(notice).strip())

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.statements import rank_in_front, value
+from nccl_inspect.judging.statements import rank_prefix, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -69,7 +69,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_HOST_STEPS if on_host else [*_specific_steps(failures, of_xla), *_GPU_STEPS],
         ranks=ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)},
         hosts=hosts_in(notices),
-        evidence=[*first_said(notices), *first_said(sizes)],
+        evidence=[*first_evidence(notices), *first_evidence(sizes)],
         confidence="likely"
         if on_host or of_xla or not (failures or any(cuda.FULL in notice.message for notice in torch))
         else "certain",
@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
     """The ranks that raised it, according to PyTorch or Ray."""
-    rank = rank_in_front(notice)
+    rank = rank_prefix(notice)
     return ray.raised_by(facts, notice) if rank is None else {rank}
 
 
@@ -92,7 +92,7 @@ def _specific_steps(failures: list[cuda.Failure], of_xla: bool) -> Iterator[str]
 
 
 def _torch_errors(facts: Facts) -> list[Notice]:
-    full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_full(notice)]
+    full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_out_of_memory(notice)]
     return [*facts.notices("torch/cuda-out-of-memory"), *full]
 
 
@@ -100,7 +100,7 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
     """Whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
     if exceptions.is_caught(facts, notice):
         return False
-    return id(notice) in exceptions.found(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
+    return id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
 
 
 def _without_reason(sizes: list[Notice]) -> Finding:

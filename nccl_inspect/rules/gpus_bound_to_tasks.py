@@ -38,7 +38,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     if not bound:
         return
     file, option = bound[0]
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         [],

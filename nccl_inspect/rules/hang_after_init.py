@@ -6,17 +6,17 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
-    broken_off,
+    connections_at_end,
     empty_tables,
     ends_with_empty_table,
-    gave_up,
     is_local_p2p,
     is_starting_another,
+    is_timed_out,
     node_failed,
     phases,
-    silence,
     suspects,
     suspicion,
+    unexplained_ends,
 )
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
@@ -49,13 +49,13 @@ _CAPTURE = Needs(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators that every rank completed and none ended, in logs that are provably complete."""
-    if facts.job.failed or facts.failures() or node_failed(facts):
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return
     comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
-    silent = [] if process_ends(facts) else silence(facts)
-    if (cut := broken_off(facts)) and comms and not is_local_p2p(facts):
+    silent = [] if process_ends(facts) else unexplained_ends(facts)
+    if (cut := connections_at_end(facts)) and comms and not is_local_p2p(facts):
         yield _clue(facts, comms[0], cut)
     elif open_ones and ends:
         yield _finding(facts, open_ones[0], ends, "connections are missing")
@@ -118,10 +118,10 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         impact="the first collective never returns; NCCL waits without a timeout",
         fix=[
             _FIX[0],
-            *([_WITHOUT_GDR] if any(kind.gdr for kind in facts.leaving().kinds) else []),
+            *([_WITHOUT_GDR] if any(kind.gdr for kind in facts.inter_host_net_paths().kinds) else []),
             *_FIX[1:],
         ],
-        confidence="likely" if no_row or comm.unconnected or gave_up(ends) else "possible",
+        confidence="likely" if no_row or comm.unconnected or is_timed_out(ends) else "possible",
         ranks=[rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
         evidence=[*standstill.last_of(facts, comm), *ends[:2]],

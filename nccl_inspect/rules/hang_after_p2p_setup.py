@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_of_paths, ranks_of_paths
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
-    broken_off,
+    connections_at_end,
     empty_tables,
-    gave_up,
     is_local_p2p,
     is_starting_another,
+    is_timed_out,
     phases,
-    silence,
     suspects,
+    unexplained_ends,
 )
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
@@ -52,18 +52,22 @@ _FIX = (
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge jobs on one host with only P2P paths that were ended before anything returned, where a line proves it."""
     paths = facts.job.paths
-    if (cut := broken_off(facts)) and is_local_p2p(facts):
+    if (cut := connections_at_end(facts)) and is_local_p2p(facts):
         yield _clue(facts, cut)
         return
     comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     if not comms or not is_local_p2p(facts):
         return
-    if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):
+    if (
+        facts.job.failed
+        or any(comm.unconnected for comm in comms)
+        or any(map(_is_other, facts.errors(forced_ends=False)))
+    ):
         return
     if is_starting_another(facts):
         return
     stuck = _first_work(facts, comms[0])
-    silent = [] if process_ends(facts) else silence(facts)
+    silent = [] if process_ends(facts) else unexplained_ends(facts)
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else empty_tables(facts, silent)
@@ -83,10 +87,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if together
             else "the first collective never returns, with all GPUs at 100 %",
             fix=[*ras.IN_STEP_FIX, *_FIX[:-1]] if together else _FIX,
-            confidence="likely" if stuck or tables or gave_up(silent) else "possible",
+            confidence="likely" if stuck or tables or is_timed_out(silent) else "possible",
             ranks=[rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,
-            evidence=[*first_lines(paths)[:2], *first_said(stuck[:2]), *tables[-1:], *silent[:1]],
+            evidence=[*first_lines(paths)[:2], *first_evidence(stuck[:2]), *tables[-1:], *silent[:1]],
             fatal=True,
         )
 
@@ -109,8 +113,8 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
         "'Init COMPLETE'.",
         severity="warning" if _is_over_pcie(facts) else "info",
         confidence="possible",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
+        ranks=ranks_of_paths(paths),
+        hosts=hosts_of_paths(paths),
         evidence=cut,
         open_paths=paths,
     )
@@ -118,7 +122,7 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
 
 def _is_other(notice: Notice) -> bool:
     """Whether a failure is neither PyTorch's timeout nor its effect."""
-    return not (isinstance(notice.event, CollectiveTimeout) or is_retold(notice))
+    return not (isinstance(notice.event, CollectiveTimeout) or is_propagated_error(notice))
 
 
 def _first_work(facts: Facts, comm: CommunicatorInfo) -> list[Notice]:

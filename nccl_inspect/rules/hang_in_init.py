@@ -4,15 +4,23 @@ from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_said, global_ranks, hosts_in, hosts_of, ranks_in
+from nccl_inspect.judging.facts import (
+    Facts,
+    first_evidence,
+    global_ranks,
+    hosts_in,
+    hosts_of_paths,
+    ranks_in,
+    ranks_of_paths,
+)
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     absent_elsewhere,
-    broken_off,
+    connections_at_end,
+    ends_after_nccl,
     is_local_p2p,
     node_failed,
     phases,
-    silenced_at_once,
     suspects,
     suspicion,
 )
@@ -40,9 +48,9 @@ _END = Needs("the end of the log of every rank, up to the kill, the timeout or t
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge START without COMPLETE and without an error; only the end of the job proves the log complete."""
-    if facts.job.failed or facts.failures() or node_failed(facts):
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return
-    if cut := broken_off(facts):
+    if cut := connections_at_end(facts):
         if not is_local_p2p(facts) and not any(comm.completed for comm in facts.job.communicators):
             yield _connecting(facts, cut)
         return
@@ -133,8 +141,8 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
     return RULE.finding(
         f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) started and {have} "
         f"initialization{suspicion(facts)}"
-        if is_ended or len(absent) > len(standstill.idle(facts))  # then rank-missing reports the rest
-        else standstill.in_words(facts) + suspicion(facts),
+        if is_ended or len(absent) > len(standstill.idle_processes(facts))  # then rank-missing reports the rest
+        else standstill.describe(facts) + suspicion(facts),
         cause=f"unknown from this log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a timeout",
         fix=[
@@ -157,8 +165,8 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
 def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge processes that initialized their network, where ranks meet before Init START is printed."""
     releases = facts.job.nccl_versions
-    lists = facts.said(NetDevices)
-    silent = silenced_at_once(facts, facts.job.ended_by)
+    lists = facts.with_event(NetDevices)
+    silent = ends_after_nccl(facts, facts.job.ended_by)
     who = count(len({process for notice in lists for process in notice.processes}), "process", "es")
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
     if lists and silent and starts_late:
@@ -176,15 +184,15 @@ def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
             ],
             confidence="likely",
             hosts=hosts_in(lists),
-            evidence=[*first_said(lists), *silent[:1]],
+            evidence=[*first_evidence(lists), *silent[:1]],
             fatal=True,
         )
     elif not facts.job.paths and _ends_with_nccl(facts):
-        building = facts.said(P2pCheck)
+        building = facts.with_event(P2pCheck)
         if lists or building:
             step = "build a communicator" if building else "look for their network"
             yield _cut_or_stuck(
-                facts, f"the log ends while ranks {step}", ranks_in(building), first_said(building or lists)[:2]
+                facts, f"the log ends while ranks {step}", ranks_in(building), first_evidence(building or lists)[:2]
             )
 
 
@@ -232,8 +240,8 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
         "'Init COMPLETE'.",
         severity="info",
         confidence="possible",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
+        ranks=ranks_of_paths(paths),
+        hosts=hosts_of_paths(paths),
         evidence=cut,
         open_paths=paths,
     )

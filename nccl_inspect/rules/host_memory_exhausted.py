@@ -18,7 +18,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed allocations of host memory; peer-death judges processes that the kernel killed."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     yield stated_errors.finding(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, asks_for_device
+from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, requests_device
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -32,7 +32,7 @@ RULE = Rule(
         "tcpxo-no-interface",
         "tcpx-timeout",
     ),
-    folds=True,
+    nest_under_effect=True,
 )
 _BRIDGED = ("bootstrap-no-route", "bootstrap-wrong-interface")
 """Pods reach each other; containers behind Docker bridges on several hosts do not."""
@@ -50,17 +50,17 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     """Judge interfaces and requested RoCE cards that are not in the network namespace of a pod."""
     shown = workloads.faults(effects)
     cases = workloads.cases(facts, _has_own_network) if shown else []
-    shown = [effect for effect in workloads.touched(facts, cases, shown) if _is_due(facts, effect, cases)]
+    shown = [effect for effect in workloads.effects_on(facts, cases, shown) if _is_due(facts, effect, cases)]
     if not cases or not shown:
         return
     first = cases[0]
     is_docker = first.pod.kind == "container"
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         cases,
         shown,
-        f"{workloads.called(cases)} {workloads.verb(cases, 'has', 'have')} "
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'has', 'have')} "
         + ("only the Docker bridge" if is_docker else "no hostNetwork and no additional network"),
         cause="it has its own network namespace with one virtual interface: "
         + (
@@ -106,7 +106,7 @@ def _has_cards(cases: list[Case]) -> bool:
     """Whether the containers request cards of the node with addresses there; EFA has none."""
     if any(case.container.asks(EFA) for case in cases):
         return False
-    return any(case.container.privileged or asks_for_device(case.container) for case in cases)
+    return any(case.container.privileged or requests_device(case.container) for case in cases)
 
 
 def _is_sure(effect: Finding, cases: list[Case]) -> bool:

@@ -40,15 +40,15 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     named = [effect for effect in workloads.faults(effects) if _says(effect, _NAMED)]
     shown = named or [effect for effect in workloads.faults(effects) if _says(effect, _CRASHED)]
     cases = workloads.cases(facts, _lacks_pages) if shown else []
-    shown = workloads.touched(facts, cases, shown)
+    shown = workloads.effects_on(facts, cases, shown)
     if not cases or not shown:
         return
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         cases,
         shown,
-        f"{workloads.called(cases)} {workloads.verb(cases, 'requests', 'request')} {EFA} but no {_PAGES}",
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'requests', 'request')} {EFA} but no {_PAGES}",
         cause="libfabric keeps EFA buffers in huge pages where the node has some; a pod that requests none may not use "
         "them, and gets an error or SIGBUS when it does",
         fix=[

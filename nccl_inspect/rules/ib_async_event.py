@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -61,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity=severity,
         notices=notices,
-        evidence=first_said([*notices, *facts.notices("nccl/ib-fatal-error")]),
+        evidence=first_evidence([*notices, *facts.notices("nccl/ib-fatal-error")]),
         fatal=bool(fatal),
     )
 

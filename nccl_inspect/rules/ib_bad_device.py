@@ -18,7 +18,7 @@ RULE = Rule(
     severity="error",
     title="An InfiniBand or RoCE card is visible but cannot be used",
     causes=("mixed-networks", "network-not-found", "nic-asymmetry", "socket-instead-of-*"),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 

@@ -16,7 +16,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="A call to an InfiniBand or RoCE card failed",
-    symptom=True,
+    is_symptom=True,
 )
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
 """Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""

@@ -21,7 +21,7 @@ _LOCAL_PROTECTION = 4
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge local protection errors, unless no path uses GPUDirect: then the memory is the host's."""
     failed = facts.completions(_LOCAL_PROTECTION)
-    paths = facts.leaving()
+    paths = facts.inter_host_net_paths()
     direct = paths.where(lambda kind: kind.gdr)
     if not failed or (paths and not direct):
         return

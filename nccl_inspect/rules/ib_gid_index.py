@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     links = _kinds_of_link(facts)
     if not failed or links == {"IB"}:
         return
-    chosen = [setting for setting in facts.chosen("NCCL_IB_GID_INDEX") if setting.value != "-1"]
+    chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
     sign = _sign(failed, chosen)
     yield RULE.finding(
         f"RoCE connections fail: {value(failed[0], 'error')}{_addresses(failed[0])}",
@@ -48,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "fabric that are not connected, ARP without a reply, or a peer port that is down; test with rping",
         impact="the ranks cannot connect, and the job does not start",
         fix=[
-            *unset(chosen),
+            *unset_steps(chosen),
             "show_gids   # which row is RoCE v2 with the IPv4 address? NCCL 2.21 and later choose it automatically",
             "NCCL_IB_GID_INDEX=<row>   # before 2.21; NCCL_IB_ADDR_RANGE=10.0.0.0/16 with several subnets",
             "rping -s -a <address>   # on one host; on the other: rping -c -a <address> -C 10, ib_write_bw -x <index>",
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         # Without addresses and a list of devices the card may be InfiniBand.
         confidence="likely" if sign or links or value(failed[0], "local_gid") else "possible",
         notices=failed,
-        evidence=[*first_said(failed), *lines_of(chosen, 1)],
+        evidence=[*first_evidence(failed), *evidence_of_settings(chosen, 1)],
         fatal=True,
     )
 
@@ -70,16 +70,16 @@ def _is_refused(notice: Notice) -> bool:
 
 
 def _kinds_of_link(facts: Facts) -> set[str]:
-    cards = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB")
+    cards = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB")
     return {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
 
 
 def _sign(failed: list[Notice], chosen: list[Setting]) -> str:
     """What points to the GID rather than the fabric."""
     if chosen and any(value(notice, "error") == _EMPTY for notice in failed):
-        return f"{words_of(chosen)} names a row of the GID table that is empty here"
+        return f"{as_shell(chosen)} names a row of the GID table that is empty here"
     if chosen:
-        return f"{words_of(chosen)} names a row of the GID table that differs, or does not exist, on some NICs"
+        return f"{as_shell(chosen)} names a row of the GID table that differs, or does not exist, on some NICs"
     if any(value(notice, "error") == _EMPTY for notice in failed):
         return (
             "the row of the GID table is empty: a wrong GID index (before 2.21 row 0 is the default), or the NIC's "

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in, ranks_of_paths
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -27,9 +27,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     unmerged = [notice for notice in clashes if value(notice, "__step") == "merge"]
     failed = [notice for notice in clashes if notice not in unmerged]
     unmerged += facts.notices("nccl/ib-merge-link-layer")
-    lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]
+    lists = [n for n in facts.with_event(NetDevices) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}
-    paths = facts.leaving().where(lambda kind: kind.nic in kinds)
+    paths = facts.inter_host_net_paths().where(lambda kind: kind.nic in kinds)
     both = {kinds[kind.nic] for kind in paths.kinds if kind.nic} == _BOTH
     if not failed and not unmerged and not paths:
         yield from _clue(facts)
@@ -49,9 +49,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if failed else "warning" if both else "info",
         confidence="likely" if both and not failed else "certain",
-        ranks=ranks_in(failed) or (ends(paths) if both else ranks_in(notices)),
+        ranks=ranks_in(failed) or (ranks_of_paths(paths) if both else ranks_in(notices)),
         hosts=hosts_in(notices),
-        evidence=[*first_said(notices)[:3], *first_lines(paths)[:2]],
+        evidence=[*first_evidence(notices)[:3], *first_lines(paths)[:2]],
         fatal=bool(failed),
     )
 
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _clue(facts: Facts) -> Iterator[Finding]:
     """Before hosts connect: some list only InfiniBand ports, and others only RoCE ports."""
     kinds: dict[str, set[str]] = {}
-    lists = [notice for notice in facts.said(NetDevices) if _links(notice)]
+    lists = [notice for notice in facts.with_event(NetDevices) if _links(notice)]
     for notice in lists:
         for host in notice.hosts:
             kinds.setdefault(host, set()).update(_links(notice).values())
@@ -86,7 +86,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
 
 def _first_of_hosts(lists: list[Notice], hosts: list[str]) -> list[Evidence]:
     first = (next((notice for notice in lists if host in notice.hosts), None) for host in hosts)
-    return first_said([notice for notice in first if notice])
+    return first_evidence([notice for notice in first if notice])
 
 
 def _links(notice: Notice) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Setting
@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     if not failed and (not survived or facts.completions(UNANSWERED)):
         return
     notices = [*failed, *survived]
-    settings = [*_short_waits(facts), *(s for s in facts.chosen("NCCL_IB_GID_INDEX") if s.value != "-1")]
+    settings = [*_short_waits(facts), *(s for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value != "-1")]
     dead = bool(failed or lost)
     yield RULE.finding(
         f"{count(len(notices), 'transfer')} got no response from the peer (status 12, retries exceeded)"
@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Result]:
         if dead
         else "NCCL moved the traffic to another port and continues with less bandwidth",
         fix=[
-            *unset(settings),
+            *unset_steps(settings),
             "Check whether the peer is alive: its log, its pod, dmesg on its host.",
             "ibstat; perfquery -x; rdma statistic   # ports and cables of both ends",
             "ethtool -S <netdev> | grep -iE 'pause|discard|err'   # RoCE, on both ends",
@@ -50,14 +50,14 @@ def judge(facts: Facts) -> Iterator[Result]:
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*OTHER_ROOTS) else "likely",
         notices=notices,
-        evidence=[*first_said([*notices, *lost])[:4], *lines_of(settings, 1)],
+        evidence=[*first_evidence([*notices, *lost])[:4], *evidence_of_settings(settings, 1)],
         fatal=dead,
     )
 
 
 def _short_waits(facts: Facts) -> list[Setting]:
     """Settings that wait less than NCCL does by default."""
-    return [s for s in facts.chosen("NCCL_IB_TIMEOUT") if s.value.isdigit() and 0 < int(s.value) < _USUAL_WAIT]
+    return [s for s in facts.user_settings("NCCL_IB_TIMEOUT") if s.value.isdigit() and 0 < int(s.value) < _USUAL_WAIT]
 
 
 def _where(notices: list[Notice]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import propagated_errors, stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -14,7 +14,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A check inside NCCL, RCCL or a plugin failed",
-    symptom=True,
+    is_symptom=True,
 )
 _INTERNAL_ERROR = 3
 _OWNERS = {
@@ -34,7 +34,7 @@ _STEPS = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the errors that the grammar calls internal; else NCCL's code 3 where no warning names the check."""
-    notices = [notice for notice in facts.leading_to(RULE.name) if not is_retold(notice)]
+    notices = [notice for notice in facts.errors_of_rule(RULE.name) if not is_propagated_error(notice)]
     if notices:
         yield _finding(facts, notices)
     elif reached := propagated_errors.unexplained(facts, _INTERNAL_ERROR):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import of_role
+from nccl_inspect.judging.statements import entry_for_role
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -13,7 +13,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A table inside NCCL or a plugin is full: requests, connections or calls",
-    symptom=True,
+    is_symptom=True,
 )
 _OF_PROGRAM = "The program puts more calls into one group, or captures more into one graph, than this release supports"
 _REQUESTS = (
@@ -37,10 +37,10 @@ _FIXES = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by what the table holds."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
-    cause = of_role(notices[0], _CAUSES) or _CONNECTIONS
+    cause = entry_for_role(notices[0], _CAUSES) or _CONNECTIONS
     yield stated_errors.finding(
         RULE,
         facts,

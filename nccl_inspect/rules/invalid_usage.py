@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import is_retold, of_role
+from nccl_inspect.judging.statements import entry_for_role, is_propagated_error
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -52,12 +52,12 @@ _FIXES = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's lines about its arguments and calls."""
-    failed = [notice for notice in facts.leading_to(RULE.name) if not is_retold(notice)]
+    failed = [notice for notice in facts.errors_of_rule(RULE.name) if not is_propagated_error(notice)]
     if not failed:
         yield from _without_words(facts)
         return
-    failed.sort(key=lambda notice: of_role(notice, _KINDS) is None)
-    cause = of_role(failed[0], _KINDS) or _STATED
+    failed.sort(key=lambda notice: entry_for_role(notice, _KINDS) is None)
+    cause = entry_for_role(failed[0], _KINDS) or _STATED
     is_effect = cause in _AFTER_FAILURES and any(_is_before(error, failed[0]) for error in facts.errors())
     yield RULE.finding(
         f"NCCL rejects a call: {failed[0].message}",
@@ -98,4 +98,4 @@ def _without_words(facts: Facts) -> Iterator[Finding]:
 
 def _is_before(earlier: Notice, later: Notice) -> bool:
     """Whether an error of another kind precedes it in the log."""
-    return earlier.place < later.place and of_role(earlier, _KINDS) is None
+    return earlier.place < later.place and entry_for_role(earlier, _KINDS) is None

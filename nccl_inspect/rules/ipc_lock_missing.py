@@ -35,11 +35,11 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     if not shown:
         return
     cases = workloads.cases(facts, _may_not_lock)
-    if cases and (touched := workloads.touched(facts, cases, shown)):
+    if cases and (touched := workloads.effects_on(facts, cases, shown)):
         yield _missing(facts, cases, touched)
         return
     cases = workloads.cases(facts, _is_idle)
-    if cases and (touched := workloads.touched(facts, cases, shown)):
+    if cases and (touched := workloads.effects_on(facts, cases, shown)):
         yield _of_user(facts, cases, touched)
 
 
@@ -57,12 +57,12 @@ def _missing(facts: Facts, cases: list[Case], shown: list[Finding]) -> Finding:
     is_docker = cases[0].pod.kind == "container"
     change = Change(("securityContext", "capabilities", "add"), [_LOCK])
     doubtful = all(effect.confidence == "possible" for effect in shown)
-    return workloads.explained(
+    return workloads.finding_of(
         RULE,
         facts,
         cases,
         shown,
-        f"{workloads.called(cases)} {workloads.verb(cases, 'has', 'have')} no {_LOCK}"
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'has', 'have')} no {_LOCK}"
         + (" and no --ulimit memlock" if is_docker else ""),
         cause="without this capability the limit on locked memory applies, which containers inherit from the runtime "
         "of the node: usually 64 KiB or 8 MiB. NICs lock every buffer that they register",
@@ -77,12 +77,12 @@ def _missing(facts: Facts, cases: list[Case], shown: list[Finding]) -> Finding:
 
 def _of_user(facts: Facts, cases: list[Case], shown: list[Finding]) -> Finding:
     user = cases[0].container.user
-    return workloads.explained(
+    return workloads.finding_of(
         RULE,
         facts,
         cases,
         shown,
-        f"{workloads.called(cases)} adds {_LOCK}, but user {user} does not get it",
+        f"{workloads.names_of(cases)} adds {_LOCK}, but user {user} does not get it",
         cause="Kubernetes adds capabilities to the bounding set: a process of a non-root user has them only if "
         "its executable has them (setcap)",
         fix=[

@@ -27,7 +27,7 @@ _NEEDS = Needs(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge whether every process shows how it began, and whether every rank of the world has a line."""
-    if facts.job.failed or facts.failures():
+    if facts.job.failed or facts.errors(forced_ends=False):
         return  # that says more than a missing line
     if len(facts.job.paths) and facts.job.excerpt:
         yield RULE.undecided("this is part of a log: the paths of the rest are unknown", _NEEDS)
@@ -44,7 +44,7 @@ def _lacks_its_beginning(facts: Facts) -> bool:
     """Whether there are NCCL lines at level INFO, but none of those that every process begins with."""
     if not _is_info(facts) or any(comm.announced for comm in facts.job.communicators):
         return False
-    return not any(map(facts.said, _BEGINNING))
+    return not any(map(facts.with_event, _BEGINNING))
 
 
 def _is_info(facts: Facts) -> bool:

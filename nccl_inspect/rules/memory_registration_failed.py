@@ -51,7 +51,7 @@ _FIXES = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the error of libfabric; ib-memlock judges the lack of locked memory."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     cause = _cause(notices)

@@ -7,15 +7,15 @@ from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
-    ends,
+    first_evidence,
     first_lines,
-    first_said,
     global_ranks,
     hosts_in,
-    hosts_of,
+    hosts_of_paths,
     hosts_with,
+    ranks_of_paths,
 )
-from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, meetings, no_cards_on, without_cards
+from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, network_mismatches, no_cards_on, without_cards
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
     crossed = facts.paths(transport="NET").where(lambda kind: kind.also).only(("kind", "communicators"), _is_crossed)
     if not mixed and not crossed:
-        yield from _met(facts) if meetings(facts) else _clue(facts)
+        yield from _met(facts) if network_mismatches(facts) else _clue(facts)
         return
     refused, odd = _refused(facts), _odd_ranks(mixed)
     outcome = _outcome(facts, mixed, crossed, bool(refused))
@@ -65,9 +65,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity=outcome.severity,
         confidence="certain" if mixed and outcome.is_shown else "likely",
-        ranks=odd or ends(crossed),
-        hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
-        evidence=[*first_said(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
+        ranks=odd or ranks_of_paths(crossed),
+        hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of_paths(crossed),
+        evidence=[*first_evidence(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
         fatal=outcome.is_fatal,
         paths=crossed,
     )
@@ -87,12 +87,12 @@ def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: Selection, is
         return _Outcome("info", "none while no path of this communicator uses the network")
     names = {comm.id for comm in mixed}
     works = not facts.job.failed and any(
-        names.intersection(comms) for (comms,) in facts.leaving().distinct("communicators")
+        names.intersection(comms) for (comms,) in facts.inter_host_net_paths().distinct("communicators")
     )
     is_dead = bool(crossed) or is_refused or facts.job.failed
     if works and not is_dead:
         return _Outcome("warning", _BY_CHANCE, is_shown=False)
-    is_stuck = bool(mixed) and not works and facts.unfinished(mixed)  # or the log was cut there
+    is_stuck = bool(mixed) and not works and facts.none_initialized(mixed)  # or the log was cut there
     return _Outcome("error", _NEVER, is_shown=is_dead, is_fatal=is_dead or is_stuck)
 
 
@@ -108,7 +108,7 @@ def _summary(mixed: list[CommunicatorInfo], crossed: Selection) -> str:
 
 def _met(facts: Facts) -> Iterator[Finding]:
     """Judge refused connections alone: a rank passes on its address in the format of its own network."""
-    notices = meetings(facts)
+    notices = network_mismatches(facts)
     typed = [notice for notice in notices if value(notice, "got_type") is not None]
     peer, own = (NETWORK_TYPES[value(typed[0], name)] for name in ("got_type", "expected_type")) if typed else ("", "")
     failed = [
@@ -123,7 +123,7 @@ def _met(facts: Facts) -> Iterator[Finding]:
         fix=[_ALIKE, _EARLY],
         confidence="likely" if typed or failed or facts.plugin("NET", "failed") else "possible",
         notices=notices,
-        evidence=first_said([*notices[:3], *failed[:1]]),
+        evidence=first_evidence([*notices[:3], *failed[:1]]),
         fatal=True,
     )
 
@@ -134,7 +134,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
     is_stated = any(comm.networks for comm in facts.job.communicators)
     if not without or is_stated or facts.paths(transport="NET"):
         return
-    others = [notice for notice in facts.said(NetDevices) if _lists_cards(notice)]
+    others = [notice for notice in facts.with_event(NetDevices) if _lists_cards(notice)]
     yield RULE.clue(
         f"NCCL can use InfiniBand or RoCE cards on {some_names(sorted(hosts_in(others)))}, but none on "
         f"{some_names(sorted(hosts_in(without)))}",
@@ -144,7 +144,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         confirm="Compare 'Using network' on these hosts: all must name the same network.",
         severity="warning",
         notices=without,
-        evidence=first_said([*without[:2], *others[:2]]),
+        evidence=first_evidence([*without[:2], *others[:2]]),
     )
 
 
@@ -169,7 +169,7 @@ def _both(path: Path) -> list[str]:
 def _refused(facts: Facts) -> list[Evidence]:
     """NCCL's lines where a connection of one network reaches a listener of another."""
     wrong_type = [n for n in facts.with_role("stranger") if value(n, "got_type") is not None]
-    return first_said([*wrong_type, *facts.with_role("garbled-address")])
+    return first_evidence([*wrong_type, *facts.with_role("garbled-address")])
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:

@@ -6,13 +6,13 @@ from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
+    as_shell,
+    evidence_of_settings,
     first_lines,
-    lines_of,
-    unset,
-    words_of,
+    unset_steps,
 )
 from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Path, Selection
@@ -73,7 +73,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _asked(facts: Facts) -> str:
-    return words_of(facts.chosen("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
+    return (
+        as_shell(facts.user_settings("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
+    )
 
 
 def _unused(facts: Facts, slow: Selection) -> Finding:
@@ -81,13 +83,13 @@ def _unused(facts: Facts, slow: Selection) -> Finding:
     net = network(facts.platform)
     return RULE.finding(
         f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
-        cause=f"{words_of(off)} disables multi-node NVLink"
+        cause=f"{as_shell(off)} disables multi-node NVLink"
         if off
         else "unknown from this log; likely: IMEX does not work, or this release does not use it (2.20 and later do)",
         impact=estimate(f"{net.what} gives {net}, NVLink of such racks {NVLINK[5]}", net, NVLINK[5]),
-        fix=[*unset(off), *_FIX[:3]],
+        fix=[*unset_steps(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
-        evidence=[*first_lines(slow)[:3], *lines_of(off, 1)],
+        evidence=[*first_lines(slow)[:3], *evidence_of_settings(off, 1)],
         paths=slow,
     )
 

@@ -16,7 +16,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge RCCL's lines about the files and its limits: it then uses its own rings and trees."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     yield RULE.finding(

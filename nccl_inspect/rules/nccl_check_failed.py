@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -42,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "nvidia-smi nvlink -s; nvidia-smi -q -d ECC; dmesg | grep -E 'NVRM|Xid'   # on those hosts",
             "NCCL_RUN_DIAGNOSTICS=1 NCCL_RUN_RAS_DIAGNOSTICS=1   # again after the repair",
         ],
-        evidence=first_said(faults),
+        evidence=first_evidence(faults),
         explains_errors=faults,
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware.cuda import Answer
 from nccl_inspect.judging.process_ends import exceptions
 
@@ -48,7 +48,7 @@ _ANSWERS = {
 
 def judge(facts: Facts) -> Iterator[Result]:
     """Judge the errors of PyTorch and the linker, unless NCCL is used later: then the program had a fallback."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
     yield Effects([notice for notice in notices if id(notice) in used])
     failed = [notice for notice in notices if id(notice) not in used]
@@ -61,6 +61,6 @@ def judge(facts: Facts) -> Iterator[Result]:
         cause="; ".join(answer.cause for answer in answers),
         impact="the program ends before it calls NCCL",
         fix=dict.fromkeys(step for answer in answers for step in answer.fix),
-        evidence=first_said(failed),
+        evidence=first_evidence(failed),
         fatal=True,
     )

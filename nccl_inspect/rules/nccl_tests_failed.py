@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.statements import is_retold, value
+from nccl_inspect.judging.statements import is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -32,7 +32,10 @@ _FIX = {
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the test's last lines, where the log has no error of NCCL or the machine."""
     notices = facts.notices(*_FIX)
-    if not notices or any(not is_retold(failure) and failure.production not in _FIX for failure in facts.failures()):
+    if not notices or any(
+        not is_propagated_error(failure) and failure.production not in _FIX
+        for failure in facts.errors(forced_ends=False)
+    ):
         return
     first = notices[0]
     code = (
@@ -43,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(first, code),
         impact="the test did not finish: its numbers, if any, are incomplete",
         fix=cuda.fix(code, _FIX[first.production]),
-        evidence=first_said(notices),
+        evidence=first_evidence(notices),
         fatal=True,
     )
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NcclTestResult
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
@@ -42,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if refused:
         yield _finding(facts, refused, "certain")
         return
-    if small and not facts.said(NcclTestResult):
+    if small and not facts.with_event(NcclTestResult):
         yield _launches_will_fail(facts, small)
         return
     gpu = generations.of(_gpus(facts))
@@ -101,7 +101,7 @@ def _finding(facts: Facts, notices: list[Notice], confidence: str) -> Finding:
         fix=_FIX,
         confidence=confidence,
         notices=notices,
-        evidence=[*first_said(notices), *first_said(facts.notices("nccl/nccl-version"))[:1]],
+        evidence=[*first_evidence(notices), *first_evidence(facts.notices("nccl/nccl-version"))[:1]],
         fatal=True,
     )
 
@@ -130,8 +130,8 @@ def _clue(facts: Facts, gpu: generations.Generation) -> Finding:
         severity="warning",
         confidence="possible",
         evidence=[
-            *first_said(facts.notices("nccl/nccl-version"))[:1],
-            *first_said(facts.with_role("rank-list"))[:1],
-            *first_said(facts.failures())[:2],
+            *first_evidence(facts.notices("nccl/nccl-version"))[:1],
+            *first_evidence(facts.with_role("rank-list"))[:1],
+            *first_evidence(facts.errors(forced_ends=False))[:2],
         ],
     )

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, lines_of, unset, using, words_of
-from nccl_inspect.judging.hardware.peer_to_peer import local_over_net, switched_off
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines, unset_steps, usage_of
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, local_over_net
 from nccl_inspect.judging.impact import SHM, SOCKET, estimate
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import count
@@ -31,13 +31,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     if not pairs:
         return
-    shm_off = facts.switched_on("NCCL_SHM_DISABLE")
-    settings = [*switched_off(facts), *shm_off]
+    shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")
+    settings = [*disabling_settings(facts), *shm_off]
     nvlink = facts.platform is not None and bool(facts.platform.nvlink)
     direct = all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink
-    words = words_of(settings)
+    words = as_shell(settings)
     yield RULE.finding(
-        f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)}",
+        f"{count(len(pairs), 'pair')} of ranks on one host {usage_of(pairs)}",
         cause=f"{words}: without P2P and shared memory, only the network is left"
         if shm_off
         else "NCCL chose the network: both GPUs reach NICs faster than each other"
@@ -53,13 +53,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ),
         fix=[
             *(
-                unset(settings)
+                unset_steps(settings)
                 or ["Use one pod per node, or let its containers share /dev/shm (hostIPC: true, or a hostPath)."]
             ),
             "NCCL_NET_DISABLE_INTRA=1   # no network inside a host: NCCL uses SHM, or fails",
         ],
         severity="info" if direct else "error",
         confidence="certain" if shm_off else "likely",
-        evidence=[*first_lines(pairs)[:3], *lines_of(settings, 1)],
+        evidence=[*first_lines(pairs)[:3], *evidence_of_settings(settings, 1)],
         paths=pairs,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -21,13 +21,13 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
-    failed = facts.leading_to(RULE.name)
+    failed = facts.errors_of_rule(RULE.name)
     if not failed:
         return
     named = [str(name) for notice in failed if (name := _name(notice))]
     asked = facts.settings("NCCL_NET")
     names = listed([*named, *(setting.value for setting in asked)])
-    there = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
+    there = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
     available = listed(str(getattr(notice.event, "net", "")) for notice in there)
     yield RULE.finding(
         f"the network {names} was not found" if names else "no network could be initialized",
@@ -46,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "unset NCCL_NET   # lets NCCL choose; it then falls back to TCP without an error",
         ],
         notices=failed,
-        evidence=[*first_said(failed), *lines_of(asked, 1)],
+        evidence=[*first_evidence(failed), *evidence_of_settings(asked, 1)],
         fatal=True,
         confidence="certain" if names else "likely",
     )

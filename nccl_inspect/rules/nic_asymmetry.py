@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         notices = [*counted, *facts.notices("nccl/net-device-count-low")]
         yield _finding(low, high, "", notices, stopped=bool(stopped), stated=True)
         return
-    if of_one := facts.leading_to(RULE.name):
+    if of_one := facts.errors_of_rule(RULE.name):
         yield _of_one_side(facts, of_one)
         return
     if len(facts.settings("NCCL_IB_HCA")) > 1 or _over_tcp(facts):
@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # half a node has half its NICs, which is normal
     low, high = min(counts), max(counts)
     if not _is_odd_one(len(peers[0].ranks) or _usual(low), low, high):
-        shown = any(kind.net != "Socket" for kind in facts.leaving().kinds)
+        shown = any(kind.net != "Socket" for kind in facts.inter_host_net_paths().kinds)
         yield _unequal(nics, shown)
 
 
@@ -91,7 +91,9 @@ def _unequal(nics: dict[str, dict[object, Notice]], shown: bool) -> Finding:
 
 def _over_tcp(facts: Facts) -> bool:
     """Whether hosts use TCP, as far as the log shows: then their NICs do not matter."""
-    nets = {kind.net for kind in facts.leaving().kinds} or {net for c in facts.job.communicators for net in c.networks}
+    nets = {kind.net for kind in facts.inter_host_net_paths().kinds} or {
+        net for c in facts.job.communicators for net in c.networks
+    }
     return bool(nets) and nets == {"Socket"}
 
 
@@ -104,7 +106,7 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
     kinds = [{device[-1] for device in _cards(notice)} for notice in lists]
     common = set.intersection(*kinds) if kinds else set()
     nics: dict[str, dict[object, Notice]] = {}
-    for notice in lists or facts.said(OfiProvider, _is_efa):
+    for notice in lists or facts.with_event(OfiProvider, _is_efa):
         number = getattr(notice.event, "nics", None) or 0
         names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [
             (index,) for index in range(number)

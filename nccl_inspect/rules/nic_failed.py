@@ -19,7 +19,7 @@ _MOVED = "nccl/ib-port-failed"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge ports that NCCL stops using (2.29 and later), and communicators that lost their NIC."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     lost = [notice for notice in notices if notice.production != _MOVED]

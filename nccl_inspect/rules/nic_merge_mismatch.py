@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -78,17 +78,17 @@ def _forbidden(refused: list[Notice], is_dead: bool) -> Finding:
 def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Finding:
     """Errors that end initialization (src/graph/topo.cc); 2.26 and later continue only where they chose the ports."""
     is_default = any(value(notice, "__step") for notice in wrong)
-    asked = facts.chosen("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
+    asked = facts.user_settings("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
     return RULE.finding(
         f"ports cannot be fused into one NIC: {wrong[0].message}",
         cause="NCCL 2.24 and 2.25 fuse the ports of a card by default, and stop where that is rejected"
         + (": NCCL_IB_MERGE_NICS=0 forbids it" if refused else ": ports of different kinds, or a plugin that cannot")
         if is_default
-        else f"{words_of(asked) if asked else 'NCCL_NET_FORCE_MERGE, or a topology file,'} fuses NICs that do "
+        else f"{as_shell(asked) if asked else 'NCCL_NET_FORCE_MERGE, or a topology file,'} fuses NICs that do "
         "not exist, are too many, or are incompatible",
         impact="the communicator is not built, and the job does not start",
         fix=[
-            *unset(asked),
+            *unset_steps(asked),
             "NCCL_NET_MERGE_LEVEL=LOC   # on all ranks: NCCL fuses nothing and uses every port separately",
             *(["Use NCCL 2.26 or later: it continues without fusing such ports."] if is_default else []),
             "ibstat | grep -E 'CA |Link layer|Rate'   # which ports are alike?",
@@ -96,6 +96,6 @@ def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Find
         severity="error",
         confidence="likely",
         notices=wrong,
-        evidence=[*first_said([*refused, *wrong]), *lines_of(asked, 1)],
+        evidence=[*first_evidence([*refused, *wrong]), *evidence_of_settings(asked, 1)],
         fatal=facts.job.failed or not facts.job.paths,
     )

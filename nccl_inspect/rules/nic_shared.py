@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings
 from nccl_inspect.judging.impact import estimate, nic
 from nccl_inspect.judging.networks.nic_use import Idle, idle
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -25,12 +25,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     hosts.sort(key=lambda idle_host: -len(idle_host[1]))
     first, ranks = hosts[0]
-    policy = facts.chosen("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
+    policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
     others = f" (the same on {count(len(hosts) - 1, 'other host')})" if len(hosts) > 1 else ""
     yield RULE.finding(
         f"{ranks_word(ranks)} of {first.host.name} share {first.shared_name} while {some_names(first.names)} "
         f"{be(len(first.names))} idle{_absent(first)}{others}",
-        cause=f"{words_of(policy)} may limit the choice"
+        cause=f"{as_shell(policy)} may limit the choice"
         if policy
         else "unknown from this log; likely: "
         "NCCL does not see that an idle NIC is close to a GPU (virtual machine without a topology "
@@ -46,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=[rank for _, ranks in hosts for rank in ranks],
         hosts=[idle_host.host.name for idle_host, _ in hosts],
-        evidence=[*(idle_host.evidence for idle_host, _ in hosts), *lines_of(policy, 1)],
+        evidence=[*(idle_host.evidence for idle_host, _ in hosts), *evidence_of_settings(policy, 1)],
     )
 
 

@@ -30,7 +30,7 @@ _CAN = {
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own line; collnet-unavailable judges requests for CollNet."""
     failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
-    failed += facts.leading_to(RULE.name)
+    failed += facts.errors_of_rule(RULE.name)
     if not failed:
         return
     is_dead = facts.job.failed or not facts.is_over()

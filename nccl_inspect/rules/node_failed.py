@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import words
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -20,7 +20,7 @@ _MEMORY = "launchers/slurm-memory-error"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge nodes that mpirun lost, and broken memory that Slurm reports: both end the job."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     is_memory = any(notice.production == _MEMORY for notice in notices)
@@ -28,7 +28,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         RULE,
         facts,
         notices,
-        f"a node failed: {words(notices[0]).strip()}",
+        f"a node failed: {message_of(notices[0]).strip()}",
         cause="memory of the host is broken: the hardware reported an error that it could not correct"
         if is_memory
         else "the launcher lost a node: it went down or was restarted, its daemon was killed, or the network "

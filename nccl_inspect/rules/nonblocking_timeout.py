@@ -12,13 +12,13 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A non-blocking NCCL call did not complete in time",
-    symptom=True,
+    is_symptom=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge PyTorch's exception: the ranks that raise it waited, and a late rank is the cause."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     if not notices:
         return
     yield stated_errors.finding(

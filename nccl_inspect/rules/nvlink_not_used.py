@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, using, words_of
-from nccl_inspect.judging.hardware.peer_to_peer import switched_off
+from nccl_inspect.judging.facts import Facts, as_shell, usage_of
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings
 from nccl_inspect.judging.impact import against_nvlink
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     kinds = listed(sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}))
     machine = facts.platform.name if facts.platform else "the machine"
     yield RULE.finding(
-        f"{count(len(idle), 'pair')} of GPUs connected by NVLink {using(idle)}",
+        f"{count(len(idle), 'pair')} of GPUs connected by NVLink {usage_of(idle)}",
         cause=f"NVLink is available ({f'the topology shows {kinds}' if kinds else machine}); {_why(facts)}",
         impact=against_nvlink(idle, facts.platform),
         fix=[
@@ -43,10 +43,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _why(facts: Facts) -> str:
-    settings = [*switched_off(facts), *facts.switched_on("NCCL_SHM_DISABLE")]
+    settings = [*disabling_settings(facts), *facts.enabled_settings("NCCL_SHM_DISABLE")]
     if settings:
-        return f"{words_of(settings)} keeps NCCL from using it"
-    if facts.said(P2pRefused):
+        return f"{as_shell(settings)} keeps NCCL from using it"
+    if facts.with_event(P2pRefused):
         return "the driver denies peer access"
     return "unknown from this log why NCCL could not use P2P; likely: peer access, or containers that hide GPUs"
 

@@ -72,7 +72,7 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
     """A log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc)."""
     bound = facts.notices("nccl/nvls-bind")
     last = [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]
-    if not last or facts.job.going_on or facts.job.failed or facts.failures():
+    if not last or facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False):
         return
     yield RULE.clue(
         "the log ends while NVLink SHARP (NVLS) binds memory to its multicast group",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -42,14 +42,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _asked_for(facts: Facts) -> Iterator[Finding]:
     """Judge '0 nvls channels' where a setting requests NVLS; otherwise it is normal on most machines."""
     asked = [
-        setting for setting in facts.chosen("NCCL_ALGO") if "NVLS" in setting.value.upper() and "^" not in setting.value
+        setting
+        for setting in facts.user_settings("NCCL_ALGO")
+        if "NVLS" in setting.value.upper() and "^" not in setting.value
     ]
-    asked += [setting for setting in facts.chosen("NCCL_NVLS_ENABLE") if setting.value == "1"]
+    asked += [setting for setting in facts.user_settings("NCCL_NVLS_ENABLE") if setting.value == "1"]
     counted = facts.job.without_nvls
     if not asked or not counted or _is_too_small(facts) or _is_known_without(facts):
         return
     yield RULE.finding(
-        f"{words_of(asked)} requests NVLink SHARP (NVLS), but no communicator has channels for it",
+        f"{as_shell(asked)} requests NVLink SHARP (NVLS), but no communicator has channels for it",
         cause="unknown from this log; likely: GPUs before Hopper, no NVSwitch, fewer than three ranks on a host, a "
         "release before 2.17, or a driver that does not offer multicast (older than CUDA 12.1, fabric manager, "
         "MIG, part of a board)",
@@ -57,11 +59,11 @@ def _asked_for(facts: Facts) -> Iterator[Finding]:
         fix=[
             "nvidia-smi -L; nvidia-smi -q | grep -A4 Fabric   # Hopper or later? State Completed, Status Success?",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS   # says 'NVLS multicast support is (not) available'",
-            *unset(asked),
+            *unset_steps(asked),
         ],
         confidence="likely",
         ranks=facts.ranks_with(asked),
-        evidence=[*lines_of(asked, 1), *counted[:2]],
+        evidence=[*evidence_of_settings(asked, 1), *counted[:2]],
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, ends, first_lines
+from nccl_inspect.judging.facts import Facts, first_lines, ranks_of_paths
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
-    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
+    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
         return
     machine = facts.platform or next(
@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if machine and machine.nvlink else "warning",
         confidence="certain" if shared else "likely",
-        ranks=ends(paths) or facts.job.ranks_seen,
+        ranks=ranks_of_paths(paths) or facts.job.ranks_seen,
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
         paths=paths,
     )

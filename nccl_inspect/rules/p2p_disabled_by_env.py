@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, unset, using, words_of
-from nccl_inspect.judging.hardware.peer_to_peer import has_no_pairs, switched_off
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps, usage_of
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count, listed
@@ -25,7 +25,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
     Numbers and names of levels: src/graph/paths.cc.
     """
-    settings = switched_off(facts)
+    settings = disabling_settings(facts)
     local = facts.paths("intra")
     slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     if slow and settings:
@@ -36,31 +36,31 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _clue(facts: Facts, settings: list[Setting]) -> Finding:
     """The clue if the log ends before the connections within a host."""
-    words = words_of(settings)
+    words = as_shell(settings)
     return RULE.clue(
         f"P2P between GPUs of a host is disabled by {words}",
         cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a workaround "
         "left over from a hang",
         impact="the log shows no connection within a host: its GPUs would use SHM or the network, even with NVLink",
-        fix=[*unset(settings), _CHECK],
+        fix=[*unset_steps(settings), _CHECK],
         confirm="Look for 'via SHM' or 'via NET' between ranks of one host, after the first collective.",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
-        evidence=lines_of(settings),
+        evidence=evidence_of_settings(settings),
     )
 
 
 def _finding(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
-    words = words_of(settings)
+    words = as_shell(settings)
     return RULE.finding(
         f"{words} keeps GPUs of one host from communicating directly",
         cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a workaround "
         "left over from a hang",
-        impact=f"{count(len(slow), 'pair')} of one host {using(slow)} instead of P2P",
-        fix=[*unset(settings), _CHECK],
+        impact=f"{count(len(slow), 'pair')} of one host {usage_of(slow)} instead of P2P",
+        fix=[*unset_steps(settings), _CHECK],
         severity="error" if _on_nvlink(facts, slow) else "warning",
         ranks=facts.ranks_with(settings),
-        evidence=lines_of(settings),
+        evidence=evidence_of_settings(settings),
         paths=slow,
     )
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_in, ranks_in, using
-from nccl_inspect.judging.hardware.peer_to_peer import switched_off
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in, ranks_of_paths, usage_of
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings
 from nccl_inspect.judging.impact import SHM, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -17,7 +17,7 @@ RULE = Rule(
     severity="warning",
     title="The driver refuses peer access between GPUs of one host",
     causes=("net-instead-of-p2p", "nvlink-not-used", "shm-instead-of-p2p", "shm-segment-failed"),
-    folds=True,
+    nest_under_effect=True,
 )
 _REASONS = {
     "p2p-disabled": "NVML reports that the pair may not read or write each other's memory",
@@ -30,10 +30,10 @@ _REASONS = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: the refusal counts if a local pair does not use P2P that the hardware may support."""
-    refused = facts.said(P2pRefused)
+    refused = facts.with_event(P2pRefused)
     local = facts.paths("intra")
     slow = local.where(lambda kind: kind.transport != "P2P")
-    if not refused or (local and not slow) or switched_off(facts):
+    if not refused or (local and not slow) or disabling_settings(facts):
         return
     allowed = list(map(facts.allows_p2p, slow.kinds))
     poor = all(can is False for can in allowed)
@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if slow and poor
             else ": a virtual machine, IOMMU or ACS, or the GPU model"
         ),
-        impact=estimate(f"{count(len(slow), 'pair')} of one host {using(slow)}, {SHM} through host memory", SHM)
+        impact=estimate(f"{count(len(slow), 'pair')} of one host {usage_of(slow)}, {SHM} through host memory", SHM)
         if slow
         else "no local connection is in the log yet; it would use SHM or the network",
         fix=[
@@ -57,9 +57,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="info" if poor else "warning",
         confidence=facts.hardware if slow and (poor or any(allowed)) else "possible",
-        ranks=ends(slow) or ranks_in(refused),
+        ranks=ranks_of_paths(slow) or ranks_in(refused),
         hosts=hosts_in(refused),
-        evidence=[*first_said(refused)[:3], *first_lines(slow)[:2]],
+        evidence=[*first_evidence(refused)[:3], *first_lines(slow)[:2]],
         paths=slow,
     )
 

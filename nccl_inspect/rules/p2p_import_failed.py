@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.remedies import GPUS_IN_POD
@@ -67,7 +67,7 @@ def _frames_only(facts: Facts) -> Iterator[Finding]:
     """Judge frames of the P2P transport with CUDA's code if the warning with the reason is missing."""
     frames = [
         frame
-        for frame in facts.said(ErrorCascade)
+        for frame in facts.with_event(ErrorCascade)
         if isinstance(frame.event, ErrorCascade)
         and frame.event.file.endswith("transport/p2p.cc")
         and frame.event.code == _CUDA_FAILED
@@ -83,5 +83,5 @@ def _frames_only(facts: Facts) -> Iterator[Finding]:
         confirm="Look for 'NCCL WARN Cuda failure' directly above these lines.",
         severity="warning",
         notices=frames,
-        evidence=first_said(frames[:2]),
+        evidence=first_evidence(frames[:2]),
     )

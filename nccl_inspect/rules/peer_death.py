@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Effects, Result, Rule, registered
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.process_ends import exceptions, ray, slurm_tasks, victims
-from nccl_inspect.judging.process_ends.ends import echoes as stated_losses
+from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray, slurm_tasks, victims
 from nccl_inspect.judging.process_ends.ends import in_order, last_words, logged_at, process_ends, since_start
-from nccl_inspect.judging.process_ends.hydra import stopped
-from nccl_inspect.judging.process_ends.lost_peer import UNANSWERED, absent_of, one_of, summary, where, why_closed
+from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_losses
+from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
-from nccl_inspect.judging.process_ends.wording import fix, what, why
-from nccl_inspect.judging.statements import FLUSHED, is_retold, rank_in_front, words
+from nccl_inspect.judging.process_ends.wording import end_cause, end_remedies, end_summary
+from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import LastLine
@@ -50,7 +49,7 @@ RULE = Rule(
         "watchdog-*",
     ),
     supersedes=("nccl-tests-failed",),
-    leads=True,
+    suppresses_later=True,
 )
 _AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
 """Prefixes of NCCL's statements about a peer that no longer responds."""
@@ -74,11 +73,12 @@ def judge(facts: Facts) -> Iterator[Result]:
     """Judge processes that ended, and connections closed by that, if no other error came first."""
     closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
-    killed = [*filter(_is_slurm_kill, slurm_tasks.ended(facts)), *facts.notices(*_KILLED)]
+    killed = [*filter(_is_slurm_kill, slurm_tasks.task_ends(facts)), *facts.notices(*_KILLED)]
     departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
     caught = [notice for notice in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, notice)]
-    begins = [*(notice.begin for notice in effects), *(notice.begin for notice in exceptions.found(facts).echoes)]
+    begins = [end.begin for end in effects]
+    begins += [trace.begin for trace in exceptions.exceptions_of(facts).echoes]
     stores, of_hardware = _effects(facts, departed)
     yield Effects([*late, *lost, *caught, *begins, *stores])
     follow = [*caught, *_waits(facts, killed, departed), *stores, *of_hardware]
@@ -87,8 +87,8 @@ def judge(facts: Facts) -> Iterator[Result]:
     if killed:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
         return
-    weak = bool(departed) and departed[0].is_weak
-    if weak and not departed[0].is_hit and _nccl_failed(facts):
+    weak = bool(departed) and departed[0].is_unconfirmed
+    if weak and not departed[0].is_crash_or_kill and _nccl_failed(facts):
         return  # ranks ended because of that: a launcher's report of them is an effect
     silent = fell_silent(facts, [*closed, *given_up]) if weak and closed else []
     if departed and (not silent or _is_one_of(silent, departed[0])):
@@ -103,12 +103,12 @@ def judge(facts: Facts) -> Iterator[Result]:
 def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
     """Whether a process that crashed or was killed may be one that fell silent: then the report says how it ended."""
     ranks = {rank for last in silent for rank in last.ranks}
-    return end.is_hit and (not end.ranks or not ranks.isdisjoint(end.ranks))
+    return end.is_crash_or_kill and (not end.ranks or not ranks.isdisjoint(end.ranks))
 
 
 def _nccl_failed(facts: Facts) -> bool:
     """Whether a call of NCCL failed for a reason other than a lost process."""
-    lost = {id(notice.last.notice) for notice in exceptions.found(facts).echoes if notice.last}
+    lost = {id(trace.last.notice) for trace in exceptions.exceptions_of(facts).echoes if trace.last}
     return any(id(notice) not in lost for notice in facts.notices("torch/nccl-error", "nccl-tests/test-nccl-failure"))
 
 
@@ -132,7 +132,8 @@ def _came_before(
 ) -> list[Notice]:
     """Errors that do not follow from the end of a process: they are the cause."""
     expected = set(map(id, (*echoes, *follow)))
-    errors = [notice for notice in facts.failures() if id(notice) not in expected and not _is_known_end(notice)]
+    errors = [error for error in facts.errors(forced_ends=False) if id(error) not in expected]
+    errors = [error for error in errors if not _is_known_end(error)]
     survivable = {
         entry.rule.name for entry in registered() if entry.rule.severity != "error"
     }  # NCCL continues after these
@@ -176,7 +177,7 @@ def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
 def _at_the_end(facts: Facts) -> Iterator[Finding]:
     """An unattributed exception at the end of the output, while communicators were in use."""
     comms = facts.job.communicators
-    loose = exceptions.found(facts).loose
+    loose = exceptions.exceptions_of(facts).loose
     if not loose or not comms or any(comm.ended for comm in comms) or not is_last(facts, loose[-1].line):
         return
     last = loose[-1]
@@ -215,8 +216,8 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd]
     for end in process_ends(facts):
         line = end.begin.evidence[0]
         is_late = line.order > first.get(line.source, line.order)
-        is_late |= end.is_weak and line.order > first_worker.get(line.source, line.order)
-        mine = end.ranks if end.is_weak and not end.is_hit else [end.trace.rank] if end.trace else []
+        is_late |= end.is_unconfirmed and line.order > first_worker.get(line.source, line.order)
+        mine = end.ranks if end.is_unconfirmed and not end.is_crash_or_kill else [end.trace.rank] if end.trace else []
         is_victim = any(line.order > lost.get(rank, {}).get(line.source, line.order) for rank in mine)
         (effects if is_late or is_victim else own).append(end)
     return own, effects
@@ -227,7 +228,7 @@ def _ends(facts: Facts) -> list[Notice]:
     ends = [error for error in facts.errors() if job_end.is_forced(error.event) and not _is_of_one(error)]
     if facts.notices("launchers/deepspeed-signalled"):  # reported after it signalled the processes
         ends += facts.notices("launchers/deepspeed-killing")
-    return since_start(facts, [*ends, *stopped(facts)])
+    return since_start(facts, [*ends, *terminations(facts)])
 
 
 def _is_of_one(notice: Notice) -> bool:
@@ -238,7 +239,7 @@ def _is_of_one(notice: Notice) -> bool:
 def _waits(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> list[Notice]:
     """The time-outs of ranks that waited for a process that was killed or had ended."""
     gone = [end for end in departed if end.is_crash or end.is_by_exception]
-    waits = facts.said(CollectiveTimeout)
+    waits = facts.with_event(CollectiveTimeout)
     return waits if killed else [wait for wait in waits if any(_is_before(end, wait) for end in gone)]
 
 
@@ -251,12 +252,12 @@ def _is_before(end: ProcessEnd, wait: Notice) -> bool:
 def _led_to(end: ProcessEnd, error: Notice) -> bool:
     """Whether another rank's error may be an effect of the end of a process: lines of several sources have no order."""
     here, there = end.begin.evidence[0], error.evidence[0]
-    if {*error.ranks, rank_in_front(error)} & {*end.ranks}:
+    if {*error.ranks, rank_prefix(error)} & {*end.ranks}:
         return False
     is_after = here.order < there.order if here.source == there.source else _is_loss(error)
     # A process that ended with an exit code before any other report did not lose another one.
-    is_first = _is_loss(error) and here.source == there.source and end.echo is None and not end.is_weak
-    is_gone = end.is_by_exception or end.is_hit or (end.is_unclear and bool(end.ranks))
+    is_first = _is_loss(error) and here.source == there.source and end.echo is None and not end.is_unconfirmed
+    is_gone = end.is_by_exception or end.is_crash_or_kill or (end.is_cause_unknown and bool(end.ranks))
     return is_after and (is_gone or is_first)
 
 
@@ -281,12 +282,12 @@ def _effects(facts: Facts, departed: list[ProcessEnd]) -> tuple[list[Notice], li
 
 
 def _is_known_end(notice: Notice) -> bool:
-    return is_retold(notice) or isinstance(notice.event, ProcessEnded) or _is_of_program(notice)
+    return is_propagated_error(notice) or isinstance(notice.event, ProcessEnded) or _is_of_program(notice)
 
 
 def _is_of_program(notice: Notice) -> bool:
     """Whether it is a CUDA error that ended the program; exhausted memory is reported separately."""
-    return notice.production == "torch/cuda-error" and not cuda.is_full(notice)
+    return notice.production == "torch/cuda-error" and not cuda.is_out_of_memory(notice)
 
 
 def _is_slurm_kill(notice: Notice) -> bool:
@@ -296,10 +297,10 @@ def _is_slurm_kill(notice: Notice) -> bool:
 def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that the kernel, or the scheduler of the job, killed because memory ran out."""
     gone = [end for end in departed if end.code == -signal.SIGKILL]
-    ranks = {rank for end in gone for rank in end.ranks} | ray.selected(facts)
+    ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in slurm_tasks.ranks_of(facts, end)}
     return RULE.finding(
-        f"a process was killed because host memory ran out: {words(killed[0]).strip()}",
+        f"a process was killed because host memory ran out: {message_of(killed[0]).strip()}",
         cause="the memory of the host, or the limit of the pod or job, was exhausted: data loaders, a checkpoint that "
         "is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
         impact=f"{_DEAD}. The others lose connections, or wait until PyTorch times out",
@@ -312,35 +313,35 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
         confidence="likely" if by_task else "certain",
         ranks=ranks | by_task,
         hosts={end.host for end in gone},
-        evidence=first_said([*killed, *(end.notice for end in gone[:2]), *echoes]),
+        evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
         fatal=True,
     )
 
 
 def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that ended on their own, as reported by launchers, shells or themselves."""
-    departed = in_order(victims.without(departed))
+    departed = in_order(victims.on_their_own(departed))
     words = last_words(facts, departed)
     first = departed[0]
     suspected = victims.suspects(facts, departed) if first.echo else set()
     lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
     return RULE.finding(
-        victims.what(facts, departed) if first.echo else what(departed),
-        cause=why(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
+        victims.summary(facts, departed) if first.echo else end_summary(departed),
+        cause=end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
         impact=_OVER if facts.is_over() else _DEAD,
-        fix=victims.fix(suspected) if first.echo else fix(first),
+        fix=victims.remedies(suspected) if first.echo else end_remedies(first),
         # It may not be a rank, or only one that lost another.
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
         ranks=suspected or {rank for end in departed for rank in end.ranks},
         hosts={end.host for end in departed},
-        evidence=[*first_said(begin), *_raised(first), *first_said([*lines, *words.values(), *echoes[:2]])],
+        evidence=[*first_evidence(begin), *_raised(first), *first_evidence([*lines, *words.values(), *echoes[:2]])],
         fatal=True,
     )
 
 
 def _is_doubtful(facts: Facts, end: ProcessEnd) -> bool:
-    return end.is_nameless or end.is_doubtful or ray.is_maybe_caught(facts, end.notice)
+    return end.is_nameless or end.is_rank_unconfirmed or ray.is_maybe_caught(facts, end.notice)
 
 
 def _raised(end: ProcessEnd) -> list[Evidence]:
@@ -349,21 +350,21 @@ def _raised(end: ProcessEnd) -> list[Evidence]:
 
 def _is_reset(notice: Notice) -> bool:
     """Whether a call failed only because the other side is gone."""
-    gone = ("reset by peer", "Broken pipe", *UNANSWERED)
+    gone = ("reset by peer", "Broken pipe", *lost_peer.UNANSWERED)
     return notice.production == "nccl/socket-recv-failed" and any(word in notice.message for word in gone)
 
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:
-    gone, absent = silence.gone, absent_of(facts, silence)
-    some = one_of(facts, silence)
+    gone, absent = silence.gone, lost_peer.absent_rank(facts, silence)
+    some = lost_peer.possible_ranks(facts, silence)
     ranks = {rank for last in gone for rank in last.ranks} or absent or some
     homes = {host.name for host in facts.job.hosts if some & set(host.ranks)}
     return RULE.finding(
-        summary(facts, silence, echoes),
+        lost_peer.summary(facts, silence, echoes),
         cause="its lines stop without an error or a regular end: killed (out of memory, preemption, spot loss), "
         "crashed, or its machine was lost"
         if gone
-        else why_closed(echoes, is_here=bool(some) and some <= set(facts.job.ranks_seen)),
+        else lost_peer.why_closed(echoes, is_here=bool(some) and some <= set(facts.job.ranks_seen)),
         impact=_OVER
         if facts.is_over()
         else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the cause",
@@ -375,14 +376,14 @@ def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool
             "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
             "Read that rank's own output: NCCL prints neither its traceback nor a segmentation fault."
             if gone
-            else f"Add the log of {ranks_word(absent)} to the input{where(facts, absent)}."
+            else f"Add the log of {ranks_word(absent)} to the input{lost_peer.where(facts, absent)}."
             if absent
             else "Add the logs of all ranks to the input: the one that ends first or has another error is the cause.",
         ],
         confidence="likely" if sure else "possible",
         ranks=ranks or ranks_in(echoes),
         hosts={last.process[0] for last in gone} or homes or hosts_in(echoes),
-        evidence=[*first_said(echoes)[:_SHOWN], *(last.evidence for last in gone[:1] if last.evidence)],
+        evidence=[*first_evidence(echoes)[:_SHOWN], *(last.evidence for last in gone[:1] if last.evidence)],
         fatal=True,
     )
 
@@ -390,5 +391,5 @@ def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool
 def _first_of(facts: Facts, some: set[int]) -> str:
     """What to do if one of a few ranks went away."""
     if some.isdisjoint(facts.job.ranks_seen):
-        return f"Add the logs of {ranks_word(some)} to the input{where(facts, some)}."
+        return f"Add the logs of {ranks_word(some)} to the input{lost_peer.where(facts, some)}."
     return f"Look at the output of {ranks_word(some)} first: the one that ends first or has another error is the cause."

@@ -6,7 +6,7 @@ from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(

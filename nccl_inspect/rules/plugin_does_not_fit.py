@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -25,7 +25,7 @@ _OLDEST = 4
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that the other side does not support, and values that it cannot use."""
-    errors = facts.leading_to(RULE.name)
+    errors = facts.errors_of_rule(RULE.name)
     if not errors:
         yield from _clue(facts)
         return
@@ -62,10 +62,10 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         ),
         confirm="Check 'Using network …': does it name the plugin's network?",
         severity="warning"
-        if (facts.notices("nccl/net-ib-none") or tcp_paths(facts)) and facts.several_hosts()
+        if (facts.notices("nccl/net-ib-none") or tcp_paths(facts)) and facts.spans_hosts()
         else "info",
         notices=probes,
-        evidence=first_said(probes[:2]),
+        evidence=first_evidence(probes[:2]),
     )
 
 

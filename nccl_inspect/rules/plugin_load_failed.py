@@ -15,7 +15,7 @@ RULE = Rule(
     causes=("mixed-networks", "socket-instead-of-*"),
     echoes=("network-not-found",),
     supersedes=("plugin-does-not-fit",),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ldd <path>/libnccl-net.so   # inside the container: which library is missing?",
             "Take NCCL, libfabric and the plugin from one installer or base image.",
         ],
-        severity="error" if slow or missed else "warning" if facts.several_hosts() else "info",
+        severity="error" if slow or missed else "warning" if facts.spans_hosts() else "info",
         ranks={rank for notice in broken for rank in notice.ranks},
         hosts={host for notice in broken for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in broken],

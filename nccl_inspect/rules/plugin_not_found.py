@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
 from nccl_inspect.judging.networks.fabrics import VERBS, lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import fallback
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -16,7 +16,7 @@ RULE = Rule(
     severity="warning",
     title="A network plugin that was requested, or that this platform needs, was not found",
     causes=("mixed-networks", "network-not-found", "socket-instead-of-*"),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "in one of the folders?",
             "NCCL_NET_PLUGIN=<suffix>   # must match libnccl-net-<suffix>.so; unset it if you do not want a plugin",
         ],
-        severity="error" if slow else "warning" if facts.several_hosts() else "info",
+        severity="error" if slow else "warning" if facts.spans_hosts() else "info",
         ranks={rank for notice in missing for rank in notice.ranks},
         hosts={host for notice in missing for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
@@ -79,7 +79,7 @@ def _clue(facts: Facts, missing: list[Notice]) -> Iterator[Finding]:
         confidence="possible",
         ranks=tcp_fallback.ranks,
         hosts=tcp_fallback.hosts,
-        evidence=[*first_said(missing[:2]), *first_said(no_verbs[:1])],
+        evidence=[*first_evidence(missing[:2]), *first_evidence(no_verbs[:1])],
     )
 
 
@@ -91,11 +91,11 @@ def _disabled(facts: Facts, off: list[Setting]) -> Iterator[Finding]:
     machine = facts.platform
     needed = machine is not None and machine.network in _NEED_A_PLUGIN
     slow = tcp_paths(facts)
-    if _is_on_one_host(facts) or facts.rdma() or (machine is not None and not needed):
+    if _is_on_one_host(facts) or facts.inter_host_rdma_paths() or (machine is not None and not needed):
         return
     yield RULE.finding(
-        f"external network plugins are disabled: {words_of(off)}",
-        cause=f"{words_of(off)} is set on purpose, or left over: NCCL can then use InfiniBand, RoCE and TCP only"
+        f"external network plugins are disabled: {as_shell(off)}",
+        cause=f"{as_shell(off)} is set on purpose, or left over: NCCL can then use InfiniBand, RoCE and TCP only"
         + (f"; {machine.name} needs a plugin for its network" if machine else ""),
         impact="hosts talk over TCP" if slow else "none, unless the network needs a plugin (EFA, gIB, GPUDirect-TCPX)",
         fix=[
@@ -105,13 +105,13 @@ def _disabled(facts: Facts, off: list[Setting]) -> Iterator[Finding]:
         severity="error" if needed and slow else "warning" if slow else "info",
         confidence="certain" if needed else "likely",
         ranks=facts.ranks_with(off),
-        evidence=lines_of(off),
+        evidence=evidence_of_settings(off),
     )
 
 
 def _is_on_one_host(facts: Facts) -> bool:
     """Whether the job is known to need no network; a fragment may be part of a larger job."""
-    return bool(facts.job.communicators) and not facts.several_hosts()
+    return bool(facts.job.communicators) and not facts.spans_hosts()
 
 
 def _files(notice: Notice) -> list[str]:

@@ -26,7 +26,7 @@ RULE = Rule(
         "shm-attach-failed",
         "net-instead-of-p2p",
     ),
-    folds=True,
+    nest_under_effect=True,
 )
 _DOCKER = "--gpus all --ipc=host   # options of docker run: one container for all GPUs of the host, or shared memory"
 _ALSO = (
@@ -39,17 +39,17 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     """Judge ranks of one machine that cannot access each other's memory by what their pods share."""
     faults = workloads.faults(effects)
     cases = workloads.cases(facts, _is_isolated) if faults else []
-    faults = workloads.touched(facts, cases, faults)
+    faults = workloads.effects_on(facts, cases, faults)
     if not cases or not faults:
         return
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         cases,
         faults,
-        f"{workloads.called(cases)}: one GPU per pod, and no hostIPC"
+        f"{workloads.names_of(cases)}: one GPU per pod, and no hostIPC"
         if cases[0].pod.kind != "container"
-        else f"{workloads.called(cases)}: one GPU per container, and separate IPC namespaces",
+        else f"{workloads.names_of(cases)}: one GPU per container, and separate IPC namespaces",
         cause="CUDA's P2P and NCCL's shared memory need one IPC namespace and one /dev/shm, but each pod of a node has "
         "its own unless hostIPC is true; only the network is left",
         fix=list(_fix(facts, cases)),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -21,13 +21,13 @@ RULE = Rule(
         "ranks-in-error",
         "ranks-out-of-step",
     ),
-    symptom=True,
+    is_symptom=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge kernel lines, which may be older than the job or about another program."""
-    crashes = facts.leading_to(RULE.name)
+    crashes = facts.errors_of_rule(RULE.name)
     if not crashes:
         return
     is_rank = not {value(notice, "pid") for notice in crashes}.isdisjoint(_ranks(facts))
@@ -35,7 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         RULE,
         facts,
         crashes,
-        f"a process crashed: {words(crashes[0]).strip()}",
+        f"a process crashed: {message_of(crashes[0]).strip()}",
         cause="a process accessed invalid memory: a bug in the library that the line names or in its caller, libraries "
         "of several releases in one process, or damaged memory. "
         + ("A rank of this job has the pid of the line" if is_rank else "The line may be about another program"),

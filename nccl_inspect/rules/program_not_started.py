@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -33,12 +33,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 f"ls -l {program}   # on each host, and in the container: does it exist, and is it executable?",
                 "Put the interpreter in front of a script: python train.py, bash run.sh.",
             ],
-            evidence=first_said([*headed, *errors]),
+            evidence=first_evidence([*headed, *errors]),
             fatal=True,
         )
     elif refused := [
         *facts.notices(_REFUSED),
-        *(notice for notice in facts.leading_to(RULE.name) if notice.production not in _NO_PROGRAM),
+        *(notice for notice in facts.errors_of_rule(RULE.name) if notice.production not in _NO_PROGRAM),
     ]:
         yield RULE.finding(
             f"Slurm refused the job: {value(refused[0], 'error')}",
@@ -48,6 +48,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 "sinfo -N -l; scontrol show partition   # which nodes exist, and what may a job request?",
                 "Compare with the options of srun, sbatch or salloc: nodes, partition, account, time, GPUs.",
             ],
-            evidence=first_said(refused),
+            evidence=first_evidence(refused),
             fatal=True,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -23,7 +23,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ordering = facts.notices("aws-ofi-nccl/ofi-simple-protocol")
     lacks_gdr = bool(weak) or any("(reason: GDR" in line.text for setting in forced for line in setting.evidence)
     yield RULE.finding(
-        f"aws-ofi-nccl sets {words_of(forced)}",
+        f"aws-ofi-nccl sets {as_shell(forced)}",
         cause="the provider does not support GPUDirect RDMA; LL could then read data before it is complete"
         if lacks_gdr
         else "the device does not guarantee to deliver bytes in order, which LL and LL128 rely on"
@@ -38,5 +38,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         ranks=facts.ranks_with(forced),
         hosts={host for setting in forced for host in setting.hosts},
-        evidence=[*lines_of(forced, 1), *first_said([*weak, *ordering])[:2]],
+        evidence=[*evidence_of_settings(forced, 1), *first_evidence([*weak, *ordering])[:2]],
     )

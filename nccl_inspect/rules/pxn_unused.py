@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.judging.clouds import vendor_asks
+from nccl_inspect.judging.clouds import is_google_network
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, lines_of, nics_used, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -27,9 +27,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = _several_nics(facts)
     if not paths:
         return
-    off = [s for s in facts.chosen("NCCL_PXN_DISABLE") if s.value == "1"]
-    off += [s for s in facts.chosen("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
-    off = [] if vendor_asks(facts) else off
+    off = [s for s in facts.user_settings("NCCL_PXN_DISABLE") if s.value == "1"]
+    off += [s for s in facts.user_settings("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
+    off = [] if is_google_network(facts) else off
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     if off or old:
         yield _finding(facts, paths, off, old)
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _several_nics(facts: Facts) -> Selection:
     """Network paths of hosts where several ranks use several NICs."""
-    paths = facts.rdma()
+    paths = facts.inter_host_rdma_paths()
     rich = {host for host, nics in nics_used(paths).items() if len(nics) > 1 and len(set().union(*nics.values())) > 1}
     return paths.only(("src_host",), rich.__contains__)
 
@@ -47,7 +47,11 @@ def _several_nics(facts: Facts) -> Selection:
 def _stray(facts: Facts) -> Selection | None:
     """Send/recv paths that change rails although PXN would have kept them on one."""
     joined = any(facts.link(kind) == "NVLink" for kind in facts.paths(transport="P2P").kinds)
-    if not joined or not _has_pxn(facts) or any(kind.pxn_rank is not None for kind in facts.rdma().kinds):
+    if (
+        not joined
+        or not _has_pxn(facts)
+        or any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
+    ):
         return None
     return crossing(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
@@ -60,12 +64,12 @@ def _has_pxn(facts: Facts) -> bool:
 
 def _finding(facts: Facts, paths: Selection, off: list[Setting], old: list[Notice]) -> Finding:
     return RULE.finding(
-        f"{words_of(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
+        f"{as_shell(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
         if off
         else f"the network plugin is too old for PXN; {count(len(paths), 'network path')} of hosts with several NICs"
         if old
         else f"{count(len(paths), 'send/recv path')} between hosts change rails, and none uses PXN",
-        cause=f"{words_of(off)} is set"
+        cause=f"{as_shell(off)} is set"
         if off
         else "the network plugin implements version 4 of NCCL's interface; PXN needs a later one"
         if old
@@ -74,11 +78,11 @@ def _finding(facts: Facts, paths: Selection, off: list[Setting], old: list[Notic
         impact="small messages to many peers (all-to-all, expert parallelism) are not aggregated on one NIC and may "
         "change rails; rings and trees are not affected",
         fix=[
-            *unset(off),
+            *unset_steps(off),
             *(["Install a current version of the network plugin in the image."] if old else []),
             "Measure with and without PXN: alltoall_perf of nccl-tests.",
         ],
         confidence="certain" if off or old else "possible",
-        evidence=[*lines_of(off, 1), *(notice.evidence[0] for notice in old[:1]), *first_lines(paths)[:3]],
+        evidence=[*evidence_of_settings(off, 1), *(notice.evidence[0] for notice in old[:1]), *first_lines(paths)[:3]],
         paths=paths,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, nics_used, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, nics_used, ranks_in
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     lost = facts.completions(_NO_ANSWER)
     hints = facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
-    paths = facts.rdma().where(lambda _: failed)
+    paths = facts.inter_host_rdma_paths().where(lambda _: failed)
     mine = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not mine or not any(len(nics) > 1 for nics in nics_used(mine).values()):
         return
@@ -94,6 +94,6 @@ def _finding(
         confidence="likely" if straight else "possible",
         ranks=failed,
         hosts=hosts_in(errors),
-        evidence=[*first_said(errors)[:2], *first_said(hints)[:1], *first_lines(crossing)[:2]],
+        evidence=[*first_evidence(errors)[:2], *first_evidence(hints)[:1], *first_lines(crossing)[:2]],
         fatal=True,
     )

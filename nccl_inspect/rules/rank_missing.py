@@ -23,7 +23,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge world communicators that no rank completed: if any rank completed one, all had started it."""
-    if facts.job.failed or facts.failures() or node_failed(facts):
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return
     idle = sum(not last.ranks for last in facts.job.last_lines)
     for comm in facts.job.communicators:
@@ -53,7 +53,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[
         f"{ranks_word(absent)} of {comm.nranks} never started; {waiting} waiting for "
         f"{'it' if len(absent) == 1 else 'them'}"
         if is_ended
-        else standstill.in_words(facts),
+        else standstill.describe(facts),
         cause=(
             f"unknown from this log: the launcher started pid {', '.join(map(str, mute[:8]))}, which printed no line "
             "of NCCL: stuck or slow before it, or in an earlier step of the program"

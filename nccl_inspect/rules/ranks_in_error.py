@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.evidence.ras import answers, judged, ranks_by_pid
+from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
 from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -94,7 +94,7 @@ def _different_states(facts: Facts, answer: Answer, states: Sequence[State], odd
     cause = f"{who} no longer {does(len(behind), 'take')} part in it, or not yet, and the others wait"
     evidence = [_line(facts, answer, state) for state in states]
     fix = [_CHECK.format(who=who), "py-spy dump --pid <pid>"]
-    return judged(
+    return finding_or_clue(
         facts,
         RULE,
         summary,

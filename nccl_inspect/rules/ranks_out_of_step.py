@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.evidence.ras import answers, judged, ranks_by_pid
+from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -43,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
     fix = ["py-spy dump --pid <pid>   # where is this rank now?", _RECORD]
     evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
-    yield judged(
+    yield finding_or_clue(
         facts,
         RULE,
         summary,

@@ -22,7 +22,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not missing:
         return
     names = sorted({str(notice.event.value("setting")) for notice in missing if isinstance(notice.event, Notice)})
-    stuck = facts.said(CollectiveTimeout)
+    stuck = facts.with_event(CollectiveTimeout)
     yield RULE.finding(
         f"RCCL does not find {' and '.join(names)} on the kernel command line",
         cause="the IOMMU may translate the addresses of GPUs and NICs, which stalls or breaks P2P and RDMA on bare "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, asks_for_device
+from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -29,7 +29,7 @@ RULE = Rule(
         "socket-instead-of-rdma",
         "network-not-found",
     ),
-    folds=True,
+    nest_under_effect=True,
 )
 _OF_EFA = ("socket-instead-of-efa", "efa-provider-missing", "efa-nics-missing")
 _UNKNOWN = "socket-instead-of-rdma"
@@ -44,7 +44,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     of_efa = [effect for effect in faults if effect.rule in _OF_EFA or "ofi" in effect.summary.lower()]
     is_efa = bool(of_efa) or _is_on_efa(facts)
     cases = workloads.cases(facts, _lacks_efa if is_efa else lacks_device)
-    faults = workloads.touched(facts, cases, faults)
+    faults = workloads.effects_on(facts, cases, faults)
     if cases and faults:
         yield _none_requested(facts, cases, faults, is_efa=is_efa)
     elif few := _too_few(facts, [effect for effect in of_efa if effect.rule == _FEWER]):
@@ -59,7 +59,7 @@ def _is_on_efa(facts: Facts) -> bool:
 
 def lacks_device(pod: Pod, container: Container) -> bool:
     """Whether none of the container's devices can be an RDMA NIC."""
-    return not asks_for_device(container) and _lists_devices(pod, container)
+    return not requests_device(container) and _lists_devices(pod, container)
 
 
 def _lacks_efa(pod: Pod, container: Container) -> bool:
@@ -78,12 +78,12 @@ def _none_requested(facts: Facts, cases: list[Case], faults: list[Finding], *, i
     docker = cases[0].pod.kind == "container"
     device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
     listing = "devices" if docker else "resources"
-    return workloads.explained(
+    return workloads.finding_of(
         RULE,
         facts,
         cases,
         faults,
-        f"{workloads.called(cases)} {workloads.verb(cases, 'requests', 'request')} no {device}",
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'requests', 'request')} no {device}",
         cause="the container has no RDMA NIC, so libfabric and NCCL find none and use TCP",
         fix=[
             *([RDMA_IN_DOCKER] if docker else workloads.patches(cases, lambda case: _changes(facts, case, is_efa))),
@@ -122,16 +122,16 @@ def _too_few(facts: Facts, faults: list[Finding]) -> Finding | None:
     """Fewer devices requested than the machine has, as the plugin reports."""
     nics = facts.platform.nics if facts.platform else None
     cases = workloads.cases(facts, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
-    faults = workloads.touched(facts, cases, faults)
+    faults = workloads.effects_on(facts, cases, faults)
     if not cases or not faults or not facts.platform:
         return None
     requested = int(cases[0].container.amount(EFA))
-    return workloads.explained(
+    return workloads.finding_of(
         RULE,
         facts,
         cases,
         faults,
-        f"{workloads.called(cases)} {workloads.verb(cases, 'requests', 'request')} {count(requested, 'EFA device')}, "
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'requests', 'request')} {count(requested, 'EFA device')}, "
         f"but {facts.platform.name} has {nics}",
         cause="the container gets only the NICs that it requests, and all its GPUs share them",
         fix=workloads.patches(cases, lambda _: [Change(("resources", "limits"), {EFA: nics})]),

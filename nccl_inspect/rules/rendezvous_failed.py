@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.exceptions import STORE
-from nccl_inspect.judging.statements import is_error, rank_in_front, value
+from nccl_inspect.judging.statements import is_error, rank_prefix, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -69,8 +69,8 @@ def judge(facts: Facts) -> Iterator[Result]:
         else "the waiting ranks end, and with them the job",
         fix=fix,
         confidence="certain" if _LISTEN in kinds else "likely",
-        ranks={rank for error in errors if (rank := rank_in_front(error)) is not None},
-        evidence=first_said([*_of(errors, _LISTEN), *_of(errors, _JOIN), *_of(errors, _CONNECT), *errors]),
+        ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
+        evidence=first_evidence([*_of(errors, _LISTEN), *_of(errors, _JOIN), *_of(errors, _CONNECT), *errors]),
         fatal=True,
     )
 
@@ -78,8 +78,12 @@ def judge(facts: Facts) -> Iterator[Result]:
 def _exceptions(facts: Facts, errors: list[Notice]) -> str:
     """The last exception not attributable to a rank, which may have ended the missing process."""
     lines = {(line.source, line.order) for error in errors for line in error.evidence}
-    loose = [raised for raised in exceptions.found(facts).loose if (raised.line.source, raised.line.order) not in lines]
-    others = [raised for raised in loose if not raised.is_of_a_peer]
+    loose = [
+        raised
+        for raised in exceptions.exceptions_of(facts).loose
+        if (raised.line.source, raised.line.order) not in lines
+    ]
+    others = [raised for raised in loose if not raised.is_loss_of_peer]
     if not others:
         return ""
     return f". Possible reason: {others[-1].text} ({short(others[-1].line)})"

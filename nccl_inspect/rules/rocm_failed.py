@@ -17,7 +17,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge RCCL's errors about calls into ROCm."""
-    errors = facts.leading_to(RULE.name)
+    errors = facts.errors_of_rule(RULE.name)
     if not errors:
         return
     yield stated_errors.finding(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -127,7 +127,7 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
             confirm="Look at the lists of ranks: does rank 0 appear more than once?",
             severity="warning",
             confidence="possible",
-            evidence=first_said(options),
+            evidence=first_evidence(options),
         )
     if len(tables) > 1:
         yield RULE.clue(

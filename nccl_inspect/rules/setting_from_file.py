@@ -44,7 +44,7 @@ RULE = Rule(
         "tcpxo-settings",
         "topo-file-bad",
     ),
-    folds=True,
+    nest_under_effect=True,
 )
 _OUTSIDE = ("environment", "unknown")
 """Sources of a variable that a pod or script may have set; a plugin and nccl.conf are others."""
@@ -71,7 +71,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     causes = list(dict.fromkeys(source for effect in shown for source in blamed[effect.rule]))
     names = listed(dict.fromkeys(f"{source.variable.name}={source.variable.value}" for source in causes))
     first = causes[0]
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         [],
@@ -99,7 +99,7 @@ def _overridden(facts: Facts, effects: Sequence[Finding], sources: Sequence[Sour
                 continue  # a value that is filled in later is unknown
             first = others[0]
             place = f"{first.file.rpartition('/')[2]}:{first.variable.line}"
-            yield workloads.explained(
+            yield workloads.finding_of(
                 RULE,
                 facts,
                 [],

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if rings := facts.notices(_RINGS):
         yield _invalid_rings(facts, rings)
     own = (*_NUMBERS, _LIST, _RINGS)
-    if adjusted := [notice for notice in facts.leading_to(RULE.name) if notice.production not in own]:
+    if adjusted := [notice for notice in facts.errors_of_rule(RULE.name) if notice.production not in own]:
         yield _adjusted_value(adjusted)
     errors = facts.notices(*_NUMBERS)
     if not errors:
@@ -53,33 +53,33 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _invalid_rings(facts: Facts, errors: list[Notice]) -> Finding:
     """Up to 2.4 users could specify rings (src/misc/rings.cc)."""
-    given = facts.chosen("NCCL_RINGS")
+    given = facts.user_settings("NCCL_RINGS")
     return RULE.finding(
-        f"NCCL cannot use the rings of {words_of(given) if given else 'NCCL_RINGS'}",
+        f"NCCL cannot use the rings of {as_shell(given) if given else 'NCCL_RINGS'}",
         cause="they do not contain each rank of the job once: written for another number of GPUs",
         impact="the setting has no effect: NCCL searches for rings itself",
-        fix=unset(given) or ["unset NCCL_RINGS"],
+        fix=unset_steps(given) or ["unset NCCL_RINGS"],
         notices=errors,
-        evidence=[*first_said(errors), *lines_of(given, 1)],
+        evidence=[*first_evidence(errors), *evidence_of_settings(given, 1)],
     )
 
 
 def _invalid_list(facts: Facts, errors: list[Notice]) -> Finding:
     """An unknown word in NCCL_ALGO or NCCL_PROTO: since 2.24 the initialization fails."""
-    given = facts.chosen("NCCL_ALGO", "NCCL_PROTO")
-    named = words_of(given) if given else "NCCL_ALGO or NCCL_PROTO"
+    given = facts.user_settings("NCCL_ALGO", "NCCL_PROTO")
+    named = as_shell(given) if given else "NCCL_ALGO or NCCL_PROTO"
     return RULE.finding(
         f"NCCL cannot parse {named}: {errors[0].message}",
         cause=f"{named} has a syntax error: a typo, a name that this release does not support, or a list for several "
         "collectives without their names in front",
         impact="the communicator is not created: since 2.24 NCCL stops there; earlier releases ignored such words",
         fix=[
-            *(unset(given) or ["unset NCCL_ALGO NCCL_PROTO"]),
+            *(unset_steps(given) or ["unset NCCL_ALGO NCCL_PROTO"]),
             'NCCL_ALGO="ring;allreduce:tree,ring"   # syntax of a list; NCCL_PROTO likewise: LL, LL128, Simple',
         ],
         severity="error",
         notices=errors,
-        evidence=[*first_said(errors), *lines_of(given, 1)],
+        evidence=[*first_evidence(errors), *evidence_of_settings(given, 1)],
         fatal=True,
     )
 

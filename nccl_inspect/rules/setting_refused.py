@@ -26,7 +26,7 @@ _VARIABLES = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge values that stop the initialization; setting-invalid judges those that NCCL adjusts or ignores."""
-    errors = facts.leading_to(RULE.name)
+    errors = facts.errors_of_rule(RULE.name)
     if not errors:
         return
     names = list(dict.fromkeys(filter(None, (_variable(notice.production, notice.message) for notice in errors))))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -23,7 +23,7 @@ _FILE = "misc/shmutils.cc"
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed attaching if nothing else failed: otherwise the segment's creator ended for another reason."""
     failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "attaching to"]
-    failed += facts.leading_to(RULE.name)
+    failed += facts.errors_of_rule(RULE.name)
     others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
     removed = [notice for notice in facts.notices("nccl/shm-unlink-failed") if _is_missing(notice)]
     if others or not (failed or (removed and facts.job.failed)):
@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely",
         notices=failed,
-        evidence=first_said(notices),
+        evidence=first_evidence(notices),
         fatal=True,
     )
 

@@ -6,7 +6,7 @@ from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _failed(facts: Facts) -> list[Notice]:
     """Failures in shm.cc, and those in the allocator that shm.cc propagates."""
-    propagated = [notice for notice in facts.said(ErrorCascade) if _is_shm(notice)]
+    propagated = [notice for notice in facts.with_event(ErrorCascade) if _is_shm(notice)]
     processes = {process for notice in propagated for process in notice.processes}
     return [
         *(notice for notice in cuda_failed(facts, "transport/shm.cc") if code_of(notice) in _REFUSED),

@@ -4,8 +4,16 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of, unset, using, words_of
-from nccl_inspect.judging.hardware.peer_to_peer import hiding_levels, narrowed, switched_off
+from nccl_inspect.judging.facts import (
+    Facts,
+    as_shell,
+    evidence_of_settings,
+    first_evidence,
+    first_lines,
+    unset_steps,
+    usage_of,
+)
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, hiding_levels, limiting_levels
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -42,7 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if rest:
         is_possible = all(map(facts.allows_p2p, rest.kinds))
         yield _fault(facts, rest, is_possible)
-        if not is_possible and not _has_nvlink_fabric(facts) and not switched_off(facts):
+        if not is_possible and not _has_nvlink_fabric(facts) and not disabling_settings(facts):
             yield RULE.undecided(
                 "the log does not show how the GPUs of a host are connected, so they may not support P2P", _DECIDE
             )
@@ -51,10 +59,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
-    refused = facts.said(P2pRefused)
-    overridden = bool(switched_off(facts))
+    refused = facts.with_event(P2pRefused)
+    overridden = bool(disabling_settings(facts))
     fabric = _has_nvlink_fabric(facts)
-    levels = [] if overridden or refused or fabric else narrowed(facts, pairs)
+    levels = [] if overridden or refused or fabric else limiting_levels(facts, pairs)
     warned = [] if overridden or refused or levels else facts.notices(*_RCCL_WARNS)
     confidence = (
         "certain"
@@ -75,17 +83,17 @@ def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
         else _cause(facts, pairs, bool(refused), possible, fabric)
     )
     return RULE.finding(
-        f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)} instead of P2P",
+        f"{count(len(pairs), 'pair')} of ranks on one host {usage_of(pairs)} instead of P2P",
         cause=cause,
         impact=_impact(facts, pairs),
-        fix=[*unset(levels), *_remedies(warned), *_steps(facts, bool(refused))],
+        fix=[*unset_steps(levels), *_remedies(warned), *_steps(facts, bool(refused))],
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
         evidence=[
             *first_lines(pairs)[:3],
             *(n.evidence[0] for n in refused[:2]),
-            *lines_of(levels, 1)[:2],
-            *first_said(warned),
+            *evidence_of_settings(levels, 1)[:2],
+            *first_evidence(warned),
         ],
         paths=pairs,
     )
@@ -102,7 +110,7 @@ def _remedies(warned: list[Notice]) -> list[str]:
 
 def _excluded(levels: list[Setting], possible: bool) -> str:
     """The cause if a level allows less than NCCL's default."""
-    words = words_of(levels)
+    words = as_shell(levels)
     if possible:
         return f"{words} excludes these pairs, which could use P2P: by default NCCL allows P2P up to PXB"
     return (
@@ -113,8 +121,8 @@ def _excluded(levels: list[Setting], possible: bool) -> str:
 
 def _steps(facts: Facts, refused: bool) -> list[str]:
     """The steps; if a setting is the cause, only how to remove it."""
-    if off := switched_off(facts):
-        return unset(off)
+    if off := disabling_settings(facts):
+        return unset_steps(off)
     return [
         "rocm-smi --showtopo; rocm-smi --showtopoaccess   # which pairs have xGMI, and peer access?"
         if facts.is_rccl()
@@ -164,8 +172,8 @@ def _expected(facts: Facts, pairs: Selection) -> Finding:
         if kinds
         else f"{facts.platform.name if facts.platform else 'this machine'} has neither NVLink nor P2P between its GPUs"
     )
-    off, hiding = switched_off(facts), hiding_levels(facts)
-    also = f", and {words_of(off)} disables it on any hardware" if off else ""
+    off, hiding = disabling_settings(facts), hiding_levels(facts)
+    also = f", and {as_shell(off)} disables it on any hardware" if off else ""
     return RULE.finding(
         f"{count(len(pairs), 'pair')} on one host: SHM is the best path on this hardware",
         cause=f"{why}; NCCL does not use P2P there by default{also}",
@@ -179,7 +187,7 @@ def _expected(facts: Facts, pairs: Selection) -> Finding:
         ],
         severity="info",
         confidence=facts.hardware,
-        evidence=[*first_lines(pairs)[:3], *lines_of(off, 1)[:2]],
+        evidence=[*first_lines(pairs)[:3], *evidence_of_settings(off, 1)[:2]],
         paths=pairs,
     )
 

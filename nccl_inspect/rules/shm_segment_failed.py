@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -29,7 +29,7 @@ _IMPACT = Estimate(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
-        *facts.leading_to(RULE.name),
+        *facts.errors_of_rule(RULE.name),
         *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
         *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
     ]
@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "df -h /dev/shm; ls -l /dev/shm/nccl-*   # left behind by a crashed job? remove them",
         ],
         notices=failed,
-        evidence=first_said([*full, *failed]),
+        evidence=first_evidence([*full, *failed]),
         confidence="certain" if codes else "likely",
         fatal=True,
     )

@@ -35,16 +35,16 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     """Judge segments that had no room by the volume mounted at /dev/shm."""
     faults = [effect for effect in workloads.faults(effects) if effect.cause.startswith(_NO_ROOM)]
     cases = workloads.cases(facts, _is_small) if faults else []
-    faults = workloads.touched(facts, cases, faults)
+    faults = workloads.effects_on(facts, cases, faults)
     if not cases or not faults:
         return
     container = cases[0].container
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         cases,
         faults,
-        f"{workloads.called(cases)} {workloads.verb(cases, 'gets', 'get')} {int(container.shm) >> 20} MiB of /dev/shm"
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'gets', 'get')} {int(container.shm) >> 20} MiB of /dev/shm"
         + (": no volume is mounted there" if container.has_default_shm else ""),
         cause="NCCL creates a segment in /dev/shm for each connection through host memory, and PyTorch's data loaders "
         "store batches there; they need more than this",

@@ -23,7 +23,7 @@ RULE = Rule(
     severity="error",
     title="Slurm ended the job: time limit, failed node or memory",
     explains=(*DEATHS, "node-failed"),
-    ends=True,
+    explains_job_end=True,
 )
 _BY_TIME = ("ended-from-outside", "peer-death", "process-unresponsive")
 """A hanging job also reaches its time limit, which explains how it ended, not why it hung."""
@@ -61,7 +61,7 @@ def _finding(facts: Facts, file: str, job: Entry, effects: list[Finding]) -> Fin
     state = job.values["JobState"]
     keys = [key for key in ("JobState", "RunTime", "NodeList") if key in job.values]
     limit = job.values.get("TimeLimit", "")
-    return workloads.explained(
+    return workloads.finding_of(
         RULE,
         facts,
         [],

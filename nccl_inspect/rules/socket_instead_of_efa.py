@@ -5,23 +5,23 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.clouds import is_ec2
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, first_lines
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
-    dies_here,
+    dies_silently,
+    disabling_settings,
     efa_hints,
     ib_cards,
     lacks_a_library,
     over_tcp_provider,
+    paths_in_words,
     plugins_off,
     sought_plugin,
-    switched_off,
     tcp_paths,
     unusable_efa,
-    wording,
 )
-from nccl_inspect.judging.networks.fallback import fallback, is_of_libfabric, is_over_tcp, tried, ways
+from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric, is_over_tcp
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     was_tried = bool(_plugin_lines(facts))
     yield RULE.finding(
-        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of EFA",
+        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of EFA",
         cause=_cause(facts, was_tried, bool(provider)),
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
@@ -77,12 +77,12 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         return
     in_ec2 = tcp_fallback.is_spread and bool(tcp_fallback.stated) and any(map(is_ec2, tcp_fallback.hosts))
     points_at_efa = expected or signs or hints or refused
-    if not (points_at_efa or (in_ec2 and not switched_off(facts))):
+    if not (points_at_efa or (in_ec2 and not disabling_settings(facts))):
         return
     over_tcp_only = _tcp_provider(facts)
     was_tried = bool(_plugin_lines(facts))
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
-    if was_tried and not tcp_fallback.stated and (dies_here(facts) or not gave_up):
+    if was_tried and not tcp_fallback.stated and (dies_silently(facts) or not gave_up):
         return  # the log ends before the plugin has chosen a provider, or NCCL ends
     yield RULE.clue(
         "libfabric runs over TCP instead of EFA" if over_tcp_only else "hosts are left with TCP instead of EFA",
@@ -94,7 +94,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         confidence=tcp_fallback.confidence(bool(expected or signs or over_tcp_only or refused)),
         ranks=tcp_fallback.ranks,
         hosts=tcp_fallback.hosts,
-        evidence=ways([*first_said([*over_tcp_only, *refused]), *signs, *hints], tcp_fallback),
+        evidence=clue_evidence([*first_evidence([*over_tcp_only, *refused]), *signs, *hints], tcp_fallback),
     )
 
 
@@ -105,7 +105,7 @@ def _signs(facts: Facts) -> list[Evidence]:
     of_efa = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
     on_aws = [n for n in _refusals(facts) if any(map(is_ec2, n.hosts))]
     notices = [*of_efa[:2], *on_aws[:1], *sought_plugin(facts)[:1], *unusable_efa(facts)[:1]]
-    return first_said(notices) + lines_of([*requests, *own], 1)
+    return first_evidence(notices) + evidence_of_settings([*requests, *own], 1)
 
 
 def _plugin_lines(facts: Facts) -> list[Notice]:
@@ -127,11 +127,11 @@ def _refusals(facts: Facts) -> list[Notice]:
     reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
     broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
-    return [*reasons[:2], *[*filter(is_of_libfabric, tried(facts)), *without][:1]]
+    return [*reasons[:2], *[*filter(is_of_libfabric, failed_plugins(facts)), *without][:1]]
 
 
 def _tcp_provider(facts: Facts) -> list[Notice]:
-    return [notice for notice in facts.said(OfiProvider) if is_over_tcp(notice)]
+    return [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
 
 
 def _fixes(facts: Facts) -> list[str]:

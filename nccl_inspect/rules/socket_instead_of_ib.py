@@ -4,23 +4,23 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, first_lines, unset_steps
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
     VERBS,
+    disabling_settings,
     efa_hints,
     ib_cards,
     ib_hints,
     lacking_verbs,
     no_cards_on,
-    switched_off,
+    paths_in_words,
     tcp_paths,
     without_cards,
-    wording,
 )
-from nccl_inspect.judging.networks.fallback import CONFIRM, fallback, ways
-from nccl_inspect.judging.networks.interfaces import is_for_rdma, naming
+from nccl_inspect.judging.networks.fallback import CONFIRM, clue_evidence, fallback
+from nccl_inspect.judging.networks.interfaces import is_for_rdma, notices_naming
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -48,18 +48,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     hints = ib_hints(facts)
     if not (expected or hints):
         return
-    devices = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
-    off = facts.switched_on("NCCL_IB_DISABLE")
+    devices = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
+    off = facts.enabled_settings("NCCL_IB_DISABLE")
     without = without_cards(facts)
     yield RULE.finding(
-        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or RoCE",
+        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or RoCE",
         cause="NCCL_IB_DISABLE disables InfiniBand and RoCE" if off else _cause(facts, bool(hints)),
         impact=over_tcp(facts.platform),
-        fix=[*unset(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the NICs listed?"]
+        fix=[*unset_steps(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the NICs listed?"]
         if off
         else _fixes(facts),
         confidence="certain" if expected and off else "likely" if expected or devices else "possible",
-        evidence=[*first_lines(paths)[:2], *first_said(without)[:1], *hints[: 1 if without else 3], *lines_of(off, 1)],
+        evidence=[
+            *first_lines(paths)[:2],
+            *first_evidence(without)[:1],
+            *hints[: 1 if without else 3],
+            *evidence_of_settings(off, 1),
+        ],
         paths=paths,
     )
 
@@ -68,7 +73,12 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     """The signs before hosts talk: a NIC, or settings for one, while NCCL uses TCP."""
     tcp_fallback = fallback(facts)
     cards, expectations = ib_cards(facts), _expectations(facts)
-    if not tcp_fallback or not (expected or cards or expectations) or switched_off(facts) or slingshot.signs(facts):
+    if (
+        not tcp_fallback
+        or not (expected or cards or expectations)
+        or disabling_settings(facts)
+        or slingshot.signs(facts)
+    ):
         return
     yield RULE.clue(
         f"hosts are left with TCP{_instead(facts)}",
@@ -82,20 +92,25 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         confidence=tcp_fallback.confidence(bool(expected or cards)),
         ranks=tcp_fallback.ranks,
         hosts=tcp_fallback.hosts,
-        evidence=ways([*cards[:2], *first_said(lacking_verbs(facts))[:1], *expectations[:1]], tcp_fallback),
+        evidence=clue_evidence(
+            [*cards[:2], *first_evidence(lacking_verbs(facts))[:1], *expectations[:1]], tcp_fallback
+        ),
     )
 
 
 def _instead(facts: Facts) -> str:
     """The missing network, or the setting with which NCCL found no NIC."""
     named = [] if lacking_verbs(facts) else _listed_nics(facts)
-    return f": NCCL found no NIC with {words_of(named)}" if named else " instead of InfiniBand or RoCE"
+    return f": NCCL found no NIC with {as_shell(named)}" if named else " instead of InfiniBand or RoCE"
 
 
 def _expectations(facts: Facts) -> list[Evidence]:
     """Signs that somebody expects RDMA NICs: settings, the plugin for them, and interfaces named after them."""
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx/hpcx-p2p-plugin"), *naming(facts, is_for_rdma)])]
+    return [
+        *evidence_of_settings(settings, 1),
+        *first_evidence([*facts.notices("hpcx/hpcx-p2p-plugin"), *notices_naming(facts, is_for_rdma)]),
+    ]
 
 
 def _cause(facts: Facts, hints: bool) -> str:
@@ -109,7 +124,7 @@ def _cause(facts: Facts, hints: bool) -> str:
         return "libibverbs is not in the image, so NCCL cannot look for NICs"
     if named:
         return (
-            f"{words_of(named)} {_verb(named)} NICs, but NCCL found none that matches: the names differ on these "
+            f"{as_shell(named)} {_verb(named)} NICs, but NCCL found none that matches: the names differ on these "
             "hosts, device nodes or verbs libraries are missing in the container, or the hosts have no such NIC; "
             "check with ibv_devices"
         )
@@ -131,7 +146,7 @@ def _cause(facts: Facts, hints: bool) -> str:
 
 def _listed_nics(facts: Facts) -> list[Setting]:
     """NCCL_IB_HCA, if the log shows no NIC."""
-    return [] if ib_cards(facts) else facts.chosen("NCCL_IB_HCA")
+    return [] if ib_cards(facts) else facts.user_settings("NCCL_IB_HCA")
 
 
 def _fixes(facts: Facts) -> list[str]:
@@ -139,7 +154,7 @@ def _fixes(facts: Facts) -> list[str]:
     return [
         *([VERBS] if no_verbs else []),
         *(["ibv_devices   # in the container, on each host: does a NIC have that name?"] if named else []),
-        *unset(named),
+        *unset_steps(named),
         RDMA_IN_DOCKER,
         RDMA_IN_POD,
         "ibv_devinfo; ibstat   # inside the container"

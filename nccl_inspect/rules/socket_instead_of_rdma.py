@@ -5,23 +5,23 @@ from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
 from nccl_inspect.judging.impact import Estimate, over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
     VERBS,
+    disabling_settings,
     lacking_verbs,
     over_tcp_provider,
-    switched_off,
+    paths_in_words,
     tcp_paths,
-    wording,
 )
 from nccl_inspect.judging.networks.fallback import (
     CONFIRM,
+    clue_evidence,
+    failed_plugins,
     fallback,
     is_of_libfabric,
-    tried,
-    ways,
 )
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -51,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     reason = _as_expected(facts) or _avoidable(facts, bool(sure))
     paths = sure or paths
     yield RULE.finding(
-        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
+        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
         cause=reason.cause,
         impact=reason.impact,
         fix=reason.fix,
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence=reason.confidence,
         evidence=[
             *first_lines(paths)[:3],
-            *first_said([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
+            *first_evidence([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
             *slingshot.signs(facts)[:1],
         ],
         paths=paths,
@@ -103,9 +103,9 @@ def _clue(facts: Facts) -> Iterator[Finding]:
     """The signs before hosts talk: an available network did not come up."""
     tcp_fallback = fallback(facts)
     network = facts.platform.network if facts.platform else None
-    if not tcp_fallback or network in _KINDS_WITHOUT_RDMA or switched_off(facts):
+    if not tcp_fallback or network in _KINDS_WITHOUT_RDMA or disabling_settings(facts):
         return
-    better, failed = _better(facts), [n for n in tried(facts) if not is_of_libfabric(n)]
+    better, failed = _better(facts), [n for n in failed_plugins(facts) if not is_of_libfabric(n)]
     if not (better or failed):
         return
     names = listed(str(getattr(notice.event, "plugin", "")) for notice in failed)
@@ -121,7 +121,9 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         confidence=tcp_fallback.confidence(bool(better)),
         ranks=tcp_fallback.ranks,
         hosts=tcp_fallback.hosts,
-        evidence=ways([*slingshot.signs(facts), *first_said(failed), *first_said(lacking_verbs(facts))], tcp_fallback),
+        evidence=clue_evidence(
+            [*slingshot.signs(facts), *first_evidence(failed), *first_evidence(lacking_verbs(facts))], tcp_fallback
+        ),
     )
 
 
@@ -182,7 +184,7 @@ def _cause(facts: Facts) -> str:
 
 
 def _cause_on_slingshot(facts: Facts) -> str:
-    if over_tcp_provider(facts) or facts.said(events.OfiProvider):
+    if over_tcp_provider(facts) or facts.with_event(events.OfiProvider):
         return "libfabric offers its tcp provider, not cxi: it is not the site's libfabric, or /dev/cxi* is missing"
     if facts.notices("aws-ofi-nccl/ofi-no-eligible-providers") or facts.with_role("no-provider"):
         return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are missing"
@@ -197,7 +199,7 @@ def _not_sought(facts: Facts) -> bool:
     def is_socket(event: events.Event) -> bool:
         return isinstance(event, events.NetDevices) and event.net == "Socket"
 
-    if not facts.said(events.NetDevices, is_socket) or facts.plugin("NET", "loaded") or facts.is_rccl():
+    if not facts.with_event(events.NetDevices, is_socket) or facts.plugin("NET", "loaded") or facts.is_rccl():
         return False
     searches = (notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message)
     return not any(searches) and not lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")

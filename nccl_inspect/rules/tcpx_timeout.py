@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.finding import Needs
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -103,7 +103,7 @@ def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting:
 def _text(notice: Notice) -> str:
     """The message without its head: the plugin's name and time, or the prefix of a line of the daemon."""
     return (
-        words(notice).partition("] " if notice.production.startswith("tcpxo/rxdm-") else ": ")[2].strip()
+        message_of(notice).partition("] " if notice.production.startswith("tcpxo/rxdm-") else ": ")[2].strip()
         or notice.message
     )
 
@@ -113,7 +113,7 @@ def _cause(own: list[Notice], gone: list[Notice], late: list[Notice]) -> str:
         return "the daemon's own log shows the reason: its container, or the pod, lacks something that it needs"
     if late and not gone:
         return "a peer does not answer: its daemon or its process is gone, it is late, or a firewall drops packets"
-    if any("111" in words(notice) or "refused" in words(notice) for notice in gone):
+    if any("111" in message_of(notice) or "refused" in message_of(notice) for notice in gone):
         return (
             "nothing listens on the daemon's socket (connection refused): the sidecar with the receive daemon (RxDM) "
             "is not running, has ended, started too late, or is not in the job's network namespace"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -22,7 +22,7 @@ _CUDA = ("cuda error detected", "CU error")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge that the plugin ends its process, for whatever reason; other rules judge some reasons in detail."""
     aborted = facts.notices("tcpxo/fastrak-init-failed")
-    why = facts.leading_to(RULE.name)
+    why = facts.errors_of_rule(RULE.name)
     if not (aborted or why) or google_plugins.works(facts):
         return
     reasons = [google_plugins.reason(notice).rstrip(": ") for notice in aborted] + [notice.message for notice in why]
@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="the plugin ends the process, so NCCL does not fall back to TCP: the job does not start",
         fix=_fix(reason),
         notices=aborted,
-        evidence=first_said([*aborted, *why]),
+        evidence=first_evidence([*aborted, *why]),
         fatal=True,
         explains_errors=[*aborted, *why],
     )

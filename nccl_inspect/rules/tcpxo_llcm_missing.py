@@ -22,7 +22,7 @@ _READ_ONLY = "Read-only file system"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the search for the LLCM devices; the plugin itself skips unreadable ones."""
-    errors = [*facts.leading_to(RULE.name), *google_plugins.aborted(facts, *_REASONS)]
+    errors = [*facts.errors_of_rule(RULE.name), *google_plugins.aborted(facts, *_REASONS)]
     if not errors or (google_plugins.works(facts) and not facts.job.failed):
         return
     read_only = any(

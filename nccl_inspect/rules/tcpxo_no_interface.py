@@ -29,13 +29,13 @@ def judge(facts: Facts) -> Iterator[Result]:
     """Judge interfaces that the plugin does not find, and the daemon's NICs that it does not see."""
     missing = [
         *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "tcpxo/fastrak-interface-path"),
-        *facts.leading_to(RULE.name),
+        *facts.errors_of_rule(RULE.name),
         *google_plugins.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]
     unknown = facts.notices(_UNKNOWN)
     if missing:
         yield _finding(facts, missing, unknown)
-    elif facts.switched_on(_SUBSET):
+    elif facts.enabled_settings(_SUBSET):
         yield Effects(unknown)
     elif unknown:
         yield RULE.clue(

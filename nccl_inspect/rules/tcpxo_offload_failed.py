@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -21,7 +21,7 @@ _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 def judge(facts: Facts) -> Iterator[Result]:
     """Judge failures between plugin and offload engine; at the end of a job, connections close normally."""
-    errors = list(facts.leading_to(RULE.name))
+    errors = list(facts.errors_of_rule(RULE.name))
     errors += google_plugins.aborted(
         facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler"
     )
@@ -59,7 +59,7 @@ def _is_about_memory(notice: Notice) -> bool:
 
 
 def _what(notice: Notice) -> str:
-    text = google_plugins.reason(notice) or words(notice).partition(": ")[2]
+    text = google_plugins.reason(notice) or message_of(notice).partition(": ")[2]
     status = value(notice, "status")
     return (
         text

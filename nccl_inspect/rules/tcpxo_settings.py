@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, ranks_in, unset_steps
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -21,7 +21,7 @@ _PROFILE = "source /usr/local/nvidia/lib64/nccl-env-profile.sh   # Google's sett
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge logging of every transfer, and control messages that do not use LLCM."""
-    hotpath = facts.switched_on(_HOTPATH)
+    hotpath = facts.enabled_settings(_HOTPATH)
     without = [notice for notice in facts.notices("tcpxo/fastrak-dxs-starting") if value(notice, "llcm") == "false"]
     if not hotpath and not without:
         return
@@ -35,9 +35,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if hotpath and not without
         else "Google's profile (nccl-env-profile.sh), which sets it, was not sourced before the job, or not everywhere",
         impact="each transfer takes more CPU time: small messages are slower",
-        fix=[*unset(hotpath), _PROFILE],
+        fix=[*unset_steps(hotpath), _PROFILE],
         confidence="certain" if hotpath else "likely",
         ranks=facts.ranks_with(hotpath) | ranks_in(without),
         hosts=hosts_in(without),
-        evidence=[*lines_of(hotpath), *first_said(without)],
+        evidence=[*evidence_of_settings(hotpath), *first_evidence(without)],
     )

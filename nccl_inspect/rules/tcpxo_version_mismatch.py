@@ -6,7 +6,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed, some_names
@@ -25,8 +25,8 @@ _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the plugin's errors about releases, and plugins of several releases in a job that did not connect."""
-    peers = facts.leading_to(RULE.name)
-    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
+    peers = facts.errors_of_rule(RULE.name)
+    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in message_of(n) for text in _HOST)]
     if errors := [*peers, *refused]:
         yield RULE.finding(
             f"GPUDirect-TCPXO: {_of_peers(peers[0]) if peers else 'the host refuses the release of the plugin'}",

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
-from nccl_inspect.judging.hardware.topology_faults import went_on
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.hardware.topology_faults import finished_init
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -41,8 +41,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not errors:
         yield from _of_another_machine(facts)
         return
-    dead = bool(broken) and not went_on(facts)
-    named = f" ({words_of(settings)})" if settings else ""
+    dead = bool(broken) and not finished_init(facts)
+    named = f" ({as_shell(settings)})" if settings else ""
     yield RULE.finding(
         f"NCCL cannot use the {_kind(errors)} file{named}: {errors[0].message}",
         cause=_cause(errors) + (_UNNAMED if doubtful and not settings else ""),
@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if dead else "info" if broken else "warning",
         confidence=_confidence(errors, certain=bool(settings or unread)),
         notices=errors,
-        evidence=[*lines_of(settings, 1), *first_said(errors)],
+        evidence=[*evidence_of_settings(settings, 1), *first_evidence(errors)],
         fatal=dead,
     )
 
@@ -90,19 +90,19 @@ def _cause(errors: list[Notice]) -> str:
 
 def _of_another_machine(facts: Facts) -> Iterator[Finding]:
     """Judge a graph file before the log shows that ranks came up with it: it is valid for one set of GPUs only."""
-    named = facts.chosen("NCCL_GRAPH_FILE")
-    if not named or went_on(facts) or facts.job.paths:
+    named = facts.user_settings("NCCL_GRAPH_FILE")
+    if not named or finished_init(facts) or facts.job.paths:
         return
     yield RULE.clue(
-        f"{words_of(named)} fixes the rings and trees of one machine",
+        f"{as_shell(named)} fixes the rings and trees of one machine",
         cause="NCCL takes them from the file instead of searching: the file matches only the complete set of GPUs and "
         "NICs that it was written for. Images of cloud machines set it in /etc/nccl.conf",
         impact="if it does not match, the initialization fails, or rings leave links idle",
-        fix=[*unset(named), "NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml   # compare with what NCCL finds on its own"],
+        fix=[*unset_steps(named), "NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml   # compare with what NCCL finds on its own"],
         confirm="Run once without it.",
         severity="info",
         confidence="possible",
         ranks=facts.ranks_with(named),
         hosts={host for setting in named for host in setting.hosts},
-        evidence=lines_of(named, 1),
+        evidence=evidence_of_settings(named, 1),
     )

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
-from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, went_on
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, finished_init
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -39,7 +39,7 @@ _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge faults that stop the job, first rings that do not close, and searches that found nothing."""
     broken = [*facts.with_role("rings-broken"), *_old(facts, _OLD_ENDS)]
-    faults = [notice for notice in facts.leading_to(RULE.name) if notice.production != _OLD]
+    faults = [notice for notice in facts.errors_of_rule(RULE.name) if notice.production != _OLD]
     if broken:
         yield _finding(facts, [*broken, *faults], _DIFFERENT)
     elif faults:
@@ -66,15 +66,15 @@ def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
 
 def _finding(facts: Facts, errors: list[Notice], fault: Fault) -> Finding:
     files = facts.settings(*_FILES)
-    survived = went_on(facts)
+    survived = finished_init(facts)
     return RULE.finding(
         f"{fault.what}: {errors[0].message}",
-        cause=f"{fault.cause}. {words_of(files)} is set here" if files else fault.cause,
+        cause=f"{fault.cause}. {as_shell(files)} is set here" if files else fault.cause,
         impact="none in this log: the ranks came up with it" if survived else "the initialization fails on all ranks",
         fix=[*(f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]), *fault.fix, *COMPARE],
         severity="info" if survived else "error",
         confidence="likely",
         notices=errors,
-        evidence=[*first_said(errors), *lines_of(files, 1)],
+        evidence=[*first_evidence(errors), *evidence_of_settings(files, 1)],
         fatal=not survived,
     )

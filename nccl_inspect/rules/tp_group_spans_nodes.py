@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, global_ranks
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
@@ -50,21 +50,21 @@ def _by_size(facts: Facts) -> Finding | None:
     notices = facts.with_role("parallel-sizes")
     sizes = {_size(notice) for notice in notices}
     local = _ranks_of_a_node(facts)
-    if len(sizes) != 1 or local is None or not facts.several_hosts():
+    if len(sizes) != 1 or local is None or not facts.spans_hosts():
         return None
     size = sizes.pop()
     if size <= local or (facts.job.world_size or 0) < size:
         return None
     groups = [comm for comm in facts.job.communicators if comm.nranks == size and len(comm.hosts) > 1]
     summary = f"tensor parallelism of {size} ranks does not fit on hosts with {count(local, 'rank')}"
-    return _finding(facts, groups, summary, first_said(notices), "certain")
+    return _finding(facts, groups, summary, first_evidence(notices), "certain")
 
 
 def _finding(
     facts: Facts, comms: list[CommunicatorInfo], summary: str, lines: list[Evidence], confidence: str
 ) -> Finding:
     names = {comm.id for comm in comms}
-    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
+    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
     net = network(facts.platform)
     return RULE.finding(
         summary,

@@ -14,14 +14,14 @@ RULE = Rule(
     severity="error",
     title="The network refused or lost a transfer",
     echoes=("collective-unfinished", "gin-failed", "internal-error", "internal-limit-reached", "ucx-failed"),
-    symptom=True,
+    is_symptom=True,
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that post, poll or end a transfer: most often the peer is gone, and then peer-death leads."""
-    errors = facts.leading_to(RULE.name)
+    errors = facts.errors_of_rule(RULE.name)
     if not errors:
         return
     is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in errors)

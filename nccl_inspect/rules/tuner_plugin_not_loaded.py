@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import PluginStatus
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     unavailable = facts.notices("aws-ofi-nccl/ofi-tuner-not-available")
     requested = [s for s in facts.settings("NCCL_TUNER_PLUGIN") if s.value not in ("none", "")]
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
-    if failed := facts.leading_to(RULE.name):
+    if failed := facts.errors_of_rule(RULE.name):
         yield Effects(failed)
         yield _finding(
             failed,
@@ -43,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     elif overridden:
         yield _finding(
             overridden,
-            cause=f"{words_of(facts.chosen('NCCL_ALGO', 'NCCL_PROTO')) or 'NCCL_ALGO or NCCL_PROTO'} is set, "
+            cause=f"{as_shell(facts.user_settings('NCCL_ALGO', 'NCCL_PROTO')) or 'NCCL_ALGO or NCCL_PROTO'} is set, "
             "which disables the tuner of aws-ofi-nccl",
             fix=["unset NCCL_ALGO NCCL_PROTO   # unless you need them"],
         )
@@ -59,14 +59,14 @@ def judge(facts: Facts) -> Iterator[Result]:
     elif missed and (requested or _has_data(facts)):
         yield _finding(
             missed,
-            cause=f"{words_of(requested)} names a library that is missing or has no tuner"
+            cause=f"{as_shell(requested)} names a library that is missing or has no tuner"
             if requested
             else "no library with a tuner is loaded; aws-ofi-nccl has data for this machine",
             fix=[
                 "NCCL_TUNER_PLUGIN=libnccl-ofi-tuner.so   # aws-ofi-nccl up to 1.15; later releases set it",
                 "ldconfig -p | grep tuner   # inside the container: the library must be on LD_LIBRARY_PATH",
             ],
-            more=lines_of(requested, 1),
+            more=evidence_of_settings(requested, 1),
             confidence="likely",
         )
     elif ended := [notice for notice in missed if _INSTEAD in notice.message and _is_probe(notice)]:
@@ -85,7 +85,7 @@ def _is_probe(notice: Notice) -> bool:
 def _has_data(facts: Facts) -> bool:
     """Whether this is a machine that aws-ofi-nccl has tuning data for, and the plugin is in use."""
     tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
-    return tuned and any("Libfabric" in kind.detail for kind in facts.leaving().kinds)
+    return tuned and any("Libfabric" in kind.detail for kind in facts.inter_host_net_paths().kinds)
 
 
 def _finding(
@@ -98,5 +98,5 @@ def _finding(
         fix=fix,
         confidence=confidence,
         notices=notices,
-        evidence=[*(more or []), *first_said(notices)[:3]],
+        evidence=[*(more or []), *first_evidence(notices)[:3]],
     )

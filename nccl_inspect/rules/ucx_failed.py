@@ -13,13 +13,13 @@ RULE = Rule(
     severity="error",
     title="The UCX transport of the HPC-X plugin failed",
     echoes=("internal-error",),
-    symptom=True,
+    is_symptom=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the plugin's errors about UCX calls; transfer-failed judges transfers over it."""
-    errors = facts.leading_to(RULE.name)
+    errors = facts.errors_of_rule(RULE.name)
     if not errors:
         return
     yield stated_errors.finding(

@@ -14,7 +14,7 @@ RULE = Rule(
     severity="error",
     title="A CUDA call failed in NCCL, and the log does not show which",
     echoes=("internal-error",),
-    symptom=True,
+    is_symptom=True,
 )
 _CUDA_ERROR = 1
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NcclVersion
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.connecting import connected
+from nccl_inspect.judging.connecting import is_connected
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -32,7 +32,7 @@ _COPIES = "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PREL
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own check, and versions that differ between processes; otherwise RAS's messages about peers."""
     finding = next(_mismatch(facts), None)
-    if finding or (messages := facts.leading_to(RULE.name)):
+    if finding or (messages := facts.errors_of_rule(RULE.name)):
         yield finding or _ras_clue(facts, messages)
 
 
@@ -62,11 +62,11 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
     printed = _printed(facts)
     by_process = printed | (_inferred(facts, set(printed)) if strange and printed else {})
     named = _stated(checked)
-    bare = _without_process(facts) if strange and not connected(facts) else set()
+    bare = _without_process(facts) if strange and not is_connected(facts) else set()
     releases = sorted({*by_process.values(), *named, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
-    lines = [notice for notice in facts.said(NcclVersion) if notice.hosts or bare]
+    lines = [notice for notice in facts.with_event(NcclVersion) if notice.hosts or bare]
     yield RULE.finding(
         "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
         cause="; ".join(_where(release, named.get(release, set()), by_process) for release in releases)
@@ -79,7 +79,10 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
         ],
         confidence="certain" if checked else "likely" if strange or _is_one_job(facts, lines) else "possible",
         hosts={process.host for process in by_process},
-        evidence=[*first_said([*checked, *strange])[:3], *(line for notice in lines for line in notice.evidence[:1])],
+        evidence=[
+            *first_evidence([*checked, *strange])[:3],
+            *(line for notice in lines for line in notice.evidence[:1]),
+        ],
         fatal=True,
     )
 
@@ -88,7 +91,7 @@ def _printed(facts: Facts) -> dict[Process, str]:
     """The release of each process that prints a complete one, without CUDA's version."""
     lines = [
         (notice.event.version.partition("+")[0], notice.processes)
-        for notice in facts.said(NcclVersion)
+        for notice in facts.with_event(NcclVersion)
         if isinstance(notice.event, NcclVersion)
     ]
     return {
@@ -98,7 +101,9 @@ def _printed(facts: Facts) -> dict[Process, str]:
 
 def _without_process(facts: Facts) -> set[str]:
     """The releases in lines without a prefix, which rank 0 of each communicator prints up to 2.22."""
-    events = [notice.event for notice in facts.said(NcclVersion) if not notice.hosts and not facts.job.earlier_runs]
+    events = [
+        notice.event for notice in facts.with_event(NcclVersion) if not notice.hosts and not facts.job.earlier_runs
+    ]
     texts = {event.version.partition("+")[0] for event in events if isinstance(event, NcclVersion)}
     return set(filter(_is_whole, texts))
 

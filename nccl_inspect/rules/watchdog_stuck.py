@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_with
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_with
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import process_ends
-from nccl_inspect.judging.statements import rank_in_front, value
+from nccl_inspect.judging.statements import rank_prefix, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import ranks_word
@@ -25,14 +25,14 @@ _AT_END = (
 
 def judge(facts: Facts) -> Iterator[Result]:
     """Judge the messages of the thread that monitors the watchdog."""
-    notices = facts.leading_to(RULE.name)
+    notices = facts.errors_of_rule(RULE.name)
     survived = [notice for notice in notices if exceptions.came_up_below(facts, notice)]
     yield Effects(survived)
     stuck = [notice for notice in notices if notice not in survived]
     if not stuck:
         return
     is_over = _is_at_end(facts, stuck)
-    ranks = {rank for notice in stuck if (rank := rank_in_front(notice)) is not None}
+    ranks = {rank for notice in stuck if (rank := rank_prefix(notice)) is not None}
     seconds = next((limit for notice in stuck if (limit := value(notice, "seconds")) is not None), None)
     yield RULE.finding(
         f"PyTorch's watchdog {f'of {ranks_word(ranks)} ' if ranks else ''}made no progress"
@@ -55,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Result]:
         confidence="likely",
         ranks=ranks,
         hosts=hosts_with(facts.job, ranks),
-        evidence=first_said(stuck),
+        evidence=first_evidence(stuck),
         fatal=facts.job.failed or not is_over,
     )
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with
+from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, rank_in_front, value, words
+from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         ranks=blamed or waiting,
         hosts=hosts_with(facts.job, blamed or waiting),
-        evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
+        evidence=[*first_evidence([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
 
@@ -107,7 +107,7 @@ def _reported_by_others(facts: Facts) -> Iterator[Finding]:
         ],
         confidence="likely",
         ranks=origins,
-        evidence=first_said(signals),
+        evidence=first_evidence(signals),
         fatal=True,
     )
 
@@ -122,7 +122,7 @@ def _origin(signal: Notice) -> list[int]:
 
 def _of_threads(facts: Facts) -> str:
     """The exception that ended a thread of the program, after which its rank may have got stuck."""
-    ended = exceptions.found(facts).of_threads
+    ended = exceptions.exceptions_of(facts).of_threads
     if not ended:
         return ""
     return f". A thread of the program had ended with {ended[0].text} ({short(ended[0].line)})"
@@ -163,7 +163,7 @@ def _late(late: list[Wait]) -> tuple[set[int], str, list[Evidence]]:
     return (
         ranks,
         f"Suspect: {who} arrived late, and began to wait only after the others had timed out",
-        first_said(wait.notice for wait in late),
+        first_evidence(wait.notice for wait in late),
     )
 
 
@@ -171,34 +171,34 @@ def _suspects(
     facts: Facts, mine: list[Wait], waiting: set[int], members: set[int]
 ) -> tuple[set[int], str, list[Evidence]]:
     """Ranks for which the others may have waited, in words and with lines, by the best evidence available."""
-    traces = [trace for trace in exceptions.found(facts).traces if trace.rank not in waiting]
+    traces = [trace for trace in exceptions.exceptions_of(facts).traces if trace.rank not in waiting]
     if traces:
         reasons = "; ".join(f"rank {t.rank}: {t.last.text if t.last else 'an exception'}" for t in traces[:2])
         return (
             {trace.rank for trace in traces},
             f"Suspect, because it ended on its own: {reasons}",
-            first_said(trace.begin for trace in traces),
+            first_evidence(trace.begin for trace in traces),
         )
     failed = {rank: notice for notice in facts.notices(*_FAILED) if _is_cuda(notice) for rank in _rank_of(notice)}
     if failed:
-        reasons = "; ".join(f"rank {rank}: {words(notice)}" for rank, notice in sorted(failed.items())[:2])
-        return set(failed), f"Suspect, because it reports its own failure: {reasons}", first_said(failed.values())
+        reasons = "; ".join(f"rank {rank}: {message_of(notice)}" for rank, notice in sorted(failed.items())[:2])
+        return set(failed), f"Suspect, because it reports its own failure: {reasons}", first_evidence(failed.values())
     if reports := facts.notices("torch/desync-lagging", "torch/desync-not-joined"):
         named = {rank for notice in reports for rank in _members(notice)}
-        return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_said(reports)
+        return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_evidence(reports)
     newest = max(wait.seq for wait in mine)
     reached = enqueued(facts, mine[0].group)
     behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in waiting}
     if behind:
         counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
         why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
-        return set(behind), why, first_said(behind.values())
+        return set(behind), why, first_evidence(behind.values())
     lowest = {wait.rank: wait.notice for wait in mine if wait.seq < newest and wait.rank is not None}
     if lowest and mine[0].group is not None:
         lower = min(wait.seq for wait in mine)
         why = f"Others finished work {lower} and wait in work {newest}: {ranks_word(lowest)} made a different call "
         why += "under that number, with another size or type, or its part is stuck. The log does not show which"
-        return set(), why, first_said(lowest.values())
+        return set(), why, first_evidence(lowest.values())
     absent = members - waiting - reached.keys() if waiting else set()
     if not absent:
         whole = "All ranks of the group waited in it" if members and members <= waiting else _unlisted(mine) or _UNKNOWN
@@ -243,7 +243,7 @@ def _is_cuda(notice: Notice) -> bool:
 def _rank_of(notice: Notice) -> list[int]:
     """The rank that a line of PyTorch names, if any."""
     values = dict(notice.event.values) if isinstance(notice.event, NoticeEvent) else {}
-    rank = values.get("global_rank", rank_in_front(notice))
+    rank = values.get("global_rank", rank_prefix(notice))
     return [rank] if isinstance(rank, int) else []
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -42,6 +42,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
-        evidence=first_said(wrong),
+        evidence=first_evidence(wrong),
         fatal=True,
     )

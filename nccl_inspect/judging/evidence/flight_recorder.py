@@ -25,7 +25,7 @@ _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": 
 
 def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
     """What blocks the job according to the dumps of its ranks, of these kinds."""
-    return [still for still in facts.once(all_standstills) if still.kind in kinds]
+    return [still for still in facts.cached(all_standstills) if still.kind in kinds]
 
 
 def all_standstills(facts: Facts) -> list[Standstill]:
@@ -47,12 +47,12 @@ def is_running(facts: Facts) -> bool:
 
     Copies have newer timestamps and count as dumps of a job at a standstill.
     """
-    return facts.once(_is_running)
+    return facts.cached(_is_running)
 
 
 def _is_running(facts: Facts) -> bool:
     job = facts.job
-    if job.failed or job.ended_by or job.quiet is not None or facts.failures() or waits(facts):
+    if job.failed or job.ended_by or job.quiet is not None or facts.errors(forced_ends=False) or waits(facts):
         return False
     since = [(ages.written(dump.name), dump.active_ns / 1e9) for dump in dumps_of(facts)]
     return bool(since) and all(when and 0 <= when - active < _FRESH for when, active in since)
@@ -171,7 +171,7 @@ def places(parts: Sequence[Part]) -> str:
 
 def label(facts: Facts, part: Part) -> str:
     """The group of a call as the program calls it."""
-    return facts.once(_groups)[part.dump][part.call.group].label if part.call else ""
+    return facts.cached(_groups)[part.dump][part.call.group].label if part.call else ""
 
 
 def _groups(facts: Facts) -> dict[str, dict[str, Group]]:

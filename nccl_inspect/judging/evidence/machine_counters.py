@@ -33,8 +33,8 @@ def grown(which: re.Pattern[str]) -> Finder:
     """NICs with such counters that grew from one file to the other."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
-        cards = facts.once(cards_in_use)
-        for (host, card, _), files in facts.once(_by_card).items():
+        cards = facts.cached(cards_in_use)
+        for (host, card, _), files in facts.cached(_by_card).items():
             in_use = cards.get(host or "")
             if len(files) < 2 or (in_use and card and card not in in_use and not card.startswith(("eth", "en", "ib"))):
                 continue

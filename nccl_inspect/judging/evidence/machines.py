@@ -47,7 +47,7 @@ Finder = Callable[[Facts], Iterator[Sighting]]
 
 def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
     """The items of such parts, with the names of their files."""
-    return [(name, item) for part in parts for name, item in facts.once(_by_part).get(part, ())]
+    return [(name, item) for part in parts for name, item in facts.cached(_by_part).get(part, ())]
 
 
 def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
@@ -75,7 +75,7 @@ def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[
 def cards_in_use(facts: Facts) -> dict[str, set[str]]:
     """The InfiniBand and RoCE cards that NCCL lists on each host."""
     by_host: dict[str, set[str]] = {}
-    for notice in facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB"):
+    for notice in facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB"):
         names = {str(device[1]) for device in getattr(notice.event, "devices", ()) if len(device) > 1}
         for host in notice.hosts:
             by_host.setdefault(host, set()).update(part for name in names for part in name.split("+"))
@@ -85,7 +85,7 @@ def cards_in_use(facts: Facts) -> dict[str, set[str]]:
 def cards(facts: Facts) -> set[str]:
     """All cards named in the log or a file."""
     names = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
-    return names.union(*facts.once(cards_in_use).values())
+    return names.union(*facts.cached(cards_in_use).values())
 
 
 def _is_down(item: Item) -> bool:
@@ -94,7 +94,7 @@ def _is_down(item: Item) -> bool:
 
 def ports_down(facts: Facts) -> Iterator[Sighting]:
     """Ports that NCCL listed at the start and that are down now; all that are down if the log has no list."""
-    in_use = facts.once(cards_in_use)
+    in_use = facts.cached(cards_in_use)
     for name, item in items(facts, "port"):
         listed = in_use.get(item.host or "")
         if _is_down(item) and (listed is None or item.name in listed):
@@ -104,7 +104,7 @@ def ports_down(facts: Facts) -> Iterator[Sighting]:
 
 def ports_missing(facts: Facts) -> Iterator[Sighting]:
     """Ports that are down and that NCCL does not list, if other hosts list them or all ports of the host are down."""
-    in_use = facts.once(cards_in_use)
+    in_use = facts.cached(cards_in_use)
     elsewhere = {card for names in in_use.values() for card in names}
     ports = items(facts, "port")
     alive = {item.host for _, item in ports if not _is_down(item)}
@@ -123,7 +123,7 @@ def _state(item: Item) -> str:
 
 def ports_slow(facts: Facts) -> Iterator[Sighting]:
     """Ports in use with a lower rate than most of their kind."""
-    in_use = facts.once(cards_in_use)
+    in_use = facts.cached(cards_in_use)
     used = [
         (name, item)
         for name, item in items(facts, "port")
@@ -150,9 +150,9 @@ def _odd(
 
 def gids_missing(facts: Facts) -> Iterator[Sighting]:
     """NICs in use without RoCE v2 and an IPv4 address in the configured row of the GID table, else in any row."""
-    chosen = {s.value for s in facts.chosen("NCCL_IB_GID_INDEX") if s.value.isdigit()}
+    chosen = {s.value for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value.isdigit()}
     index = int(chosen.pop()) if len(chosen) == 1 else None
-    in_use = facts.once(cards_in_use)
+    in_use = facts.cached(cards_in_use)
     rows: dict[tuple[str, str | None, str, str], list[Item]] = {}
     for name, item in items(facts, "gid"):
         if not in_use.get(item.host or "") or item.name in in_use[item.host or ""]:
@@ -258,7 +258,7 @@ def _size(size: int) -> str:
 
 def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
     """The ranks on a host that use a GPU, given by its bus id or else its index."""
-    on_host = facts.once(_ranks_by_host).get(host or "", [])
+    on_host = facts.cached(_ranks_by_host).get(host or "", [])
     wanted = bus_number(_with_function(bus_id)) if bus_id else None
     ranks = []
     for rank in sorted(on_host):
@@ -289,7 +289,7 @@ def gpu_values(*paths: str, bad: Callable[[str], bool], words: str) -> Finder:
     """
 
     def find(facts: Facts) -> Iterator[Sighting]:
-        for part, entries in facts.once(_by_part).items():
+        for part, entries in facts.cached(_by_part).items():
             for name, item in entries if part.startswith("gpu ") and part.endswith(paths) else ():
                 value = item.values["value"]
                 ranks = rank_of(facts, item.host, item.values["bus_id"], None) if bad(value) else ()
@@ -315,7 +315,7 @@ def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
 
 def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
     """GPUs with fewer active NVLinks than most GPUs of the job."""
-    active, last = facts.once(_active_links)
+    active, last = facts.cached(_active_links)
     gpus = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
     for name, odd, usual in _odd(gpus, lambda _: None, "links"):
         item = last[name, odd.host, odd.name]
@@ -328,7 +328,7 @@ def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
 
 def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
     """Machines without any active NVLink."""
-    active, last = facts.once(_active_links)
+    active, last = facts.cached(_active_links)
     for file, host in dict.fromkeys((name, host) for name, host, _ in active):
         own = {place: number for place, number in active.items() if place[:2] == (file, host)}
         if not any(own.values()):

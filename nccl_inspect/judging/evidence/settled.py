@@ -32,7 +32,7 @@ def sightings(facts: Facts) -> list[tuple[Fault, list[Sighting]]]:
 
 def clues(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Faults without an effect in the log, each once for all machines."""
-    for fault, candidates in facts.once(sightings):
+    for fault, candidates in facts.cached(sightings):
         seen = [sighting for sighting in candidates if sighting.is_in_use]
         if fault.clue == rule.name and seen:
             yield rule.clue(
@@ -48,7 +48,7 @@ def clues(facts: Facts, rule: Rule) -> Iterator[Finding]:
             )
 
 
-def settled(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
+def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, settled by the files, without clues about faults that explain another finding.
 
     Args:
@@ -56,17 +56,17 @@ def settled(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
         findings: of all wanted rules.
     """
     findings = list(findings)
-    if not facts.once(sightings):
+    if not facts.cached(sightings):
         return findings
     used: set[int] = set()
     results = [_settled(facts, finding, used) for finding in findings]
     lines = {(entry.evidence.source, entry.evidence.order) for entry in _seen(facts) if id(entry) in used}
-    rules = {fault.clue for fault, _ in facts.once(sightings) if fault.clue}
+    rules = {fault.clue for fault, _ in facts.cached(sightings) if fault.clue}
     return [finding for finding in results if finding.rule not in rules or not _is_covered(finding, lines)]
 
 
 def _seen(facts: Facts) -> list[Sighting]:
-    return [sighting for _, seen in facts.once(sightings) for sighting in seen]
+    return [sighting for _, seen in facts.cached(sightings) for sighting in seen]
 
 
 def _is_covered(clue: Finding, lines: set[tuple[str, int]]) -> bool:
@@ -76,7 +76,7 @@ def _is_covered(clue: Finding, lines: set[tuple[str, int]]) -> bool:
 def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
     """A finding with the first fault that certainly explains it, else the first that likely does."""
     best: tuple[str, Fault, list[Sighting]] | None = None
-    for fault, seen in facts.once(sightings):
+    for fault, seen in facts.cached(sightings):
         if finding.rule not in fault.explains or not _may_explain(facts, finding, fault):
             continue
         if fitting := _related(facts, finding, fault, seen):
@@ -91,7 +91,7 @@ def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
 
 def _doubted(facts: Facts, finding: Finding) -> Finding:
     """A finding with evidence against its cause from all its hosts; the file may be from another shell."""
-    for fault, _ in facts.once(sightings):
+    for fault, _ in facts.cached(sightings):
         if finding.rule not in fault.explains or fault.against is None:
             continue
         seen = [sighting for sighting in fault.against(facts) if sighting.host and sighting.host in finding.hosts]
@@ -109,7 +109,7 @@ def _related(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighti
     if fault.unless and re.search(fault.unless, text):
         return []
     near = [sighting for sighting in seen if not sighting.host or not hosts or sighting.host in hosts]
-    named = {card for card in facts.once(cards) if _is_named(card, text)}
+    named = {card for card in facts.cached(cards) if _is_named(card, text)}
     own = [sighting for sighting in near if (sighting.part in named if named and sighting.part else sighting.is_in_use)]
     if own or fault.where_it_hurts:
         return own
@@ -124,10 +124,10 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
     """Whether no other reason is known: a missing kernel module does not explain an excessive distance."""
     if not finding.rule.startswith("gdr-") or "peermem" not in "".join(fault.fix):
         return True
-    nets = {kind.net for kind in facts.rdma().kinds}
-    reasons: list[Notice] = gdr_statements.refused(facts)
+    nets = {kind.net for kind in facts.inter_host_rdma_paths().kinds}
+    reasons: list[Notice] = gdr_statements.refusals(facts)
     measured = distances.too_far([*reasons, *gdr_statements.too_far(facts)])
-    return not (measured or facts.is_rccl() or gdr_statements.switched_off(facts)) and all(
+    return not (measured or facts.is_rccl() or gdr_statements.disabling_settings(facts)) and all(
         (net or "").startswith("IB") for net in nets
     )
 
@@ -135,7 +135,7 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
 def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> str:
     """The confidence: a file that may be of another host, or of the other end of a transfer, proves nothing."""
     sure = fault.explains[finding.rule]
-    if finding.rule.startswith("gdr-") and gdr_statements.refused(facts):
+    if finding.rule.startswith("gdr-") and gdr_statements.refusals(facts):
         sure = CERTAIN  # NCCL asked the drivers, and the module is missing
     is_near = all(sighting.host and (not finding.hosts or sighting.host in finding.hosts) for sighting in seen)
     return sure if is_near or (len(facts.job.hosts) < 2 and sure == CERTAIN) else LIKELY

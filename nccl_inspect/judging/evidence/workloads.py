@@ -50,7 +50,7 @@ class Change(NamedTuple):
 
 def pods(facts: Facts) -> list[Pod]:
     """The pods of this job: if some match hosts of the log, those and their siblings; else all."""
-    kept = facts.once(related)
+    kept = facts.cached(related)
     with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
     return with_gpus or kept
 
@@ -71,7 +71,7 @@ def related(facts: Facts) -> list[Pod]:
 
 def hosts(facts: Facts, pod: Pod) -> list[str]:
     """The hosts of the log that are this pod, or were created from this template."""
-    names = facts.once(_names)
+    names = facts.cached(_names)
     if pod.is_template:
         wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
     else:
@@ -126,13 +126,13 @@ def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
     return [Case(pod, container) for pod in pods(facts) for container in pod.workers if lacks(pod, container)]
 
 
-def touched(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
+def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
     """The effects on hosts of these containers, or all if names do not match."""
     where = {host for case in cases for host in hosts(facts, case.pod)}
     return [effect for effect in shown if not effect.hosts or not where or where.intersection(effect.hosts)]
 
 
-def called(cases: Sequence[Case]) -> str:
+def names_of(cases: Sequence[Case]) -> str:
     """These containers in words."""
     names = listed((case.pod.label for case in cases), limit=3)
     what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
@@ -144,7 +144,7 @@ def verb(cases: Sequence[Case], singular: str, plural: str) -> str:
     return singular if len({case.pod.label for case in cases}) == 1 else plural
 
 
-def explained(
+def finding_of(
     rule: Rule,
     facts: Facts,
     cases: Sequence[Case],
@@ -363,7 +363,7 @@ _HARMLESS_PREFIXES = ("hugepages-", "nvidia.com/", "amd.com/gpu")
 IN_CONTAINER = "/dev/infiniband"
 
 
-def asks_for_device(container: Container) -> bool:
+def requests_device(container: Container) -> bool:
     """Whether a resource of a container may be a NIC: every unknown one counts."""
     return any(
         name not in _HARMLESS and not name.startswith(_HARMLESS_PREFIXES) and not name.endswith("/gpu")

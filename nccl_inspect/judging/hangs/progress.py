@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion
-from nccl_inspect.judging.agreement import AGREEMENTS, without
-from nccl_inspect.judging.facts import Facts, global_ranks, words_of
+from nccl_inspect.judging.agreement import AGREEMENTS, ranks_without
+from nccl_inspect.judging.facts import Facts, as_shell, global_ranks
 from nccl_inspect.judging.process_ends.ends import since_start
-from nccl_inspect.judging.process_ends.hydra import stopped
+from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import job_end
@@ -73,7 +73,7 @@ def _differences(facts: Facts) -> list[str]:
 
 
 def _versions(facts: Facts) -> list[str]:
-    notices = facts.said(NcclVersion)
+    notices = facts.with_event(NcclVersion)
     if len(facts.job.nccl_versions) < 2 or not notices:
         return []
     return [f"NCCL releases differ: {', '.join(facts.job.nccl_versions)}"]
@@ -83,16 +83,18 @@ def _settings(facts: Facts) -> list[str]:
     differences = []
     for agreement in AGREEMENTS:
         values = facts.settings(agreement.name)
-        lonely = agreement.echoed and len(values) == 1 and values[0].ranks and without(facts, agreement, values[0])
+        lonely = (
+            agreement.echoed and len(values) == 1 and values[0].ranks and ranks_without(facts, agreement, values[0])
+        )
         shared = len(values) > 1 and (
             not agreement.on_host or any(set(a.hosts) & set(b.hosts) for a in values for b in values if a is not b)
         )
         if lonely or shared:
-            differences += [f"{words_of([value])} on {ranks_word(value.ranks)} only" for value in values if value.ranks]
+            differences += [f"{as_shell([value])} on {ranks_word(value.ranks)} only" for value in values if value.ranks]
     return differences
 
 
-def silenced_at_once(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
+def ends_after_nccl(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
     """The ends of the job that directly follow NCCL's last line, or a table without a row: no work in between."""
     before = {(last.source, last.order) for last in facts.job.last_lines}
     before |= {(head.source, head.order) for head in empty_tables(facts, ends)}
@@ -120,33 +122,35 @@ def _heads(facts: Facts) -> list[Evidence]:
     return [notice.evidence[-1] for notice in facts.notices("nccl-tests/test-units") if notice.evidence]
 
 
-def broken_off(facts: Facts) -> list[Evidence]:
+def connections_at_end(facts: Facts) -> list[Evidence]:
     """The connections at the end of a log that shows the start of the job: no line says that they came up.
 
     Connection lines alone are an excerpt of a log; a log that leads up to them from the start is stuck there, or was
     cut there.
     """
-    begins = facts.job.communicators or facts.said(BootstrapInterface)
-    is_other = facts.job.failed or facts.job.ended_by or facts.failures() or facts.said(NcclTestResult)
+    begins = facts.job.communicators or facts.with_event(BootstrapInterface)
+    is_other = (
+        facts.job.failed or facts.job.ended_by or facts.errors(forced_ends=False) or facts.with_event(NcclTestResult)
+    )
     return [] if not begins or is_other else facts.job.broken_off
 
 
 def is_local_p2p(facts: Facts) -> bool:
     """Whether all connections are P2P, on one host."""
     paths = facts.job.paths
-    return bool(paths) and not facts.several_hosts() and all(kind.transport == "P2P" for kind in paths.kinds)
+    return bool(paths) and not facts.spans_hosts() and all(kind.transport == "P2P" for kind in paths.kinds)
 
 
-def silence(facts: Facts) -> list[Evidence]:
+def unexplained_ends(facts: Facts) -> list[Evidence]:
     """The ends of the job right after NCCL's last line, if no launcher states why it ended.
 
     A healthy job without output ends like that as well: a stated reason is better evidence. An nccl-tests table without
     a row counts in any case: no collective returned, whoever ended the job.
     """
-    silent = silenced_at_once(facts, facts.job.ended_by)
+    silent = ends_after_nccl(facts, facts.job.ended_by)
     stated = [
         *facts.notices("launchers/slurm-cancelled", "launchers/slurm-first-exit", "launchers/mpi-hydra-ctrl-c"),
-        *stopped(facts),
+        *terminations(facts),
     ]
     is_known = stated and not empty_tables(facts, silent)
     return [] if is_known or node_failed(facts) else silent
@@ -158,7 +162,7 @@ def node_failed(facts: Facts) -> bool:
     return any(job_end.reason(notice.event) == job_end.NODE_FAILURE for notice in notices)
 
 
-def gave_up(ends: Iterable[Evidence]) -> bool:
+def is_timed_out(ends: Iterable[Evidence]) -> bool:
     """Whether a watcher of the job timed out; a time limit of the scheduler also ends healthy jobs."""
     return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hangs.progress import broken_off, node_failed
+from nccl_inspect.judging.hangs.progress import connections_at_end, node_failed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, SourceInfo, Waiting
 from nccl_inspect.model.job import CommunicatorInfo
@@ -29,12 +29,12 @@ _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
 
 def of(facts: Facts) -> Waiting | None:
     """The ranks that wait at the end of the log; None if none do, or an error explains why they do."""
-    return facts.once(_of)
+    return facts.cached(_of)
 
 
 def is_stuck(facts: Facts) -> bool:
     """Whether these ranks are stuck, as far as a log that may have been cut can show."""
-    return facts.once(_is_stuck)
+    return facts.cached(_is_stuck)
 
 
 def is_at_the_end(facts: Facts) -> bool:
@@ -56,7 +56,7 @@ def is_at_the_end(facts: Facts) -> bool:
 
 
 def _of(facts: Facts) -> Waiting | None:
-    if facts.job.failed or facts.failures() or node_failed(facts):
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return None
     return _in_init(facts) or _connecting(facts)
 
@@ -75,7 +75,7 @@ def _in_init(facts: Facts) -> Waiting | None:
 
 
 def _connecting(facts: Facts) -> Waiting | None:
-    for comm in facts.job.communicators if broken_off(facts) else ():
+    for comm in facts.job.communicators if connections_at_end(facts) else ():
         if comm.unconnected and len(comm.completed) == comm.nranks and not comm.ended:
             rest = set(range(comm.nranks)) - set(comm.unconnected)
             return _waiting(facts, comm, missing=(), silent=rest, waiting=comm.unconnected, stage=CONNECTIONS)
@@ -123,7 +123,7 @@ def evidence(facts: Facts) -> list[Evidence]:
     wait = of(facts)
     if wait is None:
         return []
-    silent = [last.evidence for last in [*_lines_of(facts, wait.silent), *idle(facts)] if last.evidence]
+    silent = [last.evidence for last in [*_lines_of(facts, wait.silent), *idle_processes(facts)] if last.evidence]
     waiting = [last.evidence for last in _lines_of(facts, wait.waiting) if last.evidence]
     return [*silent[:2], *waiting[:1], *waiting[-1:]] if silent else [*waiting[:2], *waiting[2:][-1:]]
 
@@ -138,7 +138,7 @@ def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
     return [last.evidence for last in shown if last.evidence]
 
 
-def idle(facts: Facts) -> list[LastLine]:
+def idle_processes(facts: Facts) -> list[LastLine]:
     """Processes that started no communicator: their ranks, if any, are unknown."""
     return [last for last in facts.job.last_lines if not last.ranks]
 
@@ -161,7 +161,7 @@ def _never_came(facts: Facts, wait: Waiting) -> bool:
     If whole hosts are missing, it may be only their logs: then most of the job must be present.
     """
     comm = next(comm for comm in facts.job.communicators if comm.id == wait.communicator)
-    if not wait.missing or wait.stage != INITIALISATION or comm.parent is not None or idle(facts):
+    if not wait.missing or wait.stage != INITIALISATION or comm.parent is not None or idle_processes(facts):
         return False
     if any(len(last.ranks) > 1 for last in _lines_of(facts, wait.waiting)):
         return False  # ranks are threads: the missing ones may be others of the same process
@@ -176,21 +176,21 @@ def _never_came(facts: Facts, wait: Waiting) -> bool:
 
 def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
     """Whether the log has its beginning: a tail lacks the lines of ranks that started before the others."""
-    begun = {process for kind in _BEGINNING for notice in facts.said(kind) for process in notice.processes}
+    begun = {process for kind in _BEGINNING for notice in facts.with_event(kind) for process in notice.processes}
     return {last.process for last in _lines_of(facts, ranks_of(comm, comm.started))} <= begun
 
 
 def _lags(facts: Facts, wait: Waiting) -> bool:
     """Whether, by their timestamps, all silent ranks fell silent long before the others got that far."""
-    behind = [*_lines_of(facts, wait.silent), *(idle(facts) if wait.missing else ())]
+    behind = [*_lines_of(facts, wait.silent), *(idle_processes(facts) if wait.missing else ())]
     times = [moment(last.time) for last in (*behind, *_lines_of(facts, wait.waiting))]
-    if not behind or len(wait.missing) > len(idle(facts)) or not in_order(*times):
+    if not behind or len(wait.missing) > len(idle_processes(facts)) or not in_order(*times):
         return False
     seconds = [time.seconds for time in times if time]
     return max(seconds[len(behind) :], default=0.0) - max(seconds[: len(behind)]) >= _LONG
 
 
-def in_words(facts: Facts) -> str:
+def describe(facts: Facts) -> str:
     """A sentence: who waits for whom and since when, and that the log may have been cut there."""
     wait = of(facts)
     assert wait is not None
@@ -230,7 +230,7 @@ def _culprit(facts: Facts, wait: Waiting) -> str:
 
 def _probably(facts: Facts, wait: Waiting) -> str:
     """Which processes these are, if the same number started no communicator."""
-    mute = idle(facts)
+    mute = idle_processes(facts)
     if len(mute) != len(wait.missing):
         return ""
     names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in mute[:_FEWEST])

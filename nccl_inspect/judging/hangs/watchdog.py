@@ -31,7 +31,7 @@ def waits(facts: Facts) -> list[Wait]:
     """Each wait once, although PyTorch reports it several times."""
     by_key: dict[tuple[object, ...], Wait] = {}
     groups = _groups(facts)
-    for notice in facts.said(CollectiveTimeout):
+    for notice in facts.with_event(CollectiveTimeout):
         event = notice.event
         assert isinstance(event, CollectiveTimeout)
         seq = -1 if event.seq is None else event.seq

@@ -59,12 +59,12 @@ def file_of(notice: Notice) -> str:
     return (notice.location or "").partition(":")[0].rpartition("/src/")[2]
 
 
-def failed(facts: Facts, *files: str) -> list[Notice]:
+def failed_calls(facts: Facts, *files: str) -> list[Notice]:
     """CUDA calls that failed in one of these files of NCCL (``transport/p2p.cc``), or anywhere if none is given.
 
     NCCL prints failures that it ignores as INFO: they are left out.
     """
-    warnings = [notice for notice in facts.said(CudaFailure) if notice.level == "WARN"]
+    warnings = [notice for notice in facts.with_event(CudaFailure) if notice.level == "WARN"]
     return [notice for notice in warnings if not files or file_of(notice).endswith(files)]
 
 
@@ -76,7 +76,7 @@ def is_launch(failure: Failure) -> bool:
 def failures(facts: Facts) -> list[Failure]:
     """Failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
     calls = []
-    for notice in failed(facts):
+    for notice in failed_calls(facts):
         if job_end.is_shutting_down(notice.event):
             continue
         assert isinstance(notice.event, CudaFailure)
@@ -90,7 +90,7 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
     if file is None or not file.endswith(".h"):
         return file
     processes = set(notice.processes)
-    for frame in facts.said(ErrorCascade):
+    for frame in facts.with_event(ErrorCascade):
         event = frame.event
         assert isinstance(event, ErrorCascade)
         above = frame.place > notice.place and not event.file.endswith(".h")
@@ -99,7 +99,7 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
     return file
 
 
-def retold(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
+def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
     """PyTorch exceptions with the same errors, which need no explanation of their own."""
     errors = {failure.error for failure in failed}
     return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
@@ -110,7 +110,7 @@ def code_in(text: str) -> int | None:
     return CUDA_CODES.get(text.partition(ERROR)[2])
 
 
-def is_full(notice: Notice) -> bool:
+def is_out_of_memory(notice: Notice) -> bool:
     """Whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
     error = str(value(notice, "error"))
     return error == FULL or error.startswith(_NO_HANDLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -18,17 +18,17 @@ _ALLOWED_BY = {
 """Levels below NCCL's own choice, PXB, with the classes of pairs that they allow to use P2P."""
 
 
-def switched_off(facts: Facts) -> list[Setting]:
+def disabling_settings(facts: Facts) -> list[Setting]:
     """The settings that disable P2P altogether."""
     return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
 
 
 def hiding_levels(facts: Facts) -> list[Setting]:
     """The settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
-    return [setting for setting in switched_off(facts) if "NCCL_P2P_DISABLE" in setting.names]
+    return [setting for setting in disabling_settings(facts) if "NCCL_P2P_DISABLE" in setting.names]
 
 
-def narrowed(facts: Facts, pairs: Selection) -> list[Setting]:
+def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
     """The levels that may keep these pairs from P2P that NCCL would otherwise use."""
     on_nvlink = bool(facts.platform and facts.platform.nvlink)
     kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]

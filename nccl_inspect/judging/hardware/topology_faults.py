@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import of_role
+from nccl_inspect.judging.statements import entry_for_role
 from nccl_inspect.model.job import Notice
 
 COMPARE = (
@@ -116,10 +116,10 @@ _FAULTS = {
 
 def fault_of(notice: Notice) -> Fault:
     """The fault of the topology that a statement reports."""
-    return _FAULTS.get(notice.production) or of_role(notice, _OF_ROLES) or _UNSUITABLE
+    return _FAULTS.get(notice.production) or entry_for_role(notice, _OF_ROLES) or _UNSUITABLE
 
 
-def went_on(facts: Facts) -> bool:
+def finished_init(facts: Facts) -> bool:
     """Whether ranks finished their initialization all the same."""
     came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
     return came_up and not facts.job.failed

@@ -32,7 +32,7 @@ _OF_TEXT = (
 
 def completions(facts: Facts) -> list[Notice]:
     """Failed transfers of aws-ofi-nccl; none with a provider other than efa, whose codes differ."""
-    providers = {getattr(notice.event, "provider", "") for notice in facts.said(OfiProvider)}
+    providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
     return facts.with_role("efa-completion") if not providers or "efa" in providers else []
 
 
@@ -44,7 +44,7 @@ def code_of(notice: Notice) -> int | None:
     return next((code for beginning, code in _OF_TEXT if text.startswith(beginning)), None)
 
 
-def unreached(facts: Facts) -> list[Notice]:
+def unreachable_peers(facts: Facts) -> list[Notice]:
     """Failed transfers to a peer that never answered.
 
     If connections were made before, the peer is gone; likewise if an old libfabric does not distinguish the two and
@@ -64,14 +64,14 @@ def never_connected(facts: Facts) -> bool:
 def is_connected(facts: Facts) -> bool:
     """Whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
     done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
-    paths = facts.leaving().where(lambda kind: "Libfabric" in kind.detail)
+    paths = facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
     return any(done.intersection(comms) for (comms,) in paths.distinct("communicators"))
 
 
 def lost_peers(facts: Facts) -> list[Notice]:
     """Failed transfers that only report a gone peer, if there are no others."""
     failed = completions(facts)
-    if unreached(facts) or not all(map(is_gone, failed)):
+    if unreachable_peers(facts) or not all(map(is_gone, failed)):
         return []
     return [*failed, *facts.with_role("beside-completion")] if failed else []
 

@@ -8,7 +8,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ErrorCascade, Event
 from nccl_inspect.judging.facts import (
     Facts,
-    first_said,
+    first_evidence,
     hosts_in,
 )
 from nccl_inspect.judging.networks import slingshot
@@ -16,7 +16,7 @@ from nccl_inspect.judging.networks.fallback import (
     is_of_libfabric,
     is_over_tcp,
 )
-from nccl_inspect.judging.networks.interfaces import is_over_infiniband, naming
+from nccl_inspect.judging.networks.interfaces import is_over_infiniband, notices_naming
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -25,19 +25,19 @@ from nccl_inspect.util.wording import count, some_names
 
 def over_tcp_provider(facts: Facts) -> Selection:
     """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
-    is_tcp = any(map(is_over_tcp, facts.said(events.OfiProvider)))
-    return facts.leaving().where(lambda kind: is_tcp and "Libfabric" in kind.detail)
+    is_tcp = any(map(is_over_tcp, facts.with_event(events.OfiProvider)))
+    return facts.inter_host_net_paths().where(lambda kind: is_tcp and "Libfabric" in kind.detail)
 
 
 def tcp_paths(facts: Facts) -> Selection:
     """Paths over NCCL's own TCP network that leave a host, or may."""
-    return facts.leaving().where(lambda kind: kind.net == "Socket")
+    return facts.inter_host_net_paths().where(lambda kind: kind.net == "Socket")
 
 
 VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
 
 
-def wording(paths: Selection) -> str:
+def paths_in_words(paths: Selection) -> str:
     """The paths in words: a fragment of a log leaves open whether they leave the host."""
     sure = all(kind.scope == "inter" for kind in paths.kinds)
     return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
@@ -47,7 +47,9 @@ def without_cards(facts: Facts) -> list[Notice]:
     """The statements of hosts without an InfiniBand or RoCE card, if other hosts list theirs."""
     none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(
-        facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
+        facts.with_event(
+            events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
+        )
     )
     return none if listed_by and not listed_by & hosts_in(none) else []
 
@@ -75,7 +77,7 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         for line in setting.evidence[:1]
     ]
     sought = sought_plugin(facts)
-    return [*first_said((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+    return [*first_evidence((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
 
 
 def unusable_efa(facts: Facts) -> list[Notice]:
@@ -106,24 +108,24 @@ def ib_hints(facts: Facts) -> list[Evidence]:
 def ib_cards(facts: Facts) -> list[Evidence]:
     """Lines that show InfiniBand or RoCE hardware: devices, including unusable ones, and IPoIB interfaces."""
     cards = [
-        *facts.said(
+        *facts.with_event(
             events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
         ),
         *facts.notices("nccl/net-ib-merged"),
         *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
     ]
-    return first_said([*cards[:2], *over_infiniband(facts)[:2]])
+    return first_evidence([*cards[:2], *over_infiniband(facts)[:2]])
 
 
 def over_infiniband(facts: Facts) -> list[Notice]:
     """Lines that name an IPoIB interface, which implies an InfiniBand card."""
-    return naming(facts, is_over_infiniband)
+    return notices_naming(facts, is_over_infiniband)
 
 
-def switched_off(facts: Facts) -> list[Setting]:
+def disabling_settings(facts: Facts) -> list[Setting]:
     """The settings that disable NCCL's own InfiniBand and RoCE code; ib-disabled-by-env judges them."""
-    forced = [setting for setting in facts.chosen("NCCL_NET") if setting.value.lower() == "socket"]
-    return [*facts.switched_on("NCCL_IB_DISABLE"), *forced]
+    forced = [setting for setting in facts.user_settings("NCCL_NET") if setting.value.lower() == "socket"]
+    return [*facts.enabled_settings("NCCL_IB_DISABLE"), *forced]
 
 
 def lacking_verbs(facts: Facts) -> list[Notice]:
@@ -136,7 +138,7 @@ _DIES = "2.28."
 """This release calls a plugin whose initialization failed; other releases continue without it."""
 
 
-def dies_here(facts: Facts) -> bool:
+def dies_silently(facts: Facts) -> bool:
     """Whether the release is known to die without a message if the plugin's initialization fails."""
     return any(version.startswith(_DIES) for version in facts.job.nccl_versions)
 
@@ -149,14 +151,14 @@ helpers."""
 _CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
-def meetings(facts: Facts) -> list[Notice]:
+def network_mismatches(facts: Facts) -> list[Notice]:
     """Statements that a connection of one network reached a listener of another, or got an address of another kind."""
-    return facts.once(_meetings)
+    return facts.cached(_meetings)
 
 
 def _meetings(facts: Facts) -> list[Notice]:
     typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
-    frames = facts.said(ErrorCascade, _is_connecting)
+    frames = facts.with_event(ErrorCascade, _is_connecting)
     beside = {process for frame in frames for process in frame.processes}
     odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 
@@ -50,7 +50,7 @@ class Fallback(NamedTuple):
 
 def fallback(facts: Facts) -> Fallback | None:
     """TCP as the only network that came up; None if another did, one host is all, or connections show the network."""
-    return facts.once(_fallback)
+    return facts.cached(_fallback)
 
 
 def _fallback(facts: Facts) -> Fallback | None:
@@ -61,21 +61,21 @@ def _fallback(facts: Facts) -> Fallback | None:
     lines = [
         line for comm in facts.job.communicators if set(comm.networks) == {_SOCKET} for line in comm.network_lines[:1]
     ]
-    stated = [*first_said(over_tcp), *lines]
-    if not (stated or missing or tried(facts) or facts.with_role("no-provider")):
+    stated = [*first_evidence(over_tcp), *lines]
+    if not (stated or missing or failed_plugins(facts) or facts.with_role("no-provider")):
         return None
     notices = [*over_tcp, *missing]
     return Fallback(
         stated,
-        first_said(missing),
+        first_evidence(missing),
         ranks_in(notices),
         hosts_in(notices),
-        facts.several_hosts(),
+        facts.spans_hosts(),
         is_near=bool(facts.paths("intra")),
     )
 
 
-def tried(facts: Facts) -> list[Notice]:
+def failed_plugins(facts: Facts) -> list[Notice]:
     """Failed initializations of network plugins; NCCL's own networks fail on many healthy machines."""
     return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in ("IB", _SOCKET)]
 
@@ -95,8 +95,10 @@ def _another_network(facts: Facts) -> bool:
     """Whether some rank has a network other than NCCL's TCP; Google's own TCP plugin is intended."""
     used = {net for comm in facts.job.communicators for net in comm.networks}
     came_up = {getattr(notice.event, "plugin", None) for notice in facts.plugin("NET", *_CAME_UP)}
-    providers = [notice for notice in facts.said(events.OfiProvider) if not is_over_tcp(notice)]
-    lists = {getattr(n.event, "net", None) for n in facts.said(events.NetDevices) if getattr(n.event, "devices", ())}
+    providers = [notice for notice in facts.with_event(events.OfiProvider) if not is_over_tcp(notice)]
+    lists = {
+        getattr(n.event, "net", None) for n in facts.with_event(events.NetDevices) if getattr(n.event, "devices", ())
+    }
     merged = facts.notices("nccl/net-ib-merged")
     return bool((used | came_up | lists) - {_SOCKET} or providers or merged)
 
@@ -108,13 +110,13 @@ def _takes_tcp(facts: Facts) -> list[Notice]:
         return isinstance(event, events.NetDevices) and event.net == _SOCKET
 
     chosen = [n for n in facts.plugin("NET", *_CAME_UP) if getattr(n.event, "plugin", None) == _SOCKET]
-    return [*facts.said(events.NetDevices, is_socket), *chosen, *facts.said(events.OfiProvider)]
+    return [*facts.with_event(events.NetDevices, is_socket), *chosen, *facts.with_event(events.OfiProvider)]
 
 
 def is_on_one_host(facts: Facts) -> bool:
     """Whether all communicators are known to be on one host, so that NCCL needs no network."""
     comms = facts.job.communicators
-    return bool(comms) and not facts.several_hosts() and all(map(_is_whole, comms))
+    return bool(comms) and not facts.spans_hosts() and all(map(_is_whole, comms))
 
 
 def _is_whole(comm: CommunicatorInfo) -> bool:
@@ -123,6 +125,6 @@ def _is_whole(comm: CommunicatorInfo) -> bool:
     return comm.nnodes == 1 or (named and len({*comm.started, *comm.completed}) == comm.nranks)
 
 
-def ways(signs: Iterable[Evidence], fallback: Fallback) -> list[Evidence]:
+def clue_evidence(signs: Iterable[Evidence], fallback: Fallback) -> list[Evidence]:
     """The lines of a clue: signs of the better network, and NCCL's reports that it found no card and selects TCP."""
     return [*list(signs)[:3], *[*fallback.missing[:1], *fallback.stated, *fallback.missing[1:]][:2]]

@@ -22,15 +22,15 @@ _MAYBE_WITHOUT = re.compile(r"(?:rdmap|efa_).*")
 """EFA devices: some instance types have GPUDirect RDMA, others do not."""
 
 
-def is_open(facts: Facts) -> bool:
+def is_undecided(facts: Facts) -> bool:
     """Whether GPUDirect RDMA is possible and the log leaves open whether hosts use it."""
     platform = facts.platform
     over_tcp = {net for comm in facts.job.communicators for net in comm.networks} == {"Socket"}
-    shown = bool(facts.rdma()) or any(kind.gdr for kind in facts.job.paths.kinds)
+    shown = bool(facts.inter_host_rdma_paths()) or any(kind.gdr for kind in facts.job.paths.kinds)
     return not (shown or over_tcp or (platform and platform.gdr is False) or is_on_one_host(facts))
 
 
-def refused(facts: Facts) -> list[Notice]:
+def refusals(facts: Facts) -> list[Notice]:
     """NICs that cannot access GPU memory, according to their driver or the plugin."""
     notices = [*facts.with_role("gdr-refused"), *(facts.notices(_WEAK) if _is_on_efa(facts) else ())]
     return [notice for notice in notices if "NET/Socket" not in notice.message and not _is_without(notice)]
@@ -38,23 +38,25 @@ def refused(facts: Facts) -> list[Notice]:
 
 def too_far(facts: Facts) -> list[Notice]:
     """GPUs that are too far from every measured NIC: to be far from some and near one is normal."""
-    decisions = [notice for notice in facts.said(GdrDecision) if getattr(notice.event, "distance", None) is not None]
+    decisions = [
+        notice for notice in facts.with_event(GdrDecision) if getattr(notice.event, "distance", None) is not None
+    ]
     near = {(host, _gpu(n)) for n in decisions if getattr(n.event, "enabled", False) for host in n.hosts}
     return [
         n for n in decisions if not getattr(n.event, "enabled", False) and not near & {(h, _gpu(n)) for h in n.hosts}
     ]
 
 
-def switched_off(facts: Facts) -> list[Setting]:
+def disabling_settings(facts: Facts) -> list[Setting]:
     """Settings that disable it, if there is a network that could use it."""
     if not any(isinstance(n.event, OfiProvider) or _lists_cards(n) for n in facts.job.notices):
         return []
     return [s for s in facts.job.environment if s.value.upper() in _SETTINGS.get(s.name, ())]
 
 
-def allowed_on(facts: Facts) -> set[str]:
+def hosts_with_gdr(facts: Facts) -> set[str]:
     """The hosts on which some NIC can access GPU memory."""
-    return hosts_in(facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and event.enabled))
+    return hosts_in(facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and event.enabled))
 
 
 def is_sure(notices: Iterable[Notice]) -> bool:
@@ -66,7 +68,7 @@ def is_sure(notices: Iterable[Notice]) -> bool:
 
 
 def _is_on_efa(facts: Facts) -> bool:
-    return any(getattr(notice.event, "provider", None) == "efa" for notice in facts.said(OfiProvider))
+    return any(getattr(notice.event, "provider", None) == "efa" for notice in facts.with_event(OfiProvider))
 
 
 def nics(notices: Iterable[Notice]) -> list[str]:

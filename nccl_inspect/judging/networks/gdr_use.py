@@ -11,11 +11,11 @@ from nccl_inspect.model.job import PathKind, Selection
 
 def one_sided(facts: Facts) -> Selection:
     """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
-    return facts.once(_one_sided)
+    return facts.cached(_one_sided)
 
 
 def _one_sided(facts: Facts) -> Selection:
-    paths = facts.rdma()
+    paths = facts.inter_host_rdma_paths()
     without = hosts_without(paths)
     differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})
     lacking = paths.where(lambda kind: kind.gdr is False)
@@ -44,9 +44,9 @@ def hosts_without(paths: Selection) -> set[str]:
     return lacking if having and len(having) + len(lacking) == len(by_host) else set()
 
 
-def staged(facts: Facts) -> Selection:
+def paths_without_gdr(facts: Facts) -> Selection:
     """Paths between hosts over an RDMA network that do not use GPUDirect in all their lines.
 
     Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
     """
-    return facts.rdma().where(lambda kind: kind.gdr is not True).without(one_sided(facts))
+    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided(facts))

@@ -37,7 +37,7 @@ def fixes(daemon: str) -> list[str]:
 
 def works(facts: Facts) -> bool:
     """Whether ranks are connected over a plugin of Google."""
-    return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.leaving().kinds)
+    return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.inter_host_net_paths().kinds)
 
 
 def reason(aborted: Notice) -> str:

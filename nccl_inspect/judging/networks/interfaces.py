@@ -39,7 +39,7 @@ class Interface(NamedTuple):
     """Empty if the line does not have it."""
     for_setup: bool
     """Whether it is the one for bootstrap; NET/Socket uses all of them for data."""
-    said: Notice
+    notice: Notice
 
     @property
     def words(self) -> str:
@@ -77,7 +77,7 @@ def is_loopback(address: str) -> bool:
     return f"{address}<".startswith(_LOOPBACK)
 
 
-def leads_nowhere(address: str) -> bool:
+def is_unreachable_elsewhere(address: str) -> bool:
     """Whether an address that a process connected to cannot belong to another host."""
     zone = _ZONE.search(address)
     return address.startswith((*_LINK_LOCAL, *_LOOPBACK)) or bool(zone and is_of_one_machine(zone[1]))
@@ -93,23 +93,27 @@ def is_for_rdma(name: str) -> bool:
     return _FOR_RDMA.match(name) is not None
 
 
-def naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
+def notices_naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
     """The statements with an interface whose name matches."""
-    return list({id(interface.said): interface.said for interface in offered(facts) if fits(interface.name)}.values())
+    return list(
+        {
+            id(interface.notice): interface.notice for interface in listed_interfaces(facts) if fits(interface.name)
+        }.values()
+    )
 
 
-def offered(facts: Facts) -> list[Interface]:
+def listed_interfaces(facts: Facts) -> list[Interface]:
     """All interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
-    return facts.once(_offered)
+    return facts.cached(_offered)
 
 
 def _offered(facts: Facts) -> list[Interface]:
     interfaces: list[Interface] = []
-    for notice in facts.said(BootstrapInterface):
+    for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
         interfaces.append(_made(notice.event.interface, notice.event.address, True, notice))
         interfaces += [_made(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
-    for notice in facts.said(NetDevices):
+    for notice in facts.with_event(NetDevices):
         assert isinstance(notice.event, NetDevices)
         if notice.event.net == "Socket":
             interfaces += [
@@ -127,12 +131,12 @@ def _made(name: object, address: object, for_setup: bool, notice: Notice) -> Int
     return Interface(str(name), str(address or "").partition("<")[0], for_setup, notice)
 
 
-def included(setting: Setting) -> list[str]:
+def included_names(setting: Setting) -> list[str]:
     """The names, or prefixes of names, that a value of NCCL_SOCKET_IFNAME allows; none if it is an exclusion."""
     return [] if setting.value.startswith("^") else _names(setting.value.removeprefix("="))
 
 
-def lets_loopback_in(setting: Setting) -> bool:
+def allows_loopback(setting: Setting) -> bool:
     """Whether a list of interfaces to exclude omits the loopback, which comes first (src/misc/socket.cc).
 
     NCCL excludes ``lo`` and docker's interfaces by default, but only if the user sets no list.
@@ -150,7 +154,7 @@ def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
     by_address: dict[str, set[str]] = {}
     for interface in used:
         if interface.address and not interface.is_loopback:
-            by_address.setdefault(interface.address, set()).update(hosts_in([interface.said]))
+            by_address.setdefault(interface.address, set()).update(hosts_in([interface.notice]))
     return {address: hosts for address, hosts in by_address.items() if len(hosts) > 1}
 
 
@@ -164,7 +168,7 @@ def without_family(facts: Facts) -> list[Notice]:
 
     A process that lists an interface has an address of its own, and got one of another family from its peer.
     """
-    chose = {process for interface in offered(facts) for process in interface.said.processes}
+    chose = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
     notices = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in error_of(notice)]
     old = not any(order(text) >= _REPORTS_NO_INTERFACE for text in facts.job.nccl_versions if "inferred" not in text)
     return [notice for notice in notices if old and chose.isdisjoint(notice.processes)]

@@ -62,12 +62,12 @@ def idle(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    return facts.once(_idle)
+    return facts.cached(_idle)
 
 
 def _idle(facts: Facts) -> list[Idle]:
     judged = {candidate.host.name: candidate for candidate in _judged(facts)}
-    used, shared, lists = nics_used(facts.rdma()), _shared(facts), _lists(facts)
+    used, shared, lists = nics_used(facts.inter_host_rdma_paths()), _shared(facts), _lists(facts)
     usual: dict[_Alike, set[frozenset[int]]] = {}
     for name, nics in _nics_in(
         facts, {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
@@ -107,7 +107,7 @@ def _judged(facts: Facts) -> list[_Judged]:
 def _lists(facts: Facts) -> dict[str, list[Notice]]:
     """The lists of devices of each host."""
     lists: dict[str, list[Notice]] = {}
-    for notice in facts.said(NetDevices, lambda event: bool(_devices(event))):
+    for notice in facts.with_event(NetDevices, lambda event: bool(_devices(event))):
         for name in notice.hosts:
             lists.setdefault(name, []).append(notice)
     return lists
@@ -154,7 +154,7 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
     nics_of: dict[str, set[int]] = {}
     for side, column in HOSTS.items():
-        for host, ends, comms in facts.rdma().distinct(column, ENDS[side], "communicators"):
+        for host, ends, comms in facts.inter_host_rdma_paths().distinct(column, ENDS[side], "communicators"):
             if host in names and not names[host].isdisjoint(comms):
                 nics = {end.nic_index for end in ends if end.nic_index is not None}
                 nics_of.setdefault(host, set()).update(nics)
@@ -230,7 +230,7 @@ def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
     """The NICs by host, side and rank, without those of other ranks that are used through PXN."""
     by_rank: dict[tuple[str, str, int], set[int]] = {}
     for side in SIDES:
-        for host, rank, end in ends_of(facts.rdma(), side):
+        for host, rank, end in ends_of(facts.inter_host_rdma_paths(), side):
             if end.nic_index is not None and end.pxn_rank is None:
                 by_rank.setdefault((host, side, rank), set()).add(end.nic_index)
     return by_rank
@@ -241,7 +241,7 @@ def crossing(facts: Facts) -> Selection:
 
     The networks behind libfabric (EFA, Slingshot) have no rails.
     """
-    paths = facts.rdma().where(lambda kind: "Libfabric" not in (kind.net or ""))
+    paths = facts.inter_host_rdma_paths().where(lambda kind: "Libfabric" not in (kind.net or ""))
     used = nics_used(paths)
     crossed = paths.where(lambda kind: any(link.crosses_rails for link in kind.links))
     rich = {host for host, nics in used.items() if len(nics) > 1}

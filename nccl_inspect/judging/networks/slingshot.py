@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, first_said, lines_of
-from nccl_inspect.judging.networks.interfaces import naming
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence
+from nccl_inspect.judging.networks.interfaces import notices_naming
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Setting
@@ -22,12 +22,15 @@ INSTALL = (
 
 def signs(facts: Facts) -> list[Evidence]:
     """Lines that show Slingshot: its provider, its interfaces, or a setting that names either."""
-    return facts.once(_signs)
+    return facts.cached(_signs)
 
 
 def _signs(facts: Facts) -> list[Evidence]:
-    notices = [*filter(_is_sign, facts.job.notices), *naming(facts, _INTERFACE.fullmatch)]
-    return [*first_said(notices)[:3], *lines_of([s for s in facts.job.environment if _names_it(s)], 1)[:2]]
+    notices = [*filter(_is_sign, facts.job.notices), *notices_naming(facts, _INTERFACE.fullmatch)]
+    return [
+        *first_evidence(notices)[:3],
+        *evidence_of_settings([s for s in facts.job.environment if _names_it(s)], 1)[:2],
+    ]
 
 
 def _is_sign(notice: Notice) -> bool:

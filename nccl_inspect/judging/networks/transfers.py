@@ -27,10 +27,10 @@ class Transfer(NamedTuple):
         return frozenset((self.host, self.peer))
 
 
-def failed(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
+def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
     """The transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
     reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
-    hosts = facts.once(_hosts) if reported else {}
+    hosts = facts.cached(_hosts) if reported else {}
     transfers = {
         Transfer(host, peer, value(notice, "device")): None
         for notice in reported
@@ -41,7 +41,7 @@ def failed(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
     return list(transfers)
 
 
-def sound(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
+def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
     """Pairs of hosts with connections and without failed transfers.
 
     Hosts of several bad pairs are skipped: their other pairs may be unused since, or their reports may be lost.
@@ -49,17 +49,17 @@ def sound(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
     pairs = {transfer.pair for transfer in bad}
     times = Counter(host for pair in pairs for host in pair)
     hubs = {host for host, number in times.items() if number > 1}
-    joined = {frozenset(pair) for pair in facts.leaving().distinct("src_host", "dst_host") if all(pair)}
+    joined = {frozenset(pair) for pair in facts.inter_host_net_paths().distinct("src_host", "dst_host") if all(pair)}
     return sorted((pair for pair in joined - pairs if len(pair) > 1 and not pair & hubs), key=sorted)
 
 
 def _hosts(facts: Facts) -> dict[str, str]:
     """Hosts by the addresses that they print, without addresses that several hosts print."""
     by_address: dict[str, set[str]] = {}
-    for notice in facts.said(BootstrapInterface):
+    for notice in facts.with_event(BootstrapInterface):
         address = getattr(notice.event, "address", None)
         by_address.setdefault(_address(str(address)), set()).update(notice.hosts)
-    for notice in facts.said(NetDevices):
+    for notice in facts.with_event(NetDevices):
         oob = str(getattr(notice.event, "oob", None) or "").partition(":")[2]
         by_address.setdefault(_address(oob), set()).update(notice.hosts)
     return {address: hosts.pop() for address, hosts in by_address.items() if address and len(hosts) == 1}

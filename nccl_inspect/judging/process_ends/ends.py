@@ -10,7 +10,7 @@ from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.process_ends import exceptions, hydra, ray, slurm_tasks
-from nccl_inspect.judging.process_ends.exceptions import Raised, Trace
+from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.processes import by_pid, place, with_pid
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, code_of, ranks_of, report_of, reports
@@ -41,11 +41,11 @@ _LAST_WORDS = (
 
 def process_ends(facts: Facts) -> list[ProcessEnd]:
     """Each process once, in the order of its source, without those that a launcher ended."""
-    return list(facts.once(_process_ends))
+    return list(facts.cached(_process_ends))
 
 
 def _process_ends(facts: Facts) -> list[ProcessEnd]:
-    traces = exceptions.found(facts).traces
+    traces = exceptions.exceptions_of(facts).traces
     ends = [end._replace(trace=_trace_of(end, traces)) for end in (*_identified(facts), *_spawned(facts))]
     ranks = {rank for end in ends for rank in end.ranks}
     ends += [_of_trace(facts, trace) for trace in traces if trace.rank not in ranks]
@@ -61,11 +61,11 @@ def _process_ends(facts: Facts) -> list[ProcessEnd]:
 
 def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
     """The ends, with the exceptions of ranks that lost another process."""
-    lost = {trace.rank: trace.last for trace in exceptions.found(facts).echoes}
+    lost = {trace.rank: trace.last for trace in exceptions.exceptions_of(facts).echoes}
     return [end._replace(echo=_echo_of(end, lost) or end.echo) for end in ends]
 
 
-def _echo_of(end: ProcessEnd, lost: Mapping[int, Raised | None]) -> Raised | None:
+def _echo_of(end: ProcessEnd, lost: Mapping[int, RaisedException | None]) -> RaisedException | None:
     """The exception with which it, or another rank of the same report, reports the loss of another process."""
     return next(filter(None, (lost.get(rank) for rank in end.ranks if not end.is_loader)), None)
 
@@ -73,7 +73,7 @@ def _echo_of(end: ProcessEnd, lost: Mapping[int, Raised | None]) -> Raised | Non
 def _crashed_tasks(facts: Facts, others: list[ProcessEnd]) -> list[ProcessEnd]:
     """Tasks of Slurm that crashed or were killed first, without any other report."""
     codes, ranks = {end.code for end in others}, {rank for end in others for rank in end.ranks}
-    tasks = [end for end in _without_pid(facts) if end.report.process == "task" and end.is_hit]
+    tasks = [end for end in _without_pid(facts) if end.report.process == "task" and end.is_crash_or_kill]
     return [end for end in tasks if end.code not in codes and ranks.isdisjoint(end.ranks)]
 
 
@@ -134,7 +134,7 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
     """Whether it is not a process with NCCL, where that matters, or cannot be distinguished from the others."""
     if event.process != "any":
         return False
-    if event.signal == "SIGKILL" and facts.once(_are_all_killed):
+    if event.signal == "SIGKILL" and facts.cached(_are_all_killed):
         return True
     return not with_pid(facts, event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
 
@@ -142,7 +142,7 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
 def _are_all_killed(facts: Facts) -> bool:
     """Whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
     killed = reports(facts, lambda event: event.process == "any" and event.signal == "SIGKILL")
-    return {report_of(notice).ended_pid for notice in killed}.issuperset(facts.once(by_pid))
+    return {report_of(notice).ended_pid for notice in killed}.issuperset(facts.cached(by_pid))
 
 
 def _words(facts: Facts, notice: Notice) -> str:
@@ -153,7 +153,7 @@ def _words(facts: Facts, notice: Notice) -> str:
     if event.how == _MPI_ABORT:
         code = code_of(facts, notice)
         return f"called {_MPI_ABORT}" + ("" if code is None else f" with error code {code}")
-    called = facts.once(_aborts).get(tuple(event.ranks)) if event.order == "first" else None
+    called = facts.cached(_aborts).get(tuple(event.ranks)) if event.order == "first" else None
     if called is not None:
         return _words(facts, called)
     return _WORDS.get(event.how) or f"was ended by {event.reporter}: {event.how}"
@@ -193,23 +193,28 @@ def _of_ray(facts: Facts, others: list[ProcessEnd]) -> list[ProcessEnd]:
 def _spawned(facts: Facts) -> list[ProcessEnd]:
     """Processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
     ends = []
-    for notice, raised in facts.once(_of_spawn):
+    for notice, raised in facts.cached(_of_spawn):
         code = report_of(notice).code
-        if code is not None and not (raised and raised.is_of_a_peer):
+        if code is not None and not (raised and raised.is_loss_of_peer):
             ends.append(ProcessEnd([], None, None, code, notice, raised=raised))
     return ends
 
 
-def _of_spawn(facts: Facts) -> list[tuple[Notice, Raised | None]]:
+def _of_spawn(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
     """Reports of torch.multiprocessing.spawn, with the exception of the process."""
     spawned = reports(facts, lambda event: event.process == "spawned")[:_MOST_SPAWNED]
-    return [(notice, exceptions.spawned(facts, notice) if report_of(notice).exception else None) for notice in spawned]
+    return [
+        (notice, exceptions.spawned_exception(facts, notice) if report_of(notice).exception else None)
+        for notice in spawned
+    ]
 
 
-def echoes(facts: Facts) -> list[Notice]:
+def loss_exceptions(facts: Facts) -> list[Notice]:
     """Exceptions with which processes report that they lost another one."""
-    own = [trace.begin for trace in exceptions.found(facts).echoes if trace.last and not trace.last.is_ended]
-    return [*own, *(notice for notice, raised in facts.once(_of_spawn) if raised and raised.is_of_a_peer)]
+    own = [
+        trace.begin for trace in exceptions.exceptions_of(facts).echoes if trace.last and not trace.last.is_termination
+    ]
+    return [*own, *(notice for notice, raised in facts.cached(_of_spawn) if raised and raised.is_loss_of_peer)]
 
 
 def _of_trace(facts: Facts, trace: Trace) -> ProcessEnd:
@@ -240,7 +245,7 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
     ends: list[ProcessEnd] = []
     for notice in reports(facts, lambda event: _is_unidentified(event) and event.order != "own"):
         event, code, words = report_of(notice), code_of(facts, notice), _words(facts, notice)
-        lost = exceptions.found(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
+        lost = exceptions.exceptions_of(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
         if event.process == "task":
             if slurm_tasks.is_end(facts, notice):
                 ends.append(ProcessEnd(slurm_tasks.ranks_of(facts, notice), None, None, code or 0, notice, words=words))

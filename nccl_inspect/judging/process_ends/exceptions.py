@@ -10,7 +10,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines
 from nccl_inspect.judging.line_order import first_of_each, is_before
 from nccl_inspect.judging.process_ends.reports import reports
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
@@ -99,7 +99,7 @@ _ERROR = re.compile(r"[\w.]*(?:Error|Exception)(?:$|:)")
 _WIDTH = 160
 
 
-class Raised(NamedTuple):
+class RaisedException(NamedTuple):
     """An exception."""
 
     text: str
@@ -117,7 +117,7 @@ class Raised(NamedTuple):
         return "Error: CUDA error: " in self.text
 
     @property
-    def is_of_a_peer(self) -> bool:
+    def is_loss_of_peer(self) -> bool:
         """Whether it reports the loss of another process."""
         return _OF_PEERS.match(self.text) is not None
 
@@ -127,7 +127,7 @@ class Raised(NamedTuple):
         return _ERROR.match(self.text) is not None
 
     @property
-    def is_ended(self) -> bool:
+    def is_termination(self) -> bool:
         """Whether it reports that the process was terminated."""
         return _ENDED.search(self.text) is not None
 
@@ -138,9 +138,9 @@ class Trace(NamedTuple):
     rank: int
     begin: Notice
     """The first line of its first traceback."""
-    first: Raised | None
+    first: RaisedException | None
     """The first exception; others may have followed from it."""
-    last: Raised | None
+    last: RaisedException | None
     """The exception that ended the rank. Both are None if the text has no known form, or was lost."""
 
     @property
@@ -149,7 +149,7 @@ class Trace(NamedTuple):
         return [raised.notice for raised in (self.first, self.last) if raised is not None and raised.notice is not None]
 
 
-class Found(NamedTuple):
+class Exceptions(NamedTuple):
     """The exceptions of a log."""
 
     traces: list[Trace]
@@ -157,20 +157,20 @@ class Found(NamedTuple):
     echoes: list[Trace]
     """Those of ranks that lost another process or were terminated. Errors of NCCL or PyTorch themselves are in neither
     list: other rules report them."""
-    loose: list[Raised]
+    loose: list[RaisedException]
     """Those without a known rank, in the order of the log: a program may have caught them."""
-    of_threads: list[Raised]
+    of_threads: list[RaisedException]
     """Those that ended threads: the programs continue."""
     fatal: frozenset[int]
     """The statements of the traces, by their identity."""
 
 
-def found(facts: Facts) -> Found:
+def exceptions_of(facts: Facts) -> Exceptions:
     """The exceptions of a log."""
-    return facts.once(_found)
+    return facts.cached(_found)
 
 
-def _found(facts: Facts) -> Found:
+def _found(facts: Facts) -> Exceptions:
     traces, echoes = _of_ranks(facts)
     loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
@@ -180,14 +180,14 @@ def _found(facts: Facts) -> Found:
         else loose
     )
     fatal = frozenset(id(exception) for trace in traces for exception in trace.texts)
-    return Found(traces, echoes, loose, of_threads, fatal)
+    return Exceptions(traces, echoes, loose, of_threads, fatal)
 
 
 def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     by_rank: dict[int, list[Notice]] = {}
     begins = facts.notices("torch/rank-traceback")
     for notice in facts.job.notices if begins else ():
-        front = None if notice.production in _NO_EXCEPTION else _LINE.match(words(notice))
+        front = None if notice.production in _NO_EXCEPTION else _LINE.match(message_of(notice))
         if front is not None:
             by_rank.setdefault(int(front[1]), []).append(notice)
     interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
@@ -199,12 +199,12 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         rank: int = value(begin, "global_rank")
         mine = _of_last_attempt(begin, by_rank.get(rank, ()), ends)
         own = [_raised(notice) for notice in mine if notice.production in _OWN]
-        own = [raised for raised in own if not raised.is_of_a_peer and not (raised.is_ended and is_forced)]
+        own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and is_forced)]
         # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
         is_echo = bool(mine) and (not own or own[0].notice is not mine[0])
         if is_echo or (rank in interrupted and not own):
             first = _raised(mine[0]) if mine else None
-            if first is None or first.is_of_a_peer or first.is_ended:
+            if first is None or first.is_loss_of_peer or first.is_termination:
                 echoes.append(Trace(rank, begin, first, first))
             continue
         of_cuda = (raised for raised in own if raised.is_of_cuda)  # whatever follows is its effect
@@ -229,16 +229,16 @@ def _of_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Ev
     return [notice for notice in mine if notice.evidence[0].order > max(between, default=0)]
 
 
-def _unattributed(lines: Iterable[Evidence]) -> tuple[list[Raised], list[Raised]]:
-    loose: list[Raised] = []
-    of_threads: list[Raised] = []
+def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], list[RaisedException]]:
+    loose: list[RaisedException] = []
+    of_threads: list[RaisedException] = []
     before: Evidence | None = None
     for line in lines:
         mark = before.text if before is not None and before.source == line.source else ""
         before = line
         if line.text.startswith((_THREAD, _IGNORED)):
             continue
-        raised = Raised(cut(line.text.strip(), _WIDTH), line)
+        raised = RaisedException(cut(line.text.strip(), _WIDTH), line)
         if mark.startswith(_THREAD):
             of_threads.append(raised)
         elif not mark.startswith(_IGNORED) and not raised.text.startswith(_OF_LAUNCHERS):
@@ -251,33 +251,33 @@ def _spawned_lines(facts: Facts) -> list[Evidence]:
     return [notice.evidence[0] for notice in notices]
 
 
-def spawned(facts: Facts, begin: Notice) -> Raised | None:
+def spawned_exception(facts: Facts, begin: Notice) -> RaisedException | None:
     """The exception of a process of torch.multiprocessing.spawn: the first one below the report."""
     here = begin.evidence[0]
-    until = min((line.order for line in facts.once(_spawned_lines) if is_before(here, line)), default=None)
+    until = min((line.order for line in facts.cached(_spawned_lines) if is_before(here, line)), default=None)
     stated = map(_raised, facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory"))
-    below = [raised for raised in (*found(facts).loose, *stated) if is_before(here, raised.line)]
+    below = [raised for raised in (*exceptions_of(facts).loose, *stated) if is_before(here, raised.line)]
     near = [raised for raised in below if until is None or raised.line.order < until]
     return min(near, key=lambda raised: raised.line.order, default=None)
 
 
-def stated(facts: Facts) -> list[Raised]:
+def without_process(facts: Facts) -> list[RaisedException]:
     """All exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
-    return facts.once(_stated)
+    return facts.cached(_stated)
 
 
-def _stated(facts: Facts) -> list[Raised]:
+def _stated(facts: Facts) -> list[RaisedException]:
     notices = facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")
     mine = [_raised(notice)._replace(line=line) for notice in notices for line in notice.evidence]
-    return [*found(facts).loose, *mine]
+    return [*exceptions_of(facts).loose, *mine]
 
 
-def is_of_nccl(raised: Raised) -> bool:
+def is_of_nccl(raised: RaisedException) -> bool:
     """Whether it only passes on an error of NCCL, or of PyTorch's store."""
     return raised.notice is not None and raised.notice.production in _OF_NCCL
 
 
-def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[Raised]:
+def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[RaisedException]:
     """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output.
 
     Args:
@@ -288,7 +288,7 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
     """
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
-    loose = [exception for exception in found(facts).loose if not exception.is_of_a_peer]
+    loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
     loose = [exception for exception in loose if exception.rank is None or not ranks or exception.rank in ranks]
     loose = [exception for exception in loose if exception.rank is not None and ranks] or loose
     above = [exception for exception in loose if is_before(exception.line, end)]
@@ -300,12 +300,12 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
 
 def absent_ranks(facts: Facts) -> set[int]:
     """The ranks that, according to others, did not reach a barrier."""
-    texts = [trace.last.text for trace in found(facts).echoes if trace.last]
+    texts = [trace.last.text for trace in exceptions_of(facts).echoes if trace.last]
     matches = (match for text in texts for match in _ABSENT.finditer(text))
     return {int(rank) for match in matches for rank in match[1].replace(",", " ").split()}
 
 
-def is_of_a_loader(raised: Raised) -> bool:
+def is_of_a_loader(raised: RaisedException) -> bool:
     """Whether it only passes on an exception of a DataLoader worker."""
     return _AGAIN.search(raised.text) is not None
 
@@ -315,7 +315,7 @@ def is_caught(facts: Facts, notice: Notice) -> bool:
 
     Other exceptions ended it, it ended in order, or NCCL came up afterwards.
     """
-    if fatal := found(facts).fatal:
+    if fatal := exceptions_of(facts).fatal:
         return id(notice) not in fatal
     return (facts.is_over() and not facts.job.failed) or came_up_below(facts, notice)
 
@@ -344,7 +344,7 @@ def connected_below(facts: Facts, notice: Notice) -> bool:
     comms = facts.job.communicators
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
-    begins = facts.once(_first_connections)
+    begins = facts.cached(_first_connections)
     return notice.count == len(notice.evidence) and all(
         line.order < begins.get(line.source, 0) for line in notice.evidence
     )
@@ -357,12 +357,12 @@ def _first_connections(facts: Facts) -> dict[str, int]:
 def is_used_below(facts: Facts, notice: Notice) -> bool:
     """Whether NCCL prints anything after a statement, so that the program has loaded and called it."""
     here = notice.evidence[0]
-    versions = (line for start in facts.said(events.NcclVersion) for line in start.evidence)
+    versions = (line for start in facts.with_event(events.NcclVersion) for line in start.evidence)
     lasts = {(last.source, last.order) for last in facts.job.last_lines}
     own = any(source == here.source and order > here.order for source, order in lasts)
-    return id(notice) not in found(facts).fatal and (own or any(is_before(here, line) for line in versions))
+    return id(notice) not in exceptions_of(facts).fatal and (own or any(is_before(here, line) for line in versions))
 
 
-def _raised(notice: Notice) -> Raised:
+def _raised(notice: Notice) -> RaisedException:
     """The exception of a line, without its rank prefix."""
-    return Raised(cut(_LINE.sub("", words(notice), count=1).strip(), _WIDTH), notice.evidence[0], notice)
+    return RaisedException(cut(_LINE.sub("", message_of(notice), count=1).strip(), _WIDTH), notice.evidence[0], notice)

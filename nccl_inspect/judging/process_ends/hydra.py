@@ -43,7 +43,7 @@ class Blocks(NamedTuple):
 
 def blocks(facts: Facts) -> Blocks:
     """The processes that ended on their own: Hydra kills the others with SIGKILL, and may name one of these."""
-    return facts.once(_blocks)
+    return facts.cached(_blocks)
 
 
 def _blocks(facts: Facts) -> Blocks:
@@ -80,9 +80,9 @@ def _came_to_their_end(facts: Facts, ranks: set[int]) -> bool:
     return any(ranks & global_ranks(comm, comm.ended) for comm in comms)
 
 
-def stopped(facts: Facts) -> list[Notice]:
+def terminations(facts: Facts) -> list[Notice]:
     """Reports of mpirun about processes that were ended with Ctrl-C or SIGTERM."""
-    return list(facts.once(_stopped))
+    return list(facts.cached(_stopped))
 
 
 def _stopped(facts: Facts) -> list[Notice]:
@@ -113,7 +113,7 @@ def _code(facts: Facts, notice: Notice) -> int | None:
 def _between(facts: Facts, notice: Notice) -> Notice | None:
     """The completion that is also printed elsewhere: the only wording that occurs both before and after the report."""
     here = notice.evidence[0]
-    near = [completion for completion in facts.once(_exits) if completion.evidence[0].source == here.source]
+    near = [completion for completion in facts.cached(_exits) if completion.evidence[0].source == here.source]
     between = [completion for completion in near if completion.evidence[0].order < here.order < max(completion.until)]
     return between[0] if len(between) == 1 else None
 
@@ -121,7 +121,7 @@ def _between(facts: Facts, notice: Notice) -> Notice | None:
 def _exits(facts: Facts) -> list[Notice]:
     """The lines that say how the processes that Hydra names ended."""
     reporters = {report_of(notice).reporter for notice in _named(facts)}
-    parts = (notice for notice in facts.said(ProcessEnded) if report_of(notice).completes)
+    parts = (notice for notice in facts.with_event(ProcessEnded) if report_of(notice).completes)
     return [notice for notice in parts if report_of(notice).reporter in reporters][:_MOST]
 
 

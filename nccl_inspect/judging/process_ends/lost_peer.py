@@ -42,13 +42,13 @@ def _gpu(facts: Facts, last: LastLine) -> str:
     return "" if last.device is None else f", CUDA device {last.device}"
 
 
-def absent_of(facts: Facts, silence: Silence) -> set[int]:
+def absent_rank(facts: Facts, silence: Silence) -> set[int]:
     """The only rank that may have gone away, if it has no line in the log."""
     candidates = set(silence.candidates)
     return candidates if len(candidates) == 1 and candidates.isdisjoint(facts.job.ranks_seen) else set()
 
 
-def one_of(facts: Facts, silence: Silence) -> set[int]:
+def possible_ranks(facts: Facts, silence: Silence) -> set[int]:
     """The ranks of which one went away, if these are at most half of all."""
     candidates = set(silence.candidates)
     return candidates if not silence.gone and 1 < len(candidates) <= (facts.job.world_size or 0) / 2 else set()
@@ -63,7 +63,7 @@ def where(facts: Facts, ranks: Iterable[int]) -> str:
 def _unknown(facts: Facts, silence: Silence) -> str:
     """What is known about the rank that failed first, if it is not identified."""
     seen = set(facts.job.ranks_seen)
-    if absent := absent_of(facts, silence):
+    if absent := absent_rank(facts, silence):
         return f"by elimination it was {ranks_word(absent)}, which has no line in this log{where(facts, absent)}"
     if silence.candidates and not seen.intersection(silence.candidates):
         return f"the first failing rank is not in this log: one of ranks {ranges(silence.candidates)}"

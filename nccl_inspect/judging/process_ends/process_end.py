@@ -6,7 +6,7 @@ import signal
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.process_ends.exceptions import Raised, Trace
+from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
@@ -28,9 +28,9 @@ class ProcessEnd(NamedTuple):
     notice: Notice
     trace: Trace | None = None
     """Its output, if an exception ended it."""
-    raised: Raised | None = None
+    raised: RaisedException | None = None
     """The exception that ended it, if the log shows it."""
-    echo: Raised | None = None
+    echo: RaisedException | None = None
     """The exception with which it reports that it lost another process, or was terminated."""
     words: str = ""
     """How it ended, if that is more than a code."""
@@ -92,7 +92,7 @@ class ProcessEnd(NamedTuple):
     @property
     def is_by_exception(self) -> bool:
         """Whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
-        is_stated = self.report.exception and self.echo is None and not self.is_unclear
+        is_stated = self.report.exception and self.echo is None and not self.is_cause_unknown
         is_raised = self.raised is not None or self.trace is not None or is_stated
         return is_raised and (self.code >= 0 or self.code == -signal.SIGABRT)
 
@@ -102,25 +102,25 @@ class ProcessEnd(NamedTuple):
         return -self.code in _CRASHES
 
     @property
-    def is_hit(self) -> bool:
+    def is_crash_or_kill(self) -> bool:
         """Whether it crashed or was killed, which, unlike other ends, is never an effect of a failed NCCL call."""
         return self.is_crash or self.code == -signal.SIGKILL
 
     @property
-    def is_unclear(self) -> bool:
+    def is_cause_unknown(self) -> bool:
         """Whether the process is gone for an unknown reason."""
         return self.code == 0 and self.raised is None and not self.words
 
     @property
-    def is_weak(self) -> bool:
+    def is_unconfirmed(self) -> bool:
         """Whether the only source is a launcher, which may name a rank that only lost another one."""
-        return self.report.order == "any" and self.raised is None and not self.is_unclear
+        return self.report.order == "any" and self.raised is None and not self.is_cause_unknown
 
     @property
-    def is_doubtful(self) -> bool:
+    def is_rank_unconfirmed(self) -> bool:
         """Whether the process or its rank rests on such a report only; a crash is never the loss of another process."""
         is_guess = bool(self.ranks) and self.report.process == "task"
-        return self.is_weak and (is_guess or not self.is_crash)
+        return self.is_unconfirmed and (is_guess or not self.is_crash)
 
     @property
     def how(self) -> str:
@@ -133,7 +133,7 @@ class ProcessEnd(NamedTuple):
             return "failed, according to Ray Train"
         if self.is_by_exception:
             return f"ended with {self.raised.text if self.raised else 'an exception'}"
-        if self.is_unclear:
+        if self.is_cause_unknown:
             return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
         if self.code >= 0:
             return f"ended with exit code {self.code}"

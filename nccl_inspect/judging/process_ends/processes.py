@@ -8,7 +8,7 @@ from nccl_inspect.model.inventory import LastLine
 
 def with_pid(facts: Facts, pid: int | None) -> list[LastLine]:
     """The processes with a pid: several if hosts or containers count separately."""
-    return facts.once(by_pid).get(pid, []) if pid else []
+    return facts.cached(by_pid).get(pid, []) if pid else []
 
 
 def by_pid(facts: Facts) -> dict[int, list[LastLine]]:
@@ -21,7 +21,7 @@ def by_pid(facts: Facts) -> dict[int, list[LastLine]]:
 
 def place(facts: Facts, rank: int) -> tuple[str | None, int | None]:
     """Host and pid of a rank, if it has one process without other ranks."""
-    here = facts.once(_by_rank).get(rank, [])
+    here = facts.cached(_by_rank).get(rank, [])
     return (here[0].process.host, here[0].process.pid) if len(here) == 1 else (None, None)
 
 

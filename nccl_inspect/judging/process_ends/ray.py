@@ -13,7 +13,7 @@ from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.exceptions import Raised
+from nccl_inspect.judging.process_ends.exceptions import RaisedException
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.processes import place, with_pid
 from nccl_inspect.judging.process_ends.reports import report_of, reports
@@ -36,7 +36,7 @@ _EXCEPTION = 1
 
 def ends(facts: Facts) -> list[ProcessEnd]:
     """The workers that ended a job of Ray, each rank once."""
-    return facts.once(_ends)
+    return facts.cached(_ends)
 
 
 def raised_by(facts: Facts, notice: Notice) -> set[int]:
@@ -55,7 +55,7 @@ def is_of_task(notice: Notice) -> bool:
     return _is_task(report_of(notice))
 
 
-def selected(facts: Facts) -> set[int]:
+def ranks_killed_by_monitor(facts: Facts) -> set[int]:
     """The ranks that Ray's memory monitor killed."""
     return {rank for notice in facts.notices(_SELECTED) for rank in _of_pid(facts, value(notice, "pid"))[0]}
 
@@ -193,22 +193,22 @@ def _of_tasks(facts: Facts) -> list[ProcessEnd]:
         is_passed_on = raised is None and line.order < last[line.source]
         if value(notice, "exception") in _OF_RAY or is_passed_on or (raised and exceptions.is_of_nccl(raised)):
             continue
-        raised = raised or Raised(str(value(notice, "exception")), line)
+        raised = raised or RaisedException(str(value(notice, "exception")), line)
         by_pid.setdefault(pid, _by(raised, (*_of_pid(facts, pid), pid), notice))
     return list(by_pid.values())
 
 
-def _by(raised: Raised, process: tuple[list[int], str | None, int | None], notice: Notice) -> ProcessEnd:
+def _by(raised: RaisedException, process: tuple[list[int], str | None, int | None], notice: Notice) -> ProcessEnd:
     """A process that an exception ended, or that only reports the loss of another one."""
     end = ProcessEnd(*process, _EXCEPTION, notice)
-    return end._replace(echo=raised) if raised.is_of_a_peer else end._replace(raised=raised)
+    return end._replace(echo=raised) if raised.is_loss_of_peer else end._replace(raised=raised)
 
 
-def _below(facts: Facts, line: Evidence) -> Raised | None:
+def _below(facts: Facts, line: Evidence) -> RaisedException | None:
     """The exception below a line: the last one before the next line that starts another one."""
-    borders = facts.once(_borders).get(line.source, [])
+    borders = facts.cached(_borders).get(line.source, [])
     at = bisect_right(borders, line.order)
-    stated = facts.once(_stated).get(line.source, [])
+    stated = facts.cached(_stated).get(line.source, [])
     first = bisect_right(stated, line.order, key=_order)
     if at == len(borders):  # it may be followed by the output of others
         return stated[first] if first < len(stated) else None
@@ -216,7 +216,7 @@ def _below(facts: Facts, line: Evidence) -> Raised | None:
     return stated[last - 1] if last > first else None
 
 
-def _order(raised: Raised) -> int:
+def _order(raised: RaisedException) -> int:
     return raised.line.order
 
 
@@ -228,9 +228,9 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
     return {source: sorted(orders) for source, orders in by_source.items()}
 
 
-def _stated(facts: Facts) -> dict[str, list[Raised]]:
-    by_source: dict[str, list[Raised]] = {}
-    for raised in exceptions.stated(facts):
+def _stated(facts: Facts) -> dict[str, list[RaisedException]]:
+    by_source: dict[str, list[RaisedException]] = {}
+    for raised in exceptions.without_process(facts):
         by_source.setdefault(raised.line.source, []).append(raised)
     return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 

@@ -24,11 +24,11 @@ def report_of(notice: Notice) -> ProcessEnded:
 
 def reports(facts: Facts, where: Callable[[ProcessEnded], bool] = lambda _: True) -> list[Notice]:
     """The reports, in the order of the log, without the lines that only complete one."""
-    return [notice for notice in facts.once(_reports) if where(report_of(notice))]
+    return [notice for notice in facts.cached(_reports) if where(report_of(notice))]
 
 
 def _reports(facts: Facts) -> list[Notice]:
-    return [notice for notice in facts.said(ProcessEnded) if not report_of(notice).completes]
+    return [notice for notice in facts.with_event(ProcessEnded) if not report_of(notice).completes]
 
 
 def code_of(facts: Facts, notice: Notice) -> int | None:
@@ -57,7 +57,7 @@ def completions(facts: Facts, notice: Notice, near: range, completes: str) -> It
         near: the lines to look at, counted from that of the report.
         completes: the position of the report according to these lines.
     """
-    lines = facts.once(_completions)
+    lines = facts.cached(_completions)
     reporter = report_of(notice).reporter
     keys = ((completes, reporter, here.source, here.order + step) for here in notice.evidence for step in near)
     return filter(None, map(lines.get, keys))
@@ -66,7 +66,7 @@ def completions(facts: Facts, notice: Notice, near: range, completes: str) -> It
 def _completions(facts: Facts) -> dict[tuple[str, str, str, int], Notice]:
     """Lines that complete a report, by position: equal ones by the position of their first and last line."""
     by_position: dict[tuple[str, str, str, int], Notice] = {}
-    for notice in facts.said(ProcessEnded):
+    for notice in facts.with_event(ProcessEnded):
         event = report_of(notice)
         if event.completes:
             orders = {*(line.order for line in notice.evidence), *notice.until}

@@ -115,7 +115,7 @@ def _is_later(facts: Facts, last: LastLine, first: Mapping[tuple[str, str], int]
 
 def _begins_before(facts: Facts, last: LastLine, order: int) -> bool:
     """Whether the lines of a host are interleaved with those of others: it has some before this line."""
-    return facts.once(_first_statements).get((last.source, last.process.host), order) < order
+    return facts.cached(_first_statements).get((last.source, last.process.host), order) < order
 
 
 def _first_statements(facts: Facts) -> dict[tuple[str, str], int]:
@@ -156,7 +156,7 @@ def _neighbors(facts: Facts, echoes: list[Notice]) -> set[int]:
         return set()
     first = min(lost, key=lambda notice: notice.evidence[0].order)
     victims = {rank for last in facts.job.last_lines if last.process == first.processes[0] for rank in last.ranks}
-    pairs = facts.leaving().distinct("src", "dst")
+    pairs = facts.inter_host_net_paths().distinct("src", "dst")
     return {other for src, dst in pairs for end, other in ((src, dst), (dst, src)) if end in victims}
 
 
@@ -172,7 +172,7 @@ def _missing(facts: Facts) -> set[int]:
 def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
     """The hosts to which connections were lost, if all are known by address or name."""
     by_address = {host.name: {host.name} for host in facts.job.hosts}
-    for notice in facts.said(BootstrapInterface):
+    for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
         by_address.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
     lost = peers_lost(echoes)

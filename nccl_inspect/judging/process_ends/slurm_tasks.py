@@ -32,7 +32,7 @@ def _tasks(notice: Notice) -> set[int]:
     return numbers(str(value(notice, "tasks")))
 
 
-def ended(facts: Facts) -> list[Notice]:
+def task_ends(facts: Facts) -> list[Notice]:
     """Reports of srun about tasks that ended."""
     return reports(facts, lambda event: event.process == "task")
 
@@ -43,14 +43,14 @@ def ranks_of(facts: Facts, notice: Notice) -> list[int]:
     A task is a rank if each process has one rank, and there is more than one task per host.
     """
     tasks = _tasks(notice)
-    return sorted(tasks) if tasks <= facts.once(_ranks) else []
+    return sorted(tasks) if tasks <= facts.cached(_ranks) else []
 
 
 def _ranks(facts: Facts) -> set[int]:
     """The ranks that are also tasks; empty if a task may have launched several."""
     processes = facts.job.last_lines
     is_each_one = bool(processes) and all(len(last.ranks) == 1 for last in processes)
-    lines = [*ended(facts), *facts.notices(_RUNNING)][:_MOST_LINES]
+    lines = [*task_ends(facts), *facts.notices(_RUNNING)][:_MOST_LINES]
     tasks = {task for notice in lines for task in _tasks(notice)}
     ranks = {rank for last in processes for rank in last.ranks}
     is_task = is_each_one and tasks <= ranks and max(tasks, default=0) >= len(facts.hosts())
@@ -65,7 +65,7 @@ def is_end(facts: Facts, notice: Notice) -> bool:
         return bool(facts.notices("launchers/slurm-first-exit")) and not facts.is_over()
     if not event.code or event.code in EXTERNAL:
         return False
-    return not event.is_external or id(notice) in facts.once(_killed_first)
+    return not event.is_external or id(notice) in facts.cached(_killed_first)
 
 
 def _killed_first(facts: Facts) -> set[int]:
@@ -81,7 +81,7 @@ def _killed_first(facts: Facts) -> set[int]:
         "launchers/slurm-first-exit", "launchers/slurm-step-aborted", "launchers/slurm-terminating", _BY_SIGNAL
     )
     first = first_of_each(notice.evidence[0] for notice in ends)
-    lines = [(notice, notice.evidence[0]) for notice in ended(facts) if report_of(notice).signal == "SIGKILL"]
+    lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]
     earliest = [notice for notice, line in lines if line.order < first.get(line.source, line.order + 1)]
     killed = {task for notice in earliest[:_MOST_LINES] for task in _tasks(notice)}
     world = max((comm.nranks for comm in facts.job.communicators), default=0)

@@ -8,7 +8,7 @@ from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.util.wording import ranks_word
 
 
-def without(ends: list[ProcessEnd]) -> list[ProcessEnd]:
+def on_their_own(ends: list[ProcessEnd]) -> list[ProcessEnd]:
     """The processes that ended on their own, if any; else all."""
     return [end for end in ends if end.echo is None] or ends
 
@@ -20,14 +20,16 @@ def suspects(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
     # Of several tasks, Ray shows the exception that the driver received first.
     if any(ray.is_of_task(end.notice) for end in ends):
         return set()
-    gave_up = {rank for end in ends for rank in end.ranks} | {end.rank for end in exceptions.found(facts).echoes}
+    gave_up = {rank for end in ends for rank in end.ranks} | {
+        end.rank for end in exceptions.exceptions_of(facts).echoes
+    }
     ranks = set(facts.job.ranks_seen)
     sizes = {comm.nranks for comm in facts.job.communicators}
     silent = ranks - gave_up
     return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
 
 
-def what(facts: Facts, ends: list[ProcessEnd]) -> str:
+def summary(facts: Facts, ends: list[ProcessEnd]) -> str:
     """Which ranks gave up, and which ranks they may have waited for."""
     first = ends[0]
     ranks = {rank for end in ends for rank in end.ranks}
@@ -37,7 +39,7 @@ def what(facts: Facts, ends: list[ProcessEnd]) -> str:
     return f"{who} {first.how}{hint}"
 
 
-def fix(suspected: set[int]) -> list[str]:
+def remedies(suspected: set[int]) -> list[str]:
     """What to do if ranks gave up."""
     who = ranks_word(suspected) if suspected else "every rank"
     return [

@@ -43,7 +43,7 @@ _UNDECIDED = (
 _FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
 
 
-def what(ends: list[ProcessEnd]) -> str:
+def end_summary(ends: list[ProcessEnd]) -> str:
     """Which processes ended, and how."""
     first = ends[0]
     if is_unordered(ends):
@@ -56,11 +56,11 @@ def what(ends: list[ProcessEnd]) -> str:
     return f"{first.who} {first.how}{others}{effect}"
 
 
-def fix(end: ProcessEnd) -> tuple[str, ...]:
+def end_remedies(end: ProcessEnd) -> tuple[str, ...]:
     """What to do about a process that ended."""
     if end.is_undecided:
         return _UNDECIDED
-    if end.is_unclear:
+    if end.is_cause_unknown:
         return _AFTER_DEATH_IN_RAY
     if not end.is_by_exception:
         return _FIXES.get(-end.code) or (_read(end), *_AFTER_ERROR)
@@ -78,7 +78,7 @@ def _read(end: ProcessEnd) -> str:
     return f"Read the output{of} above {above}: a traceback, an assertion or a segmentation fault."
 
 
-def why(facts: Facts, end: ProcessEnd, message: Notice | None) -> str:
+def end_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> str:
     """Why a process ended, as far as the log shows."""
     if end.is_undecided:
         return _undecided(facts, end)
@@ -98,7 +98,7 @@ def why(facts: Facts, end: ProcessEnd, message: Notice | None) -> str:
         )
     if end.report.process == "training":
         return "the first failure is not in the lines that this tool reads: an exception, or a process that ended"
-    if end.is_unclear:
+    if end.is_cause_unknown:
         return (
             "unknown from this log; likely: "
             "its process is gone: the out-of-memory killer of the kernel or the container killed it, "
@@ -158,7 +158,7 @@ def _above(facts: Facts, end: ProcessEnd) -> str:
     return f"likely {last.text} ({short(last.line)}), though the line does not show which process printed it{more}"
 
 
-def _candidates(facts: Facts, end: ProcessEnd) -> list[exceptions.Raised]:
+def _candidates(facts: Facts, end: ProcessEnd) -> list[exceptions.RaisedException]:
     return exceptions.candidates(facts, end.notice, end.pid, end.ranks)
 
 
