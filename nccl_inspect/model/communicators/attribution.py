@@ -235,6 +235,9 @@ class _Work:
     def _free(self, unit: Unit) -> _Test:
         """A connection prints once in a communicator; without its set it may be another one."""
         used = [(self._used[slot], channels) for slot, channels in unit.slots if slot in self._used]
+        if len(used) == 1:
+            ((others, channels),) = used
+            return lambda member: not others.get(id(member), 0) & channels
         return lambda member: not any(others.get(id(member), 0) & channels for others, channels in used)
 
     def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
