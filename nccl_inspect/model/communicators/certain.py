@@ -251,7 +251,7 @@ class Certainty:
         slots = joint(self.member[taken], self.conn[taken], table.src[taken], table.dst[taken], self.receives[taken])
         _, slot, number = np.unique(slots, return_inverse=True, return_counts=True)
         several = np.flatnonzero(number[slot.ravel()] > 1)
-        contested = set()
+        contested = self._disputed(units, certain)
         for group in groups(slot.ravel()[several]):
             used, one = 0, taken[several[group]].tolist()
             for row in one:
@@ -264,6 +264,26 @@ class Certainty:
             self.member[rows[lost]] = self.conn[rows[lost]] = NOTHING
             rows, unit = rows[~lost], unit[~lost]
         self._count_uses(units, rows, unit)
+
+    def _disputed(self, units: _Units, certain: Column) -> set[int]:
+        """Certain connections whose channels others of their process take, of which it is not certain where they went.
+
+        Which of both comes first may decide.
+        """
+        rows, table = units.rows, self._table
+        key = joint(units.process, units.conn, table.src[rows], table.dst[rows], self.receives[rows])
+        is_known = units.conn != NOTHING
+        both = is_known & np.isin(key, key[is_known & certain]) & np.isin(key, key[is_known & ~certain])
+        some = np.flatnonzero(both)
+        disputed = set()
+        for group in groups(key[some]):
+            at = some[group]
+            others = 0
+            for row in rows[at[~certain[at]]].tolist():
+                others |= table.channel_sets[table.channels[row]]
+            ours = rows[at[certain[at]]].tolist()
+            disputed.update(row for row in ours if table.channel_sets[table.channels[row]] & others)
+        return disputed
 
     def _count_uses(self, units: _Units, rows: Column, unit: Column) -> None:
         """Number what each process decided in its order, and note the first number of each member."""
