@@ -16,7 +16,7 @@ from nccl_inspect.util.text import printable
 
 DRAWS = False
 _NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")
-"""Nothing is known of what joins connections without one."""
+"""Stands for the unknown communicator of connections without one."""
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:

@@ -21,7 +21,7 @@ _MAX_FACTS = 5
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """One paragraph for each communicator, then the machines that are known."""
+    """One paragraph per communicator, then the known machines."""
     parts = [_view(view, style) for view in views] or [["no communicator and no connection in this log"]]
     parts += [_machine(machine, style) for machine in machines]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -55,7 +55,7 @@ def _view(view: View, style: Style) -> list[str]:
 
 
 def _about(view: View, style: Style) -> list[str]:
-    """Where it comes from, what it is for, when it was made, and what its ranks do not agree on."""
+    """The origin, purpose and time of a communicator, and what its ranks disagree on."""
     info = view.info
     if info is None:
         return []
@@ -87,7 +87,7 @@ def _stage(stage: Stage) -> str:
 
 
 def _folded(view: View, style: Style) -> list[str]:
-    """Hosts instead of ranks: who talks to whom, and how."""
+    """Hosts instead of ranks: the links between them."""
     lines = []
     for kind in view.kinds:
         for bundle in bundles(view, kind):

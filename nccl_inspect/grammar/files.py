@@ -13,7 +13,7 @@
     says: The sender says which path this channel takes to its neighbour.
     sample: Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 
-A value is everything after the colon and one blank, blanks at its ends included (``␣`` is a blank, too). Lines that
+A value is everything after the colon and one blank, including blanks at its ends (``␣`` is also a blank). Lines that
 begin with ``#`` are comments; a line that begins with two blanks continues the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
@@ -85,7 +85,7 @@ def read(text: str, name: str = "<grammar>") -> list[Production]:
 
 
 def index(text: str, name: str = "<grammar>") -> list[Production]:
-    """The productions of one grammar file by name and line; the rest is read when it is needed.
+    """The productions of one grammar file by name and line; the rest is read on first use.
 
     Raises:
         GrammarError: what precedes the first production is not well formed, or a production has no line.
@@ -112,7 +112,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
 
 
 def _value(block: str, key: str) -> str:
-    """The first value of a key, found without reading the block as a whole."""
+    """The first value of a key, without parsing the whole block."""
     mark = f"\n{key}: "
     start = block.find(mark)
     if start < 0:
@@ -143,7 +143,7 @@ def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
     given = frozenset(" ".join(own.get("role", ())).split())
     if unknown := sorted(given - ROLES.keys()):
         label, roles = own["production"][0], ", ".join(sorted(ROLES))
-        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; roles: {roles}")
+        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; choose from {roles}")
     return given
 
 

@@ -1,5 +1,5 @@
-"""How the ways of data look in pictures: each has a colour, a dash pattern and a word, so that none depends on
-color alone. The colours are those of Okabe and Ito, which people with colour blindness can tell apart."""
+"""The look of links in pictures: each kind has a color, a dash pattern and a word, so that none depends on color
+alone. The colors are those of Okabe and Ito, which color-blind people can distinguish."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Look(NamedTuple):
     words: str
     color: str
     dashes: str
-    """As SVG writes them; empty for a solid line."""
+    """In SVG notation; empty for a solid line."""
     dot_style: str
 
 
@@ -34,7 +34,7 @@ _BY_KEY = {look.key: look for look in LOOKS}
 
 
 def look_of(link: DrawnLink) -> Look:
-    """How a link is drawn."""
+    """The look of a link."""
     if link.transport == "NET":
         return _BY_KEY["gdr" if link.gdr is True else "net"]
     return _BY_KEY.get((link.transport or "unknown").lower(), _BY_KEY["unknown"])
@@ -61,7 +61,7 @@ def title_of(view: View) -> str:
 
 
 def gpu_words(view: View, rank: int) -> str:
-    """The GPU of a rank, empty when the log does not name it."""
+    """The GPU of a rank; empty if the log does not name it."""
     gpu = view.gpus.get(rank)
     if gpu is None:
         return ""

@@ -1,4 +1,4 @@
-"""Where the hosts of a tree stand: a column for each level, children beside their parent, so no link crosses a box."""
+"""The layout of the hosts of a tree: a column per level, children beside their parent, so no link crosses a box."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from nccl_inspect.picture.view import DrawnShape, View
 
 
 class Place(NamedTuple):
-    """Of a host: its level, and how far down it stands, in heights of a leaf."""
+    """The position of a host: its level, and its distance from the top in heights of a leaf."""
 
     level: int
     down: float
 
 
 def places(view: View, tree: DrawnShape) -> dict[str, Place]:
-    """The places of all hosts; those that the tree does not reach are roots below."""
+    """The positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
     neighbours = _children(view, tree)
     below = {child for some in neighbours.values() for child in some}
     levels: dict[str, int] = {}
@@ -37,7 +37,7 @@ def places(view: View, tree: DrawnShape) -> dict[str, Place]:
 def _walked(
     root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
 ) -> list[str]:
-    """A host and all below it, each before its children; notes levels and who is placed below whom."""
+    """A host and all below it, each before its children; records levels and parents."""
     levels[root] = 0
     order, waiting = [], [root]
     while waiting:
