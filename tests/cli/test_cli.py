@@ -134,7 +134,7 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["explain", "socket-insted-of-efa"], 2, "no rule 'socket-insted-of-efa'; did you mean socket-instead-of-efa"),
         (["explain", "zzzzzz"], 2, "no rule 'zzzzzz'; run 'nccl-inspect rules'"),
         (["explain", "the", "training", "is", "slow"], 2, "no such rule, and not a recognized log line; run "),
-        (["explain", "first words", "other words"], 2, "none of the 2 lines is known; see "),
+        (["explain", "first words", "other words"], 2, "none of the 2 lines is known; run "),
         (["annotate", "empty.log"], 3, "empty.log: empty; "),
         (["annotate", "--only-nccl", "other.log"], 3, "other.log: no NCCL line among 2 lines; run the job with"),
         (["no-such-command"], 2, "no command 'no-such-command'; run"),
