@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
+from nccl_inspect.platforms import networks
 
 _WORDS = {
     "AWS": re.compile(r"\bEFA\b|\bEKS\b|\bEC2\b|amazonaws\.com|\baws ec2\b|-p efa\b|\bmodinfo efa\b|\bFI_EFA_"),
@@ -57,5 +58,5 @@ def may_be_google_network(facts: Facts) -> bool:
 
 def is_google_network(facts: Facts) -> bool:
     """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
-    network = facts.platform.network if facts.platform else None
-    return network in ("tcpx", "tcpxo") or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))
+    network = networks.named(facts.platform.network if facts.platform else None)
+    return network.vendor == "GCP" or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))

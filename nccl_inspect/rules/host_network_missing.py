@@ -12,6 +12,7 @@ from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, requests_
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.platforms import networks
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
@@ -37,7 +38,6 @@ RULE = Rule(
 _BRIDGED = ("bootstrap-no-route", "bootstrap-wrong-interface")
 """Pods reach each other; containers behind Docker bridges on several hosts do not."""
 _GOOGLE = ("tcpxo-no-interface", "tcpx-timeout")
-_NETWORKS_OF_GOOGLE = ("tcpx", "tcpxo")
 _UNKNOWN = "socket-instead-of-rdma"
 _INTERFACE = "bootstrap-no-interface"
 _OF_NODE = re.compile(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
@@ -99,7 +99,7 @@ def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
 def _is_google(facts: Facts, cases: list[Case]) -> bool:
     """Whether the network of the machine consists of additional interfaces of the node."""
     machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(machine.network in _NETWORKS_OF_GOOGLE for machine in machines if machine)
+    return any(networks.named(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:

@@ -8,6 +8,7 @@ from nccl_inspect.judging.networks.fabrics import VERBS, lacking_verbs, lacks_a_
 from nccl_inspect.judging.networks.fallback import fallback
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.platforms import Platform, networks
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -21,7 +22,6 @@ RULE = Rule(
 )
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
 """Files that NCCL and RCCL look for by default; 2.27 prints 'set by env' although nothing is set."""
-_NEED_A_PLUGIN = ("efa", "tcpx", "tcpxo")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -32,7 +32,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     requested = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
     named = bool(requested) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
-    needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN and not _is_on_one_host(facts)
+    needed = (
+        facts.platform is not None
+        and bool(networks.named(facts.platform.network).plugin)
+        and not _is_on_one_host(facts)
+    )
     came_up = facts.plugin("NET", "loaded")
     if missing and not came_up and not (named or needed):
         yield from _clue(facts, missing)
@@ -89,7 +93,7 @@ def _disabled(facts: Facts, off: list[Setting]) -> Iterator[Finding]:
     Up to 2.27 NCCL still looks for a file of that name and reports it missing (src/plugin/net.cc).
     """
     machine = facts.platform
-    needed = machine is not None and machine.network in _NEED_A_PLUGIN
+    needed = _needs_plugin(machine)
     slow = tcp_paths(facts)
     if _is_on_one_host(facts) or facts.inter_host_rdma_paths() or (machine is not None and not needed):
         return
@@ -117,3 +121,7 @@ def _is_on_one_host(facts: Facts) -> bool:
 def _files(notice: Notice) -> list[str]:
     """The files that NCCL tried: NCCL_NET_PLUGIN=foo makes it look for ``foo`` and ``libnccl-net-foo.so``."""
     return str(getattr(notice.event, "plugin", None) or "").split()
+
+
+def _needs_plugin(machine: Platform | None) -> bool:
+    return machine is not None and bool(networks.named(machine.network).plugin)

@@ -25,6 +25,8 @@ from nccl_inspect.judging.networks.fallback import (
 )
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.platforms import networks
+from nccl_inspect.platforms.networks import Network
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -33,10 +35,7 @@ RULE = Rule(
     severity="warning",
     title="Hosts talk over TCP sockets, and the log has no sign of an RDMA network",
 )
-_KINDS_WITHOUT_RDMA = ("tcp",)
 _NO_RDMA = "(TCP, no RDMA)"
-_PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
-"""Networks that need a plugin, and a daemon beside the job."""
 _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf   # in the container"
 
 
@@ -81,7 +80,7 @@ class _Reason(NamedTuple):
 def _as_expected(facts: Facts) -> _Reason | None:
     """The reason if the machine has no other network."""
     machine = facts.platform
-    if machine is None or machine.network not in _KINDS_WITHOUT_RDMA:
+    if machine is None or networks.named(machine.network).rdma:
         return None
     impact = "none that can be fixed: TCP is the only network of this machine"
     return _Reason(_NO_RDMA, f"{machine.name} has no RDMA network", impact, [NOTHING], "info", "certain")
@@ -102,8 +101,7 @@ def _avoidable(facts: Facts, is_sure: bool) -> _Reason:
 def _clue(facts: Facts) -> Iterator[Finding]:
     """The signs before hosts talk: an available network did not come up."""
     tcp_fallback = fallback(facts)
-    network = facts.platform.network if facts.platform else None
-    if not tcp_fallback or network in _KINDS_WITHOUT_RDMA or disabling_settings(facts):
+    if not tcp_fallback or not _network(facts).rdma or disabling_settings(facts):
         return
     better, failed = _better(facts), [n for n in failed_plugins(facts) if not is_of_libfabric(n)]
     if not (better or failed):
@@ -129,15 +127,23 @@ def _clue(facts: Facts) -> Iterator[Finding]:
 
 def _better(facts: Facts) -> str | None:
     """The network of these machines that needs a plugin, if known."""
-    network = facts.platform.network if facts.platform else None
-    return _PLUGINS_OF_GOOGLE.get(network or "") or ("Slingshot" if slingshot.signs(facts) else None)
+    return _google_plugin(facts) or ("Slingshot" if slingshot.signs(facts) else None)
+
+
+def _google_plugin(facts: Facts) -> str:
+    """The plugin of Google that the network needs, with a daemon beside the job; empty for other networks."""
+    network = _network(facts)
+    return network.plugin if network.vendor == "GCP" else ""
+
+
+def _network(facts: Facts) -> Network:
+    return networks.named(facts.platform.network if facts.platform else None)
 
 
 def _fixes(facts: Facts) -> list[str]:
-    network = facts.platform.network if facts.platform else None
-    if network in _PLUGINS_OF_GOOGLE:
+    if google := _google_plugin(facts):
         return [
-            f"Install the plugin for {_PLUGINS_OF_GOOGLE[network]} on the nodes (GKE: DaemonSet nccl-tcpx-installer, "
+            f"Install the plugin for {google} on the nodes (GKE: DaemonSet nccl-tcpx-installer, "
             "nccl-tcpxo-installer), mount it into the container and put its folder on LD_LIBRARY_PATH.",
             "Run the daemon beside the job (receive-datapath-manager), and give the pod the interfaces eth1, eth2, ….",
             "source <path>/nccl-env-profile.sh   # of the plugin: sets the variables that this network needs",
@@ -163,7 +169,7 @@ def _fixes(facts: Facts) -> list[str]:
 
 def _cause(facts: Facts) -> str:
     """The state of NCCL's search for NICs, or of the plugin that the network needs."""
-    if google := _PLUGINS_OF_GOOGLE.get((facts.platform.network if facts.platform else None) or ""):
+    if google := _google_plugin(facts):
         return f"the plugin of {google} is not in use: not in the image or on LD_LIBRARY_PATH, or its daemon is down"
     if slingshot.signs(facts):
         return _cause_on_slingshot(facts)

@@ -15,12 +15,12 @@ from repository import ROOT
 import nccl_inspect
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.platforms import Platform, recognition
+from nccl_inspect.platforms import Platform, networks, recognition
 
 URL = re.compile(r"https://[\w.-]+\.\w+/\S+")
 MOVING = re.compile(r"github\.com/(?!MicrosoftDocs/)[^/]+/[^/]+/(?:blob|tree)/(?:main|master|HEAD)/(?!closed/)")
 """A file of a branch, which another commit may change; Microsoft's pages are too large for a copy, mlcommons' final."""
-NETWORKS = ("efa", "ib", "roce", "tcpx", "tcpxo", "tcp")
+NETWORKS = tuple(file.stem for file in sorted(Path(networks.__file__).parent.glob("*.toml")))
 EVERY = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
