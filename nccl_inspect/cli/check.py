@@ -32,7 +32,7 @@ healthy job, so nothing is written); 3 no readable input, or the policy is kept 
 @click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
-@formats(forms.names())
+@formats(forms.names(), forms.load)
 @shared.rule_options
 @shared.read_options
 @shared.output_options

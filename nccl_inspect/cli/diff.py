@@ -29,7 +29,7 @@ _FAIL_ON = "Exit with status 1 if B has a finding of this severity or higher tha
 @click.command(epilog=_EXAMPLES, short_help="Show what changed between two runs, and which change explains which.")
 @click.argument("before", metavar="A", type=shared.FILE)
 @click.argument("after", metavar="B", type=shared.FILE)
-@formats(forms.names())
+@formats(forms.names(), forms.load)
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is any difference.")
 @shared.fail_on_option(_FAIL_ON)
 @shared.rule_options

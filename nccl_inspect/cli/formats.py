@@ -10,8 +10,6 @@ import click
 from click.core import ParameterSource
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_SUFFIXES = {"md": "markdown", "prom": "prometheus", "xml": "junit", "gv": "dot", "htm": "html"}
-"""Suffixes that differ from the name of the format."""
 _TELLING = frozenset(
     (
         *("csv", "tsv", "xls", "xlsx", "ods", "parquet"),
@@ -22,8 +20,13 @@ _TELLING = frozenset(
 """Suffixes that state a file's format: plain text under such a name is a mistake."""
 
 
-def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
-    """Add --format; the default is the format of the suffix of FILE, else the first name."""
+def formats(names: Iterable[str], load: Callable[[str], object] | None = None) -> Callable[[_Command], _Command]:
+    """Add --format; the default is the format of the suffix of FILE, else the first name.
+
+    Args:
+        names: of the formats.
+        load: gives the module of a format, whose ``SUFFIXES`` are those that differ from its name.
+    """
     choices = tuple(names)
 
     def named(ctx: click.Context, option: click.Parameter, value: str) -> str:
@@ -31,7 +34,7 @@ def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
             return value
         output = ctx.params.get("output", "-")
         suffix = PurePath(output).suffix.lower().removeprefix(".")
-        name = _SUFFIXES.get(suffix, suffix)
+        name = suffix if suffix in choices else _named_by(suffix, choices, load)
         if suffix in _TELLING and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(
                 f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(choices)}; "
@@ -49,3 +52,9 @@ def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
         callback=named,
         help=f"Output format: {', '.join(choices)}. Without it, the suffix of FILE decides.",
     )
+
+
+def _named_by(suffix: str, names: Iterable[str], load: Callable[[str], object] | None) -> str:
+    """The format that a suffix belongs to; the suffix itself if it belongs to none."""
+    own = (name for name in names if load and suffix in getattr(load(name), "SUFFIXES", ()))
+    return next(own, suffix) if suffix else suffix

@@ -44,7 +44,7 @@ def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> 
 
 @click.command(epilog=_EXAMPLES, short_help="Report the verdict, network, paths and findings of one job.")
 @shared.inputs
-@formats(report.names())
+@formats(report.names(), report.load)
 @shared.gate_options
 @shared.read_options
 @shared.output_options

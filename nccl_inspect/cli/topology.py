@@ -28,7 +28,7 @@ Examples:
 @shared.inputs
 @filters.communicator_option("Default: all; in a picture, the largest.")
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
-@formats(drawings.names())
+@formats(drawings.names(), drawings.load)
 @shared.read_options
 @shared.output_options
 def command(

@@ -27,7 +27,7 @@ Examples:
 @click.option(
     "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What each csv row is."
 )
-@formats(reports.names())
+@formats(reports.names(), reports.load)
 @shared.read_options
 @shared.output_options
 def command(

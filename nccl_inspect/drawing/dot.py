@@ -11,6 +11,9 @@ from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
 
+SUFFIXES = ("gv",)
+"""Of files in this format, besides its name."""
+
 DRAWS = True
 
 

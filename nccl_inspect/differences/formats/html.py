@@ -9,6 +9,9 @@ from nccl_inspect.differences import AREAS, Difference
 from nccl_inspect.differences.formats import words
 from nccl_inspect.report import Style, html
 
+SUFFIXES = ("htm",)
+"""Of files in this format, besides its name."""
+
 
 def render(difference: Difference, style: Style) -> str:
     """The page; it needs no other file, no script and no network."""

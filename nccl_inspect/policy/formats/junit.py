@@ -12,6 +12,9 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.junit import document, failure, lines, new_case, suite, unread
 from nccl_inspect.util.text import printable
 
+SUFFIXES = ("xml",)
+"""Of files in this format, besides its name."""
+
 _SUITE = "policy"
 
 

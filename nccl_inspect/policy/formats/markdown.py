@@ -10,6 +10,9 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.markup import details, plain, step, table
 from nccl_inspect.util.wording import count
 
+SUFFIXES = ("md",)
+"""Of files in this format, besides its name."""
+
 
 def render(checked: Checked, strict: bool, style: Style) -> str:
     """The result, a table of what is not kept for each fix, and what is kept where all is wanted."""
