@@ -74,6 +74,11 @@ CONNECTS = b"Channel %02d/%d : %d[%d] -> %d[%d] via P2P/CUMEM"
 RECEIVES = b"Channel %02d/%d : 1[1] -> 0[0] [receive] via NET/%b"
 INIT = b"ncclCommInitRank comm 0x2e rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x75 - Init COMPLETE"
 
+SPLIT = (
+    b"ncclCommSplit comm 0x2f rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 60 parent 0x2e splitCount 1 color 1 key 1"
+    b"- Init START"
+)
+
 
 @pytest.mark.parametrize(
     "blocks",
@@ -90,8 +95,19 @@ INIT = b"ncclCommInitRank comm 0x2e rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60
                 EARLY + RECEIVES % (26, 1, b"IBext_v8/0(3)/GDRDMA(PCI)/Shared"),
             ],
         ],
+        [
+            [b"vm:7:7 [0] NCCL INFO " + INIT, b"vm:7:8 [0] NCCL INFO " + SPLIT],
+            [b"vm:7:9 [0] NCCL INFO Channel 02 : 0[0] -> 1[1] via SHM/direct/direct"],
+            [b"vm:7:6 [0] NCCL INFO Connected all rings"],
+            [b"vm:7:9 [0] NCCL INFO Channel 03 : 0[0] -> 1[1] via P2P/CUMEM"],
+            [b"vm:7:8 [0] NCCL INFO Channel 01 : 23[00081] -> 8[9000] via P2P/CUMEM/CE"],
+        ],
     ],
-    ids=["an edge of two blocks", "connections decided out of their order"],
+    ids=[
+        "an edge of two blocks",
+        "connections decided out of their order",
+        "a thread says amid them that some are there",
+    ],
 )
 def test_the_order_of_the_log_counts(blocks: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
     def read() -> str:
