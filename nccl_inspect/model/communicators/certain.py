@@ -262,7 +262,7 @@ class Certainty:
         is_known = units.conn != NOTHING
         both = is_known & np.isin(key, key[is_known & certain]) & np.isin(key, key[is_known & ~certain])
         some = np.flatnonzero(both)
-        disputed = set()
+        disputed = set[int]()
         for group in groups(key[some]):
             at = some[group]
             others = 0
