@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 
 import pytest
 import sample_data
@@ -40,6 +41,14 @@ def test_the_job_is_the_same(name: str, request: pytest.FixtureRequest) -> None:
     by_object = document(folded(name))
     request.getfixturevalue("in_columns")
     assert document(folded(name)) == by_object
+
+
+def test_without_numpy_many_connections_are_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_object = document(folded(SAMPLES[0]))
+    monkeypatch.setattr(edges, "MANY", 0)
+    monkeypatch.delitem(sys.modules, "nccl_inspect.model.fold.edge_table", raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
+    assert document(folded(SAMPLES[0])) == by_object
 
 
 @pytest.mark.parametrize("name", SAMPLES)
