@@ -29,6 +29,7 @@ test-lowest:
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_phrases.py
 	$(BIN)/mypy
 
 bench: $(READY)

@@ -129,7 +129,7 @@ def rules_page() -> Iterator[str]:
             has_page = (ROOT / "nccl_inspect" / "rules" / file).exists()
             name = f"[{rule.name}](../../nccl_inspect/rules/{file})" if has_page else rule.name
             known = relations()
-            others = dict.fromkeys((*known.leads(rule.name), *known.causes(rule.name), *known.specific(rule.name)))
+            others = dict.fromkeys((*known.leading(rule.name), *known.causes(rule.name), *known.superseding(rule.name)))
             rows.append((name, rule.severity, rule.title, ", ".join(others)))
         yield from table(("rule", "usual severity", "what is wrong", "causes, and more specific rules"), rows)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from nccl_inspect._version import __version__
 
-# Nothing is imported that need not be: it is loaded before the command can handle Ctrl-C.
+# Import as little as possible: this is loaded before the command can handle Ctrl-C.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,48 +39,54 @@ def read(
 ) -> Job:
     """Read and judge a log.
 
-    Of several jobs in it the worst is the result; its ``jobs`` has all in brief, the worst first.
+    If it holds several jobs, the result is the worst one; its ``jobs`` lists all of them briefly, the worst first.
 
     Args:
         inputs: a path, a URL such as ``s3://bucket/*.log``, ``-`` for standard input, bytes, a file object, or a list
             of these.
-        platform: machine type such as ``p5.48xlarge``, where the log does not name it.
+        platform: machine type, such as ``p5.48xlarge``, if the log does not name it.
         topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.
-        select: rule or rules to run, by name, glob or category; all when empty.
-        ignore: rule or rules to leave out.
-        config: a settings file (``nccl-inspect.toml``), or a folder: the file there or in the nearest folder above.
-            Without it no file is looked for.
+        select: rule or rules to run, by name, glob or category; all if empty.
+        ignore: rule or rules to skip.
+        config: a settings file (``nccl-inspect.toml``), or a folder: the file there or in the nearest parent folder.
+            Default: no settings file.
         cluster: address or scheduler file of a Dask cluster whose workers read the log; the result is the same.
-        job: the number or name of one of several jobs, instead of the worst.
-        run: the number of a run of a job that was started again, from 1 for the first, instead of the newest.
+        job: number or name of one of several jobs. Default: the worst.
+        run: number of a run of a restarted job; 1 is the first. Default: the latest.
 
     Returns:
         The job: ``verdict``, ``findings``, ``paths``, ``communicators``, …
 
     Raises:
-        nccl_inspect.errors.NoInputError: nothing is given or could be read, or no line is NCCL's.
-        nccl_inspect.errors.NcclInspectError: an unknown rule, platform, job or run, a file that is not understood, or a
-            cluster that cannot be used.
+        nccl_inspect.errors.NoInputError: no input, none that could be read, or no NCCL line in it.
+        nccl_inspect.errors.NcclInspectError: an unknown rule, platform, job or run, an invalid file, or an unusable
+            cluster.
     """
     from pathlib import Path
 
     from nccl_inspect import artifacts
     from nccl_inspect.pipeline import configuration, reading
 
-    # A single name is a sequence, too: of characters.
-    files, wanted, unwanted = ((one,) if isinstance(one, str) else tuple(one) for one in (topology, select, ignore))
-    one = None if job is None else str(job)
+    # A string is also a sequence: of characters.
+    files, wanted, unwanted = (
+        (value,) if isinstance(value, str) else tuple(value) for value in (topology, select, ignore)
+    )
     options = reading.Options(
-        platform, files, select=wanted, ignore=unwanted, job=one, run=None if run is None else int(run)
+        platform,
+        files,
+        select=wanted,
+        ignore=unwanted,
+        job=None if job is None else str(job),
+        run=None if run is None else int(run),
     )
     if config is not None:
         options = configuration.applied(options, Path(config))
-    found = artifacts.inventory(inputs)
-    return reading.Judge(options).worst(reading.fold(found.logs, cluster=cluster), beside=found)
+    inventory = artifacts.inventory(inputs)
+    return reading.Judge(options).worst(reading.fold(inventory.logs, cluster=cluster), beside=inventory)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
-    """The typed events of a log in the order of their lines; lines that make one message are one event.
+    """The typed events of a log in line order; lines that form one message are one event.
 
     Args:
         inputs: as for :func:`read`.
@@ -98,12 +104,12 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
 
     Args:
         inputs: as for :func:`read`.
-        kinds: event classes such as ``ChannelConnect``: only these, and only their columns; all when empty.
+        kinds: event classes, such as ``ChannelConnect``: only these, and only their columns; all if empty.
 
     Returns:
-        A row for each event, in the order of their lines, with the columns that ``nccl-inspect events`` writes.
+        One row per event, in line order, with the columns that ``nccl-inspect events`` writes.
     """
-    from nccl_inspect.event import arrow, writers  # pyarrow takes its time to load: only where it is used
+    from nccl_inspect.event import arrow, writers  # pyarrow is slow to load
     from nccl_inspect.pipeline import event_stream
 
     wanted = writers.kinds_named((kinds,) if isinstance(kinds, str) else kinds)

@@ -1,4 +1,4 @@
-"""The command, also as ``python -m nccl_inspect``: what Ctrl-C does is settled before the rest is loaded."""
+"""The command, also as ``python -m nccl_inspect``: Ctrl-C is handled before the rest is loaded."""
 
 import os
 

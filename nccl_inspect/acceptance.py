@@ -1,4 +1,4 @@
-"""A job with assertions for tests: each fails with the finding, or what was expected, and the lines that prove it."""
+"""A job with assertions for tests, which fail with the finding or expectation and the lines that prove it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SCOPES = ("intra", "inter")
 
 
 class TestedJob(Job):
-    """A job as :func:`nccl_inspect.read` gives it, with assertions."""
+    """The job of :func:`nccl_inspect.read`, with assertions."""
 
     __slots__ = ()
     __test__ = False
-    """Not a test itself, whatever its name suggests to pytest."""
+    """Keeps pytest from collecting the class."""
 
     def __repr__(self) -> str:
         names = ", ".join(source.name for source in self.sources[:2]) + (", …" if len(self.sources) > 2 else "")
@@ -36,17 +36,17 @@ class TestedJob(Job):
         return cls(**{field.name: getattr(job, field.name) for field in fields(job)})
 
     def assert_ok(self) -> None:
-        """Every path that the log shows is as good as expected: the verdict is ``ok``."""
+        """Assert that every path in the log is as good as expected: the verdict is ``ok``."""
         __tracebackhide__ = True
         if self.verdict != "ok":
-            raise AssertionError(_joined(f"the verdict is {self.verdict}, not ok", self._told(), self._open()))
+            raise AssertionError(_joined(f"the verdict is {self.verdict}, not ok", self._bad_findings(), self._open()))
 
     def assert_no_findings(self, severity: str = "warning", *, ignore: str | Iterable[str] = ()) -> None:
-        """No finding of this severity or a higher one, and no failed job.
+        """Assert that there is no finding of this severity or higher, and that the job did not fail.
 
         Args:
             severity: ``info``, ``warning`` or ``error``.
-            ignore: rule or rules that do not count, by name, glob or category.
+            ignore: rule or rules to ignore, by name, glob or category.
 
         Raises:
             NcclInspectError: there is no such severity or rule.
@@ -64,10 +64,10 @@ class TestedJob(Job):
             raise AssertionError(_joined(head, _findings(violations)))
         if self.verdict == "failed" and not self.findings:
             lines = [line for notice in self.unexplained for line in notice.evidence[:1]]
-            raise AssertionError(_joined("the job failed, and no rule knows why", [_lines(lines)]))
+            raise AssertionError(_joined("the job failed, and no rule explains why", [_lines(lines)]))
 
     def assert_finding(self, rule: str) -> Finding:
-        """There is a finding of this rule, which is returned: for tests that break something on purpose.
+        """Assert that there is a finding of this rule, and return it: for tests that break something on purpose.
 
         Raises:
             NcclInspectError: there is no such rule.
@@ -81,7 +81,7 @@ class TestedJob(Job):
         raise AssertionError(_joined(f"no finding {rule}; found: {names}", self._open()))
 
     def assert_transport(self, *allowed: str, scope: str | None = None) -> None:
-        """Every pair goes one of these ways, and there is one.
+        """Assert that every pair uses one of these transports, and that there is a pair.
 
         Args:
             allowed: transports (``P2P``, ``SHM``, ``NET``) or globs of details (``NET/*Libfabric``).
@@ -101,7 +101,7 @@ class TestedJob(Job):
         )
 
     def assert_gdr(self) -> None:
-        """Every network path uses GPUDirect RDMA on all its channels, and there is one."""
+        """Assert that every network path uses GPUDirect RDMA on all its channels, and that there is a path."""
         __tracebackhide__ = True
         if not any(kind.transport == "NET" for kind in self.paths.kinds):
             raise AssertionError(_joined("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
@@ -113,7 +113,7 @@ class TestedJob(Job):
         self._demand("GPUDirect RDMA", [partial(ways.gdr, scope) for scope in scopes], scopes)
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
-        """The path from one rank to another goes one of these ways; it is returned.
+        """Assert that the path from one rank to another uses one of these transports, and return the path.
 
         Args:
             src: global rank of the sender.
@@ -131,16 +131,16 @@ class TestedJob(Job):
             raise AssertionError(_joined(str(error.args[0]), self._open())) from None
         bad = [way for way in ways.all_ways(path) if not ways.is_allowed(way, allowed)]
         if bad:
-            head = f"{src} -> {dst} goes {bad[0].detail}, wanted: {' or '.join(allowed)}"
+            head = f"{src} -> {dst} uses {bad[0].detail}, wanted: {' or '.join(allowed)}"
             raise AssertionError(_joined(head, [_lines(path.evidence[:2])], self._about([path])))
         return path
 
     def assert_policy(self, policy: str | None = None, *, strict: bool = False, **expectations: Any) -> None:
-        """A policy is kept: that of a file, as ``nccl-inspect check`` has it, or the same keys as arguments.
+        """Assert that a policy is kept: the file of ``nccl-inspect check``, or the same keys as arguments.
 
         Args:
             policy: a file; see ``nccl-inspect check --learn``.
-            strict: what the log does not tell breaks it, too.
+            strict: treat undecided expectations as broken.
             expectations: such as ``world_size=16`` or ``paths={"inter": {"gdr": True}}``.
         """
         __tracebackhide__ = True
@@ -173,12 +173,12 @@ class TestedJob(Job):
             raise AssertionError(_joined(f"not every path has {wanted}", parts, self._about(paths)))
 
     def _about(self, paths: Iterable[Path]) -> list[str]:
-        """The findings that are about some paths, and their causes."""
+        """The findings about some paths, and their causes."""
         rules = {rule for path in paths for rule in path.rules}
         rules |= {cause for finding in self.findings if finding.rule in rules for cause in finding.because}
         return _findings(finding for finding in self.findings if finding.rule in rules)
 
-    def _told(self) -> list[str]:
+    def _bad_findings(self) -> list[str]:
         return _findings(finding for finding in self.findings if finding.severity != "info")
 
     def _open(self) -> list[str]:
@@ -187,32 +187,32 @@ class TestedJob(Job):
 
 
 def _one_of(noun: str, word: str, choices: Sequence[str]) -> str:
-    """A word that must be known.
+    """The word, if it is one of the choices.
 
     Raises:
         NcclInspectError: it is not.
     """
     if word not in choices:
         raise NcclInspectError(
-            f"no {noun} '{word}'", suggestion(str(word), choices) or f"known are {', '.join(choices)}"
+            f"no {noun} '{word}'", suggestion(str(word), choices) or f"choose from {', '.join(choices)}"
         )
     return word
 
 
 def _check_ways(allowed: Sequence[str]) -> None:
-    """Make sure that a path can go one of these ways.
+    """Check the transports of an assertion.
 
     Raises:
-        NcclInspectError: there is none, or a transport that does not exist.
+        NcclInspectError: there is none, or one that does not exist.
     """
     if not allowed:
-        raise NcclInspectError("no transport", 'name those that are allowed, such as "P2P"')
+        raise NcclInspectError("no transport", 'name the allowed ones, such as "P2P"')
     for unknown in filter(None, map(file.unknown_transport, allowed)):
         raise NcclInspectError(*unknown)
 
 
 def _findings(findings: Iterable[Finding]) -> list[str]:
-    """Findings with their evidence; the remedy of an effect is that of its cause, if that is among them."""
+    """Findings with their evidence; an effect refers to its cause, if that is among them."""
     findings = list(findings)
     names = {finding.rule for finding in findings}
     return [_finding(finding, names.intersection(finding.because)) for finding in findings]

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 
 class NcclInspectError(Exception):
-    """Something the user can mend: what happened, and what to do about it.
+    """Something the user can fix: what happened, and what to do about it.
 
     Args:
         message: what happened and where, in the user's words.
-        hint: the option, command or setting that mends it; may be empty.
+        hint: the option, command or setting that fixes it; may be empty.
     """
 
     exit_code = 2
@@ -33,7 +33,7 @@ class NoPathError(NcclInspectError, KeyError):
 
 
 class GrammarError(NcclInspectError):
-    """A grammar file breaks the notation; only a developer of the grammar meets it."""
+    """A grammar file breaks the notation; only developers of the grammar see this."""
 
 
 class TopologyError(NcclInspectError):
@@ -41,7 +41,7 @@ class TopologyError(NcclInspectError):
 
 
 def suggestion(word: str, candidates: Iterable[str]) -> str:
-    """A question that names similar words, empty when there is none."""
+    """A question that names similar words; empty if there are none."""
     from difflib import get_close_matches  # only for the error
 
     similar = get_close_matches(word, list(candidates), n=3, cutoff=0.5)

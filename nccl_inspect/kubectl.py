@@ -1,6 +1,6 @@
-"""``kubectl nccl JOB``: the logs of a job's pods and what settles them, gathered, judged and reported at once.
+"""``kubectl nccl JOB``: collects, judges and reports the logs of a job's pods and the evidence beside them.
 
-kubectl runs ``kubectl-nccl`` for ``kubectl nccl``, and asks ``kubectl_complete-nccl`` what could come next.
+kubectl runs ``kubectl-nccl`` for ``kubectl nccl``, and ``kubectl_complete-nccl`` for completions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 from click.core import ParameterSource
 
 from nccl_inspect import cli, report
-from nccl_inspect.cli import collect, say, several, shared, watch, writing
+from nccl_inspect.cli import collect, print_stderr, several, shared, watch, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.collecting import Wanted, kubernetes
 from nccl_inspect.collecting.collection import Collection
@@ -49,12 +49,12 @@ _FOLLOWED = frozenset(
         *("fail_on", "select", "ignore", "config", "no_config", "platform", "topologies", "no_color"),
     )
 )
-"""The parameters that mean something with ``--follow``."""
+"""The parameters that ``--follow`` supports."""
 _ASKED = "--request-timeout=5s"
 
 
 def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Jobs and pods of the namespace, for the shell; none where the cluster cannot be asked."""
+    """Jobs and pods of the namespace, for the shell; none if the cluster cannot be queried."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     within = [f"--{name}={ctx.params[name]}" for name in ("namespace", "context") if ctx.params.get(name)]
@@ -78,15 +78,15 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Select pods by label instead of JOB.")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
-@collect.patience
+@collect.timeout_option
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
 @formats(report.names())
-@shared.choosing
-@several.choosing_one
-@shared.machine
-@shared.output
-@shared.verbose("Show evidence lines in full.")
+@shared.gate_options
+@several.job_options
+@shared.platform_options
+@shared.output_options
+@shared.verbose_option("Show evidence lines in full.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -117,10 +117,10 @@ def command(
         _require_followed(ctx)
         with _followed(wanted, timeout):
             return _watch(ctx, fail_on, options, no_color=not out.style.color)
-    options = _settled(ctx, options)  # what is wrong with the settings is said before anything is collected
+    options = _settled(ctx, options)  # errors in the settings are reported before anything is collected
     with _folder(keep) as folder:
         _collect(folder, wanted, timeout)
-        with chdir(folder):  # the report names logs within the folder, which may be a passing one
+        with chdir(folder):  # the report names logs relative to the folder, which may be temporary
             job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
         out.write_lines(report.lines(form, job, out.style))
         return shared.status(job, fail_on)
@@ -132,7 +132,7 @@ def main() -> NoReturn:
 
 
 def complete() -> None:
-    """Entry point of what kubectl asks for completions: the words so far; prints one in a line and a directive."""
+    """Entry point for completions by kubectl: prints one per line, then a directive."""
     from click.shell_completion import ShellComplete
 
     *words, incomplete = sys.argv[1:] or [""]
@@ -147,7 +147,7 @@ def complete() -> None:
 
 @contextmanager
 def _folder(keep: str) -> Iterator[Path]:
-    """Where the logs go: the folder to keep, or one that is gone afterwards, also after Ctrl-C."""
+    """The folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
     if keep:
         yield collect.new_folder(keep, "--keep")
         return
@@ -157,8 +157,8 @@ def _folder(keep: str) -> Iterator[Path]:
 
 
 def _settled(ctx: click.Context, options: reading.Options) -> reading.Options:
-    """The options with the settings of the present folder, whatever folder is the present one later."""
-    options = shared.settled(options)
+    """The options with the settings of the current folder, before the program leaves it."""
+    options = shared.with_settings_file(options)
     ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
     return replace(options, topologies=tuple(map(os.path.abspath, options.topologies)))
 
@@ -172,10 +172,10 @@ def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
         progress.clear()
     logs = [entry for entry in collection.failed if entry.file.startswith("logs/")]
     others = [entry for entry in collection.failed if not entry.file.startswith("logs/")]
-    for entry in (*logs[:_MAX_FAILURES], *others[:1]):  # one of the others will do: a role may not see nodes
-        say(f"{entry.what}: {entry.problem}")
+    for entry in (*logs[:_MAX_FAILURES], *others[:1]):  # one of the others suffices: a role may not see nodes
+        print_stderr(f"{entry.what}: {entry.problem}")
     if more := len(logs) + len(others) - min(len(logs), _MAX_FAILURES) - min(len(others), 1):
-        say(f"{count(more, 'more command')} failed: --keep FOLDER lists them")
+        print_stderr(f"{count(more, 'more command')} failed: --keep FOLDER lists them")
 
 
 def _require_followed(ctx: click.Context) -> None:
@@ -214,19 +214,19 @@ def _watch(ctx: click.Context, fail_on: str, options: reading.Options, *, no_col
 
 
 class _Progress:
-    """The command that runs now, in one line that is written anew; nothing where stderr is not a terminal."""
+    """The running command, on one line that is updated in place; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr is not None and sys.stderr.isatty()
         self._number = 0
 
     def show(self, words: str) -> None:
-        """Take the next command; several threads may ask."""
+        """Show the next command; several threads may call this."""
         self._number += 1
         if self._shown:
             click.echo(f"\r\x1b[K{cut(f'collecting {self._number}: {words}', 78)}", err=True, nl=False)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Clear the line."""
         if self._shown:
             click.echo("\r\x1b[K", err=True, nl=False)

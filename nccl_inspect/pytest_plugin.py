@@ -1,6 +1,6 @@
 """Pytest plugin: jobs as fixtures, and assertions that fail with the finding and the lines that prove it.
 
-Nothing of nccl-inspect is loaded before a test asks for it.  PYTEST_DONT_REWRITE
+nccl-inspect is not loaded before a test needs it.  PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _MARK = "nccl_log"
 _HELP = (
     "nccl_log(*paths, platform=None, topology=(), select=(), ignore=(), config=None): "
-    "the log that the fixture nccl_log reads; the options are those of nccl_inspect.read. "
-    "Without a path, that of --nccl-log."
+    "the log for the fixture nccl_log; options as for nccl_inspect.read. "
+    "Default: the log of --nccl-log."
 )
 
 
@@ -49,13 +49,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def nccl_job() -> Loader:
-    """A loader: ``nccl_job("job.log")`` reads and judges a log and gives a job with assertions."""
+    """A loader: ``nccl_job("job.log")`` reads and judges a log and returns a job with assertions."""
     return _load
 
 
 @pytest.fixture(scope="session")
 def _nccl_jobs() -> dict[str, TestedJob]:
-    """Jobs that were read for ``nccl_log``, so that many tests of one log read it once."""
+    """Jobs of ``nccl_log``: a log is read once for all its tests."""
     return {}
 
 
@@ -63,7 +63,7 @@ def _nccl_jobs() -> dict[str, TestedJob]:
 def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -> TestedJob:
     """The job of the log that the marker ``nccl_log`` or the option ``--nccl-log`` names, with assertions."""
     marker = request.node.get_closest_marker(_MARK)
-    paths = [_found(path, request) for path in marker.args] if marker else []
+    paths = [_resolved(path, request) for path in marker.args] if marker else []
     paths = paths or [
         str(request.config.invocation_params.dir / path) for path in request.config.getoption("--nccl-log")
     ]
@@ -84,8 +84,8 @@ def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -
     return _nccl_jobs[key]
 
 
-def _found(path: Any, request: pytest.FixtureRequest) -> str:
-    """A path of a marker: beside the test file, or else from where pytest was started."""
+def _resolved(path: Any, request: pytest.FixtureRequest) -> str:
+    """A path of a marker: relative to the test file, else to the folder where pytest was started."""
     beside = request.path.parent / path
     is_beside = beside.exists() or any(request.path.parent.glob(str(path)) if _is_pattern(path) else ())
     return str(beside if is_beside else Path(request.config.invocation_params.dir, path))

@@ -1,7 +1,7 @@
 """Answers to single questions about a job: its hosts, NICs, settings and ranks, one module for each.
 
-A module states ``COLUMNS`` and ``rows(job)``, which gives flat records: what the commands of the same names print, and
-the HTML report shows.
+A module defines ``COLUMNS`` and ``rows(job)``, which returns flat records: the commands of the same names print them,
+and the HTML report shows them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class Column(NamedTuple):
     """The field of the records; the key of JSON and CSV."""
     head: str
     goes: int = 0
-    """Where the table is too wide, columns with the lowest of these numbers go first; those with 0 stay."""
+    """If the table is too wide, columns with the lowest of these numbers are dropped first; those with 0 stay."""
     folds: bool = False
     """In a table that is too wide, a value that all rows share is printed once, below the table."""
     is_host: bool = False
     """Names that begin alike are shortened where the table is too wide."""
     least: int = 0
-    """Columns to which long cells may be cut where the table is too wide; 0 for none."""
+    """The width to which long cells may be cut if the table is too wide; 0 if they may not."""
     text: Callable[[Any], str] | None = None
-    """Makes the cell of the record, where it is more than the value of the field, or less."""
+    """Makes the cell from the record, if it is not just the value of the field."""
 
 
 class Answer(Protocol):
@@ -36,7 +36,7 @@ class Answer(Protocol):
 
     @property
     def RECORD(self) -> type[Record]:  # noqa: N802
-        """What kind of records they are: a dataclass."""
+        """The class of the records: a dataclass."""
 
     @property
     def COLUMNS(self) -> Sequence[Column]:  # noqa: N802
@@ -50,7 +50,7 @@ class Answer(Protocol):
 
 
 def place(source: str | None, line: int | None) -> str:
-    """A line of the log as people name it; empty where it is not known."""
+    """A line of the log as ``FILE:LINE``; empty if unknown."""
     return "" if source is None else f"{source.rpartition('/')[2] or source}:{line}"
 
 

@@ -1,4 +1,4 @@
-"""Which variables the job has, by value: who has it, and who set it."""
+"""The variables of the job by value: which ranks have it, and what set it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COLUMNS = (
 
 
 def is_bad(row: SettingRow) -> bool:
-    """Whether few have this value."""
+    """Whether few processes have this value."""
     return row.note == "outlier"
 
 

@@ -12,15 +12,15 @@ from nccl_inspect.model.job import Job, Notice
 
 
 class Error(NamedTuple):
-    """What a process says went wrong."""
+    """The error that a process reports."""
 
     notice: Notice
     line: Evidence | None
-    """None where many processes say the same: lines are kept of the first ones."""
+    """None if many processes report the same: only the first lines are kept."""
 
     @property
     def is_echo(self) -> bool:
-        """Whether it only tells that something failed elsewhere."""
+        """Whether it only reports a failure elsewhere."""
         return not is_error(self.notice)
 
 

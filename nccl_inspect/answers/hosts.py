@@ -32,10 +32,10 @@ class HostRow(Record):
     """Rules whose findings name the host or one of its ranks, worst first."""
     ranks: list[int]
     gpus: int
-    """Different GPUs that the log shows there."""
+    """Number of distinct GPUs in the log."""
     nics_used: list[str]
     nics_idle: list[str]
-    """NICs that NCCL lists there and no connection line uses, while it uses others of the host."""
+    """NICs that NCCL lists and no connection line uses, although other NICs of the host are used."""
     nccl_versions: list[str]
     cuda_versions: list[str]
     """CUDA level of the driver."""
@@ -80,7 +80,7 @@ class _Gathered(Record):
 
 
 def is_bad(row: HostRow) -> bool:
-    """Whether it is worse than it should be."""
+    """Whether a host is worse than it should be."""
     return row.severity == "error" or row.paths_fallback > 0
 
 
@@ -126,7 +126,7 @@ def _row(host: Host, gathered: _Gathered) -> HostRow:
 
 
 def _gather_paths(job: Job, by_host: dict[str, _Gathered]) -> None:
-    """Count the paths of each host, one within a host once."""
+    """Count the paths of each host; paths within a host count once."""
     for (src, dst, verdict), number in Counter(job.paths.values("src_host", "dst_host", _verdict)).items():
         for host in {src, dst}:
             if host in by_host:

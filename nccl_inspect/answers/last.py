@@ -9,7 +9,7 @@ from nccl_inspect.util.times import in_order, moment
 
 
 def latest(lines: Sequence[LastLine]) -> LastLine | None:
-    """The one that was printed last: by its time where one clock tells that of all, else as they were read."""
+    """The line printed last: by time if all lines have the same clock, else in reading order."""
     if len(lines) < 2:
         return lines[0] if lines else None
     times = [moment(line.time) for line in lines]

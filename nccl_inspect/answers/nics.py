@@ -1,4 +1,4 @@
-"""Which NICs the hosts have, and which ranks and GPUs send and receive by them; also those that nothing uses."""
+"""The NICs of the hosts, and the ranks and GPUs that send and receive through them; also idle ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nccl_inspect.util.records import Record
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
-"""Productions that tell a speed in Mb/s, with the field that names the NIC."""
+"""Productions with a speed in Mb/s, and the field that names the NIC."""
 _BUILT_IN = ("IB", "Socket")
 _VIRTUAL = 2
 """Parts that a list has for a virtual NIC: index and name, no port or address."""
@@ -43,11 +43,11 @@ class NicRow(Record):
     gpus: list[int]
     """NVML numbers of the GPUs whose ranks use it."""
     ranks: list[int]
-    """Ranks that send or receive by it."""
+    """Ranks that send or receive through it."""
     send_ranks: list[int]
     receive_ranks: list[int]
     pxn_ranks: list[int]
-    """Ranks of other GPUs whose data goes out by it (PXN)."""
+    """Ranks of other GPUs whose data leaves through it (PXN)."""
     paths_out: int
     paths_in: int
     gdr: bool | str | None
@@ -55,11 +55,11 @@ class NicRow(Record):
     link: str | None
     """``IB`` or ``RoCE``."""
     speed_mbps: int | None
-    """As the log tells it (subsystem NET)."""
+    """As in the log (subsystem NET)."""
 
 
 def name(row: NicRow) -> str:
-    """How people call it."""
+    """The name of a NIC for people."""
     return row.nic or f"index {row.nic_index}"
 
 
@@ -121,9 +121,8 @@ def rows(job: Job) -> list[NicRow]:
     _add_listed(nics, listed, busy)
     _add_counted(nics, job, busy)
     speeds = _speeds(job)
-    hosts_in_use = (
-        set() if job.excerpt else {host for host, _ in busy}
-    )  # what uses it may stand in a line that is left out
+    # In an excerpt, the lines that use a NIC may be missing.
+    hosts_in_use = set() if job.excerpt else {host for host, _ in busy}
     places = {host.name: place for place, host in enumerate(job.hosts)}
     entries = [_row(key, nic, job, hosts_in_use, speeds) for key, nic in nics.items()]
     idle = {row.host for row in entries if row.state == IDLE}
@@ -203,9 +202,9 @@ def _listed(job: Job) -> dict[_Key, tuple[int, str | None]]:
 def _add_listed(
     nics: dict[_Key, _Nic], listed: Mapping[_Key, tuple[int, str | None]], busy: AbstractSet[tuple[str, str]]
 ) -> None:
-    """Add what is listed and not used, without the ports of which NCCL makes one virtual NIC.
+    """Add listed NICs that nothing uses, except ports that NCCL merged into a virtual NIC.
 
-    Interfaces for TCP matter where something uses TCP, or nothing is known to be used.
+    TCP interfaces count if something uses TCP, or if no use is known at all.
     """
     hosts = {host for host, _ in busy}
     merged = {(host, network, part) for host, network, name in nics if "+" in name for part in name.split("+")}
@@ -218,7 +217,7 @@ def _add_listed(
 
 
 def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, str]]) -> None:
-    """Add NICs that aws-ofi-nccl counts and nothing uses, where each one is a device of its own."""
+    """Add NICs that aws-ofi-nccl counts and nothing uses, if each is a device of its own."""
     single = {
         host
         for notice in job.notices

@@ -1,4 +1,4 @@
-"""How far each rank came: where it runs, its state, its last line and its first error; also ranks without a line."""
+"""How far each rank got: where it runs, its state, its last line and its first error; also ranks without a line."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nccl_inspect.answers.last import latest
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.places import blamed_ranks
-from nccl_inspect.judging.statements import words
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.util.records import Record
 
 STATES = {
-    "suspect": "is the one that the verdict points at: it died, hangs, or did something else than the others",
-    "failed": "says itself that something went wrong, in a job that failed",
+    "suspect": "is the one that the verdict points at: it died, hangs, or did something different from the others",
+    "failed": "reports an error itself, in a job that failed",
     "missing": "has no line in this log",
-    "silent": "printed nothing after the first error of the job, while most others did",
+    "silent": "printed nothing after the first error of the job, although most others did",
     "seen": "has lines, but none of a communicator",
     "begun": "began to build its communicator",
     "initialised": "has its communicator, and no connection line yet (connections are made at first use since 2.22)",
@@ -37,7 +37,7 @@ _MOST = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RankRow(Record):
-    """A rank, or a process that names none."""
+    """A rank, or a process without one."""
 
     rank: int | None
     host: str | None
@@ -60,7 +60,7 @@ class RankRow(Record):
     """The error is the effect of a failure elsewhere."""
     error_source: str | None
     error_line: int | None
-    """None also where many processes report the same."""
+    """Also None if many processes report the same."""
 
 
 RECORD = RankRow
@@ -80,14 +80,14 @@ COLUMNS = (
 
 
 def is_bad(row: RankRow) -> bool:
-    """Whether it is dead, or may be."""
+    """Whether a rank is dead, or may be."""
     return row.state in ("suspect", "failed", "missing", "silent")
 
 
 def rows(job: Job) -> list[RankRow]:
-    """One for each rank, the worst state first; where the log does not show the world, for ranks of communicators.
+    """One per rank, the worst state first; if the log does not show the world, one per rank of its communicators.
 
-    A process that names no rank has a row of its own: it may be one of the missing ranks.
+    A process without a rank has a row of its own: it may be one of the missing ranks.
     """
     lines: dict[int, list[LastLine]] = {}
     for last_line in job.last_lines:
@@ -111,13 +111,13 @@ def rows(job: Job) -> list[RankRow]:
             state = "silent"
         elif rank in blamed and rank in last:
             state = "suspect"
-        facts = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
+        facts = _RankFacts(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
         table.append(_row(rank, state, facts))
     for last_line in job.last_lines:
         if not last_line.ranks and is_named(last_line.process.host):
             error = errors.get(last_line.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
-            table.append(_row(None, state, _Known(last_line, error)))
+            table.append(_row(None, state, _RankFacts(last_line, error)))
     return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
 
 
@@ -125,8 +125,8 @@ def _order(row: RankRow) -> int:
     return _NO_RANK if row.rank is None else row.rank
 
 
-class _Known(NamedTuple):
-    """What is known of a rank."""
+class _RankFacts(NamedTuple):
+    """The facts about a rank."""
 
     last: LastLine | None
     error: Error | None
@@ -135,7 +135,7 @@ class _Known(NamedTuple):
     gpu: Gpu | None = None
 
 
-def _row(rank: int | None, state: str, facts: _Known) -> RankRow:
+def _row(rank: int | None, state: str, facts: _RankFacts) -> RankRow:
     last, error, host, local_rank, gpu = facts
     line = error.line if error else None
     name = last.process.host if last else host
@@ -151,7 +151,7 @@ def _row(rank: int | None, state: str, facts: _Known) -> RankRow:
         last_time=last.time if last else None,
         last_source=last.source if last else None,
         last_line=last.line if last else None,
-        error=" ".join(words(error.notice).split()) if error else None,
+        error=" ".join(message_of(error.notice).split()) if error else None,
         error_is_echo=error is not None and error.is_echo,
         error_source=line.source if line else None,
         error_line=line.line if line else None,
@@ -165,7 +165,7 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 
 
 def _progress(job: Job) -> dict[int, str]:
-    """How far ranks came in the communicator that is farthest among those that have not ended."""
+    """How far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
     reached: dict[int, list[str]] = {}
     for comm in roots:
@@ -201,7 +201,7 @@ def _silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Err
 
 
 def _counted(job: Job) -> dict[int, int]:
-    """Local ranks by the order of ranks on a host, which is how NCCL counts, where the log has all ranks."""
+    """Local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
     if job.world_size is None or len(job.ranks_seen) < job.world_size:
         return {}
     hosts: Sequence[list[int]] = [sorted(host.ranks) for host in job.hosts if is_named(host.name)]

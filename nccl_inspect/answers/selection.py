@@ -1,4 +1,4 @@
-"""Selects parts of a job; a name that is not there is an error that lists what is."""
+"""Selects parts of a job; unknown names are errors that list the known ones."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.engine import selected
-from nccl_inspect.judging.facts import ends
+from nccl_inspect.judging.facts import ranks_of_paths
 from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, expand, listed, range_word, read_range, some_names, some_ranks
 
 _TRANSPORTS = ("p2p", "shm", "net", "collnet", "ib", "socket")
-"""Words that are good to ask for, also where the log has no such path."""
+"""Valid names of transports, even if the log has no such path."""
 _IS_GLOB = re.compile(r"[*?\[]")
 _MAX_NAMES = 6
 _BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
 
 
-class Places(NamedTuple):
+class PlaceFilter(NamedTuple):
     """Ranks and hosts that options name."""
 
     ranks: list[range]
     hosts: tuple[str, ...]
 
     def of(self, job: Job) -> Callable[[Iterable[int], Iterable[str | None]], bool]:
-        """What says whether ranks and hosts are among them: one of each that is named.
+        """A test whether ranks and hosts match: one of each that is named.
 
         Raises:
             NcclInspectError: the log has none of them.
         """
-        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *ends(job.paths)})
+        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *ranks_of_paths(job.paths)})
         hosts = set(names_known("host", self.hosts, [host.name for host in job.hosts]))
 
         def fits(ranks: Iterable[int], names: Iterable[str | None]) -> bool:
@@ -46,10 +46,10 @@ class Places(NamedTuple):
         return fits
 
 
-class Wanted(NamedTuple):
-    """Which paths are chosen; empty fields choose all."""
+class PathFilter(NamedTuple):
+    """The paths that options select; empty fields select all."""
 
-    places: Places
+    places: PlaceFilter
     scope: str | None = None
     transports: tuple[str, ...] = ()
     verdicts: tuple[str, ...] = ()
@@ -57,14 +57,14 @@ class Wanted(NamedTuple):
     """Names of rules: only paths that their findings are about."""
 
     def of(self, job: Job) -> Selection:
-        """The paths of a job that are chosen.
+        """The selected paths of a job.
 
         Raises:
             NcclInspectError: the log has none of the ranks, hosts or transports that are named.
         """
         fits = self.places.of(job)
         details = transports_known(self.transports, job.paths)
-        found = job.paths.where(
+        paths = job.paths.where(
             lambda kind: (
                 self.scope in (None, kind.scope)
                 and (not self.transports or kind.detail in details)
@@ -72,22 +72,17 @@ class Wanted(NamedTuple):
                 and (not self.rules or not self.rules.isdisjoint(kind.rules))
             )
         )
-        return found.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
+        return paths.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
 
 
 def slowest(paths: Selection, job: Job) -> Selection:
-    """The slowest first; of those that are alike the ones that should be better."""
+    """The slowest first; among equals, those that should be better."""
     platform = platforms.find(job.platform) if job.platform else None
     return paths.ordered(lambda kind: (impact.usual(kind, platform), _BADNESS[kind.verdict]))
 
 
 def no_path(job: Job, verdicts: Sequence[str]) -> str:
-    """Why no path is chosen.
-
-    Args:
-        job: whose paths they are.
-        verdicts: those that were asked for.
-    """
+    """Why no path is selected, given the wanted verdicts."""
     if not len(job.paths):
         return "no path: the log has no connection line"
     there = _counted(job.paths, lambda kind: kind.verdict)
@@ -108,19 +103,19 @@ def _counted(paths: Selection, name: Callable[[PathKind], str]) -> Counter[str]:
 
 
 def rules_known(patterns: Sequence[str]) -> set[str]:
-    """The names of the rules that patterns fit; empty without one.
+    """The names of the rules that match patterns; empty without patterns.
 
     Raises:
-        NcclInspectError: a pattern fits no rule.
+        NcclInspectError: a pattern matches no rule.
     """
     return {entry.rule.name for entry in selected(patterns)} if patterns else set()
 
 
 def transports_known(words: Sequence[str], paths: Selection) -> set[str]:
-    """The transports, as tables print them, that words fit: the beginning of one or of a part of it, in any case.
+    """The transports, as in tables, that words match: a prefix of one or of its parts, ignoring case.
 
     Raises:
-        NcclInspectError: a word is not a transport, and the log has none that begins so.
+        NcclInspectError: a word is not a transport, and the log has none with that prefix.
     """
     kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
     details: set[str] = set()
@@ -149,7 +144,7 @@ def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
     """The numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
 
     Raises:
-        NcclInspectError: a word is none of these.
+        NcclInspectError: a word has another form.
     """
     ranges = []
     for word in ",".join(words).split(",") if words else ():
@@ -161,10 +156,10 @@ def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
 
 
 def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) -> None:
-    """Make sure that something of each range is there.
+    """Check that each range has at least one number that is present.
 
     Raises:
-        NcclInspectError: one has nothing of it.
+        NcclInspectError: a range has none.
     """
     there = set(present) if wanted else set()
     for some in wanted:
@@ -175,10 +170,10 @@ def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) 
 
 
 def names_known(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
-    """The names that patterns fit.
+    """The names that match patterns.
 
     Raises:
-        NcclInspectError: a pattern fits none.
+        NcclInspectError: a pattern matches none.
     """
     there = list(dict.fromkeys(present)) if patterns else []
     names: list[str] = []
@@ -195,9 +190,9 @@ def names_known(noun: str, patterns: Sequence[str], present: Iterable[str]) -> l
 
 
 def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:
-    """The names of the communicators that an option chooses.
+    """The names of the communicators that an option selects.
 
     Raises:
-        NcclInspectError: a pattern fits none.
+        NcclInspectError: a pattern matches none.
     """
     return names_known("communicator", patterns, (comm.id for comm in job.communicators))

@@ -1,6 +1,6 @@
-"""The same answers for assistants, over the Model Context Protocol: tools, resources and prompts.
+"""Serves assistants over the Model Context Protocol: tools, resources and prompts.
 
-Nothing here writes, runs or sends anything. Files are read below folders that were named at the start
+Nothing here writes, runs or sends anything. Only files below the folders named at the start are read
 (:mod:`.folders`); what a log holds is data and marked as such (:mod:`.quotes`); no answer is longer than a limit
 (:mod:`.bounds`). The package is imported by the command that serves, and needs the official SDK (the extra ``mcp``).
 """

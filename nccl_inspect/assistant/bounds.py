@@ -1,4 +1,4 @@
-"""The size of answers: an assistant pays for each, and one that is too long is cut where nobody sees it."""
+"""The size of answers: assistants pay for each byte, and cut long answers where nobody notices."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _Result = TypeVar("_Result", bound=BaseModel)
 
 
 class Page(BaseModel):
-    """Where a list was cut."""
+    """Which part of a list an answer holds."""
 
-    total: int = Field(description="Entries that there are.")
-    offset: int = Field(default=0, description="Entries before the first one that is given.")
-    returned: int = Field(description="Entries that are given.")
-    truncated: bool = Field(description="Whether there are more after them.")
-    more: str = Field(default="", description="How to get the rest, where there is one.")
+    total: int = Field(description="Number of all entries.")
+    offset: int = Field(default=0, description="Entries skipped before the first one returned.")
+    returned: int = Field(description="Entries returned.")
+    truncated: bool = Field(description="Whether more entries follow.")
+    more: str = Field(default="", description="How to get the rest, if any.")
 
 
 class Cut(NamedTuple, Generic[_Row]):
@@ -36,7 +36,7 @@ class Cut(NamedTuple, Generic[_Row]):
 
 
 def cut_list(rows: Sequence[_Row], total: int, offset: int, room: int, narrower: str = "") -> Cut[_Row]:
-    """As many rows as there is room for.
+    """As many rows as fit.
 
     Args:
         rows: from the offset on, as many as were asked for.
@@ -92,7 +92,7 @@ def pop_last(name: str) -> Callable[[Any], bool]:
 
 
 def answer(result: BaseModel, text: str = "") -> CallToolResult:
-    """A typed result, with a text in front that says the most important, and as JSON text for clients without types.
+    """A typed result, after a text for people, and again as JSON text for clients without types.
 
     Args:
         result: within :data:`MAX_RESULT`.

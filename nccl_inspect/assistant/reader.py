@@ -30,14 +30,14 @@ _INTERVAL = 0.5
 _Result = TypeVar("_Result")
 
 
-class Tells(Protocol):
+class ProgressListener(Protocol):
     """What takes notice of progress: the context of a request."""
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """So much is done."""
 
 
-class Wish(NamedTuple):
+class JobRequest(NamedTuple):
     """How a job is judged, as a tool was asked."""
 
     platform: str | None = None
@@ -51,16 +51,16 @@ class _Key(NamedTuple):
     """What makes a job the same: the files as they are now, and how it is judged."""
 
     files: tuple[tuple[str, int, int, int, int], ...]
-    wish: Wish
+    wish: JobRequest
     topologies: tuple[str, ...]
 
 
-class _Kept(NamedTuple):
+class _CachedJob(NamedTuple):
     job: Job
     size: int
 
 
-class Reader:
+class LogReader:
     """Judged jobs of files in some folders.
 
     Args:
@@ -73,11 +73,11 @@ class Reader:
         self.folders = folders
         self._options = options
         self._interval = interval
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Key, _CachedJob] = OrderedDict()
         self._lock: anyio.Lock | None = None
 
     async def job(
-        self, logs: Sequence[str], wish: Wish, tells: Tells, visit: Callable[[Job], None] | None = None
+        self, logs: Sequence[str], wish: JobRequest, tells: ProgressListener, visit: Callable[[Job], None] | None = None
     ) -> Job:
         """The job of some logs.
 
@@ -103,7 +103,7 @@ class Reader:
             return await anyio.to_thread.run_sync(work)
 
     def _job(
-        self, logs: Sequence[str], wish: Wish, progress: _Progress, visit: Callable[[Job], None] | None = None
+        self, logs: Sequence[str], wish: JobRequest, progress: _Progress, visit: Callable[[Job], None] | None = None
     ) -> Job:
         inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
@@ -112,10 +112,10 @@ class Reader:
             self._kept.move_to_end(key)
             return kept.job
         job = self._read(inputs, self._judge(wish, topologies), progress, wish.is_one_of_two, visit)
-        self._keep(key, _Kept(job, sum(file.size or 0 for file in inputs)))
+        self._keep(key, _CachedJob(job, sum(file.size or 0 for file in inputs)))
         return job
 
-    def _judge(self, wish: Wish, topologies: Sequence[str]) -> reading.Judge:
+    def _judge(self, wish: JobRequest, topologies: Sequence[str]) -> reading.Judge:
         """What judges as it was asked for: before a long log is read, so that a mistake is reported at once."""
         options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
         if topologies:
@@ -138,7 +138,7 @@ class Reader:
             fold = reading.fold(beside.logs, progress)
             return judge.worst(fold, visit, is_one_of_two, beside)
 
-    def _keep(self, key: _Key, kept: _Kept) -> None:
+    def _keep(self, key: _Key, kept: _CachedJob) -> None:
         self._kept[key] = kept
         while len(self._kept) > 1 and (
             len(self._kept) > _MAX_KEPT or sum(entry.size for entry in self._kept.values()) > _MAX_KEPT_BYTES
@@ -153,7 +153,7 @@ class _Progress:
         tells: takes notice.
     """
 
-    def __init__(self, tells: Tells, interval: float) -> None:
+    def __init__(self, tells: ProgressListener, interval: float) -> None:
         self._tells = tells
         self._interval = interval
         self._done = 0

@@ -1,4 +1,4 @@
-"""Resources: the pages of the rules, and the reference of the messages, written from the grammar."""
+"""Resources: the rule pages and the message reference, which comes from the grammar."""
 
 from __future__ import annotations
 
@@ -25,30 +25,26 @@ _MAX_COMPLETIONS = 100
 
 
 def add(server: MCPServer) -> None:
-    """Offer the resources.
-
-    Args:
-        server: is given them.
-    """
+    """Add the resources to a server."""
     server.resource(
         f"{SCHEME}://rules",
         name="rules",
-        title="What is looked for",
-        description=f"All rules with what is wrong when one finds something; each has a page at {_RULE}.",
+        title="Rules",
+        description=f"All rules and the defects that they detect; each has a page at {_RULE}.",
         mime_type=_MARKDOWN,
     )(_rules)
     server.resource(
         _RULE,
         name="rule",
-        title="The page of a rule",
-        description="What a defect is, how the log shows it, what it costs, how it is mended, with excerpts of logs.",
+        title="Rule page",
+        description="What a defect is, how the log shows it, what it costs, how to fix it, with log excerpts.",
         mime_type=_MARKDOWN,
     )(_rule)
     server.resource(
         f"{SCHEME}://messages",
         name="messages",
         title="Message reference: families",
-        description=f"The families of messages that are recognised; each has a page at {_FAMILY}.",
+        description=f"The families of recognized messages; each has a page at {_FAMILY}.",
         mime_type=_MARKDOWN,
     )(_messages)
     server.resource(
@@ -66,7 +62,7 @@ def _rules() -> str:
 
 
 def _of_rules() -> Iterator[str]:
-    yield "# What is looked for"
+    yield "# Rules"
     for category in CATEGORIES:
         yield f"\n## {category}\n"
         for rule in (entry.rule for entry in registered() if entry.rule.category == category):
@@ -82,16 +78,16 @@ def _rule(name: str) -> str:
 
 
 def _messages() -> str:
-    lines = ["# Messages that are recognised\n"]
+    lines = ["# Recognized messages\n"]
     lines += [
         f"- {SCHEME}://messages/{dialect}/{family}: {len(productions)}"
-        for (dialect, family), productions in _known().items()
+        for (dialect, family), productions in _families().items()
     ]
     return "\n".join(lines) + "\n"
 
 
 def _family(dialect: str, family: str) -> str:
-    productions = _known().get((dialect, family))
+    productions = _families().get((dialect, family))
     if productions is None:
         raise ResourceNotFoundError(f"no messages '{dialect}/{family}'"[:200] + f"; {SCHEME}://messages lists them")
     return (
@@ -110,7 +106,7 @@ def _of_message(production: Production) -> Iterator[str]:
 
 
 @cache
-def _known() -> dict[tuple[str, str], list[Production]]:
+def _families() -> dict[tuple[str, str], list[Production]]:
     """The messages by dialect and family."""
     families: dict[tuple[str, str], list[Production]] = {}
     for file in files.shipped():
@@ -124,11 +120,11 @@ async def _completed(
 ) -> Completion:
     """Completions for an argument of a resource address."""
     dialect = (context.arguments or {}).get("dialect") if context else None
-    known = {
+    choices = {
         "name": [entry.rule.name for entry in registered()],
-        "dialect": list(dict.fromkeys(dialect for dialect, _ in _known())),
-        "family": [family for of, family in _known() if dialect in (None, of)],
+        "dialect": list(dict.fromkeys(dialect for dialect, _ in _families())),
+        "family": [family for of, family in _families() if dialect in (None, of)],
     }
-    names = known.get(argument.name, []) if isinstance(ref, ResourceTemplateReference) else []
+    names = choices.get(argument.name, []) if isinstance(ref, ResourceTemplateReference) else []
     values = [name for name in names if name.startswith(argument.value.lower())]
     return Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=len(values) > _MAX_COMPLETIONS)

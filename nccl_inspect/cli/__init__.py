@@ -23,11 +23,11 @@ from nccl_inspect.util.text import PLAIN, printable
 
 _PARTS = ("manual", "shared", "filters", "formats", "questions", "several", "targets", "writing")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
-"""How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
-ENDS = object()
-"""The object of the context of a process that does nothing after the command."""
+"""The variable with which shells ask for completions; the default name would look like a variable of NCCL."""
+EXITS_AFTERWARDS = object()
+"""The object of the context if the process exits after the command."""
 _KEPT = 4 << 20
-"""Bytes: more than a block of a log and its lines take; with twice as many the memory is split into more pieces."""
+"""Bytes: more than a block of a log and its lines take; twice as many would fragment the memory."""
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
 _EXAMPLES = """
@@ -45,7 +45,7 @@ Examples:
 
 
 class _Help(click.HelpFormatter):
-    """Help that fits 40 columns: the narrower the terminal, the less room for the names of options."""
+    """Help that fits 40 columns: option names get less room on narrow terminals."""
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         super().write_dl(list(rows), min(col_max, self.width // 3), col_spacing)
@@ -55,13 +55,13 @@ class _Context(click.Context):
     formatter_class = _Help
 
     def get_help(self) -> str:
-        from nccl_inspect.cli import manual  # only for who asks
+        from nccl_inspect.cli import manual  # only for help
 
         return manual.page(self)
 
     def invoke(self, callback: Any, /, *args: Any, **values: Any) -> Any:
         if self.params.get("output"):
-            from nccl_inspect.cli import targets  # shared options need this module themselves
+            from nccl_inspect.cli import targets  # imports this module
 
             targets.require_no_input(self)
             interruption.PROCESS.unwritten = targets.unwritten(self)
@@ -69,7 +69,7 @@ class _Context(click.Context):
 
 
 class _Commands(click.Group):
-    """Commands found by their files and loaded when they are used, so that a short run stays short."""
+    """Commands, found by their files and loaded on use, so that short runs stay short."""
 
     context_class = _Context
 
@@ -83,7 +83,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
-            if ctx.resilient_parsing:  # the shell asks what could come next
+            if ctx.resilient_parsing:  # the shell asks for completions
                 return None
             if Path(cmd_name).exists():
                 raise NcclInspectError(f"{cmd_name} is a log, not a command", f"nccl-inspect summarize {cmd_name}")
@@ -94,13 +94,13 @@ class _Commands(click.Group):
 
 
 def prepared(command: click.Command) -> click.Command:
-    """A command with the help of this program, and with its care for what is written."""
+    """A command with the help pages and the output checks of this program."""
     command.context_class = _Context
     return command
 
 
 def _width() -> int:
-    """Columns for help; click itself takes no less than 50."""
+    """Columns for help; click's own minimum is 50."""
     columns = shutil.get_terminal_size((_MAX_COLUMNS, 24)).columns
     return max(min(columns, _MAX_COLUMNS) - 2, _MIN_COLUMNS - 2)
 
@@ -132,26 +132,26 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
     """Entry point: errors become one line on stderr, a closed pipe ends in silence.
 
     Args:
-        program: what is run.
-        name: as it is typed.
+        program: the command to run.
+        name: of the program, as typed.
     """
     interruption.guard()
-    # Almost nothing here is cyclic garbage; looking for it often would take a tenth of a short run.
+    # Almost nothing here is cyclic garbage; frequent collections would take a tenth of a short run.
     gc.set_threshold(100_000)
-    # What glibc gets back once, it keeps from then on: else each block of a log would be asked of the system again.
+    # glibc keeps memory of a size that was freed once: else it would request each block from the system again.
     bytes(_KEPT)
     _prepare_streams()
-    # All is written: to take a job of ten thousand ranks apart before the end would take a tenth of the time.
-    os._exit(execute(ENDS, program, name))
+    # All output is written: freeing a job of ten thousand ranks would take a tenth of the run time.
+    os._exit(execute(EXITS_AFTERWARDS, program, name))
 
 
 def execute(then: object = None, program: click.Command = cli, name: str = "nccl-inspect") -> int:
-    """Do what the arguments of the process say; gives its exit status.
+    """Run the command that the arguments of the process name; return its exit status.
 
     Args:
-        then: :data:`ENDS` where the process ends afterwards.
-        program: what is run.
-        name: as it is typed.
+        then: :data:`EXITS_AFTERWARDS` if the process exits afterwards.
+        program: the command to run.
+        name: of the program, as typed.
     """
     settings: dict[str, Any] = {"complete_var": COMPLETE_VARIABLE, "standalone_mode": False, "obj": then}
     try:
@@ -159,29 +159,31 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:
-        say(interruption.PROCESS.words())
+        print_stderr(interruption.PROCESS.words())
         return interruption.STATUS
     except click.ClickException as error:
-        say(_told(error))
+        print_stderr(_usage_error(error))
         return 2
     except NcclInspectError as error:
-        say(str(error))
+        print_stderr(str(error))
         return error.exit_code
     except OSError as error:
-        lead_nowhere(sys.stdout)
-        say(f"{error.filename or 'standard output'}: {error.strerror or error}; free space there, or write elsewhere")
+        redirect_to_devnull(sys.stdout)
+        print_stderr(
+            f"{error.filename or 'standard output'}: {error.strerror or error}; free space there, or write elsewhere"
+        )
         return 2
 
 
-def _told(error: click.ClickException) -> str:
-    """What is wrong with the arguments, and what to type instead."""
+def _usage_error(error: click.ClickException) -> str:
+    """What is wrong with the arguments, and what to type."""
     if isinstance(error, click.NoSuchOption) and error.option_name == "--version":
         return "--version goes without a command: nccl-inspect --version"
     return error.format_message()
 
 
 def _prepare_streams() -> None:
-    """Let output that was closed (``>&-``) lead nowhere: Python has no stream for it; no character is an error."""
+    """Redirect closed streams (``>&-``) to the null device, and replace characters that cannot be encoded."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
@@ -190,18 +192,18 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors=PLAIN)
 
 
-def lead_nowhere(stream: TextIO) -> None:
-    """Let a stream that cannot be written lead nowhere: else the interpreter complains when it writes what is left."""
+def redirect_to_devnull(stream: TextIO) -> None:
+    """Redirect a stream that cannot be written, so that the interpreter does not fail when it flushes the rest."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def say(message: str) -> None:
-    """One line on stderr; where that cannot be written, the exit status must do."""
+def print_stderr(message: str) -> None:
+    """Print one line on stderr; if that fails, the exit status must suffice."""
     with suppress(OSError):
         click.echo("nccl-inspect: " + shown(message), err=True)
 
 
 def shown(message: str) -> str:
-    """A message in one line; what a file or an option holds must not reach the terminal as it is."""
+    """A message on one line, with control characters from files and options escaped."""
     return printable(" ".join(message.split()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Grammar
@@ -27,7 +27,7 @@ from nccl_inspect.util.text import decode, printable, printable_lines
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
 _MAX_BYTES = 8 << 20
-"""Of a generation of messages whose production is remembered."""
+"""Size of a generation of remembered messages."""
 _EXAMPLES = """
 \b
 Examples:
@@ -39,14 +39,14 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="Print the log with a note below each NCCL line.")
 @shared.inputs
 @click.option("--only-nccl", is_flag=True, help="Omit lines unrelated to NCCL.")
-@shared.output
+@shared.output_options
 def command(logs: tuple[str, ...], only_nccl: bool, out: writing.Output) -> None:
     """Print the log and explain each line of NCCL, its plugins, PyTorch or a launcher in a short note below it."""
-    out.write_lines(_annotated(shared.given(logs), _Margin(engine.shipped(), only_nccl, out.style)))
+    out.write_lines(_annotated(shared.inputs_or_stdin(logs), _Margin(engine.shipped(), only_nccl, out.style)))
 
 
 def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
-    """The logs in blocks of lines with their notes; what could not be read is said at the end.
+    """The logs in blocks of lines with their notes; read errors are reported at the end.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
@@ -65,16 +65,16 @@ def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
     if not margin.has_nccl:
         raise reading.nothing_found(lines, list(map(str, problems)))
     for problem in problems:
-        say(str(problem))
+        print_stderr(str(problem))
 
 
 class _Margin:
     """Puts notes below lines.
 
     Args:
-        grammar: what knows the lines.
-        only_nccl: leave out lines that tell nothing of NCCL.
-        style: how notes look.
+        grammar: that recognizes the lines.
+        only_nccl: omit lines unrelated to NCCL.
+        style: of the notes.
     """
 
     def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
@@ -82,10 +82,10 @@ class _Margin:
         self._only_nccl = only_nccl
         self._style = style
         self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)
-        """By level and message, which production knows it."""
+        """Productions by level and message."""
         self._notes: dict[Production, str] = {}
         self.has_nccl = False
-        """Whether there was a line of NCCL, or one that tells something of it."""
+        """Whether there was a line of NCCL, or one related to it."""
 
     def noted(self, lines: Sequence[bytes]) -> Iterator[str]:
         """The lines of a block, each with its note."""
@@ -106,7 +106,7 @@ class _Margin:
                 yield self._note(production)
 
     def _of_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
-        """Of lines that have no prefix the productions that know them, by the place of the last one of a message."""
+        """The productions of lines without a prefix, by the position of the last line of each message."""
         if any(map(prefix.split, lines)):
             return {}
         readings = Excerpt(self._grammar).readings(lines)
@@ -141,7 +141,7 @@ class _Margin:
 
 
 def _shown(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
-    """The lines as they are shown, mostly all at once."""
+    """The printable lines, usually converted all at once."""
     if not hides:
         shown = printable_lines(decode(block)).split("\n")
         if len(shown) == len(lines):  # no line has an end within

@@ -21,7 +21,7 @@ from nccl_inspect.anonymous.leaks import Leaks
 from nccl_inspect.anonymous.names import Names, load
 from nccl_inspect.anonymous.target import Target
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.blocks import Progress, Source
@@ -83,7 +83,7 @@ def command(
     temporary file meanwhile. Review the result before you share it: the output of your own program may contain names
     that no tool can recognize.
     """
-    names = shared.given(logs)
+    names = shared.inputs_or_stdin(logs)
     with Bar(progress) as bar:
         write(names, output, map_file, bar.update if bar.wanted else None, overwrite=overwrite, all_text=all_text)
 
@@ -97,15 +97,15 @@ def write(
     overwrite: bool = False,
     all_text: bool = False,
 ) -> None:
-    """Write logs and evidence again without names.
+    """Write copies of logs and evidence without names.
 
     Args:
         names: of logs and folders, or ``-``.
         output: the file or folder to write to, or ``-``.
-        map_file: where to write what was replaced by what.
-        progress: how many bytes were read, of both readings.
-        overwrite: write into a folder that holds something, too.
-        all_text: write text that is not recognised, too.
+        map_file: the file for the table of replacements.
+        progress: takes the bytes read, of both passes.
+        overwrite: also write into a non-empty folder.
+        all_text: also write text files of unrecognized kinds.
 
     Raises:
         NcclInspectError: nothing can be read or written.
@@ -119,24 +119,24 @@ def write(
         target = Target(output, folders, readable > 1 or bool(folders), job.anonymizer.file_name, stack)
         target.guard(_paths(gathered), overwrite)
         for name, reason in islice(sorted(gathered.passed_over.items()), _MAX_TOLD):
-            say(f"passed over: {name} ({reason})")
+            print_stderr(f"passed over: {name} ({reason})")
         if len(gathered.passed_over) > _MAX_TOLD:
-            say(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
+            print_stderr(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
         job.write(target)
         if target.folder is not None:
-            _tell_leaks(job.anonymizer.names, target)
+            _report_leaks(job.anonymizer.names, target)
         target.pack()
     if map_file:
         job.anonymizer.names.save(map_file)
 
 
 def _twice(progress: Progress) -> Progress:
-    """Progress of two readings."""
+    """Progress over two passes."""
     return lambda size, total: progress(size, None if total is None else 2 * total)
 
 
 def _kept(name: str, stack: ExitStack) -> str | BinaryIO:
-    """An input that can be read twice: what comes from a pipe is kept in a temporary file."""
+    """An input that can be read twice: piped input is kept in a temporary file."""
     path = Path(name)
     if name != "-" and not (path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()):
         return name
@@ -156,29 +156,29 @@ class _Job:
     """Learns names from all inputs, then writes them.
 
     Args:
-        found: the inputs.
-        names: the table, which may hold some already.
-        told: takes the progress, if that is wanted.
+        gathered: the inputs.
+        names: the table of replacements, which may hold some already.
+        progress: takes the progress, if wanted.
     """
 
     def __init__(self, gathered: Gathered, names: Names, progress: Progress | None) -> None:
         self.anonymizer = Anonymizer(names)
         self._evidence = Evidence(self.anonymizer)
-        self._found = gathered
-        self._told = progress
+        self._gathered = gathered
+        self._progress = progress
         self._members: set[str] = set()
-        """Evidence in archives, which may look like logs, too."""
+        """Evidence in archives, which may also look like logs."""
 
     def learn(self, names: list[str]) -> int:
-        """Learn names; how many inputs could be read.
+        """Learn names; return the number of readable inputs.
 
         Args:
             names: the inputs, for errors.
 
         Raises:
-            NoInputError: none could, or no line is NCCL's and there is no evidence.
+            NoInputError: no input is readable, or there is neither an NCCL line nor evidence.
         """
-        documents = sum(map(self._learn_document, self._found.evidence()))
+        documents = sum(map(self._learn_document, self._gathered.evidence()))
         anonymizer = self.anonymizer
         readable = documents
         problems: list[NoInputError] = []
@@ -189,7 +189,7 @@ class _Job:
             except NoInputError as error:
                 problems.append(error)
         for problem in problems[1:] if not (anonymizer.lines_read or documents) else problems:
-            say(str(problem))
+            print_stderr(str(problem))
         if problems and not anonymizer.lines_read and not documents:
             raise problems[0]
         if not anonymizer.nccl_lines and not documents:
@@ -199,33 +199,33 @@ class _Job:
         return readable
 
     def _learn_document(self, document: Document) -> bool:
-        """Learn the names of a file of evidence; whether it can be written."""
+        """Learn the names of an evidence file; return whether it can be written."""
         try:
             self._evidence.learn(document.kind, document.name, document.open())
         except NotOfKindError:
             if document.log is not None:
-                self._found.logs.append(document.log)
+                self._gathered.logs.append(document.log)
         except RecursionError:
-            self._found.passed_over[document.name] = f"{document.kind.KIND}, damaged: nested too deeply"
+            self._gathered.passed_over[document.name] = f"{document.kind.KIND}, damaged: nested too deeply"
         except (ValueError, OSError) as error:
-            self._found.passed_over[document.name] = f"{document.kind.KIND}, damaged: {error}"
+            self._gathered.passed_over[document.name] = f"{document.kind.KIND}, damaged: {error}"
         else:
             self._members.add(document.name)
             return True
         return False
 
     def _sources(self) -> Iterator[Source]:
-        for stream in self._found.logs:
+        for stream in self._gathered.logs:
             if not isinstance(stream, File):
                 stream.seek(0)
-        logs = sources.find(self._found.logs, self._told) if self._found.logs else iter(())
+        logs = sources.find(self._gathered.logs, self._progress) if self._gathered.logs else iter(())
         return (source for source in logs if source.name not in self._members)
 
     def write(self, target: Target) -> None:
-        """Write all that could be read."""
+        """Write all readable inputs."""
         for source in self._sources():
             self._write(source.name, self.anonymizer.blocks(source), target)
-        for document in self._found.evidence():
+        for document in self._gathered.evidence():
             if document.name in self._members:
                 self._write(document.name, self._evidence.blocks(document.kind, document.open()), target)
 
@@ -239,15 +239,15 @@ class _Job:
         try:
             with target.of(name) as file:
                 file.write(first)
-                with suppress(NoInputError):  # what comes before the damage is written
+                with suppress(NoInputError):  # the part before the damage is written
                     file.writelines(blocks)
                 file.flush()
         except BrokenPipeError:
-            writing.end_in_silence()
+            writing.exit_quietly()
 
 
-def _tell_leaks(names: Names, target: Target) -> None:
-    """Say which names are left, and where."""
+def _report_leaks(names: Names, target: Target) -> None:
+    """Report names that are left in the written files."""
     leaks, reported = Leaks(names), 0
     for name, path in target.written():
         with path.open("rb") as file:
@@ -255,6 +255,6 @@ def _tell_leaks(names: Names, target: Target) -> None:
         if left:
             reported += 1
             if reported <= _MAX_TOLD:
-                say(f"{name}: still names {shortened(left, 5)}; review it before you share it")
+                print_stderr(f"{name}: still names {shortened(left, 5)}; review it before you share it")
     if reported > _MAX_TOLD:
-        say(f"{count(reported - _MAX_TOLD, 'more file')} with names left")
+        print_stderr(f"{count(reported - _MAX_TOLD, 'more file')} with names left")

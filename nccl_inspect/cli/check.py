@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
@@ -33,10 +33,10 @@ healthy job, so nothing is written); 3 no readable input, or the policy is kept 
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
 @formats(forms.names())
-@shared.selecting
-@shared.judging
-@shared.output
-@shared.verbose("Also list expectations that are kept.")
+@shared.rule_options
+@shared.read_options
+@shared.output_options
+@shared.verbose_option("Also list expectations that are kept.")
 def command(
     logs: tuple[str, ...],
     policy: str | None,
@@ -69,16 +69,16 @@ def command(
 def _learn(job: Job, force: bool, out: writing.Output) -> int:
     """Write a policy, unless the log would make a bad one."""
     if job.partial:
-        say("not written: reading was interrupted")
+        print_stderr("not written: reading was interrupted")
         return shared.status(job)
     if job.jobs:
         raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "select the one to learn from with --job")
     doubt = learn.doubt(job)
     if doubt and not force:
         hint = "use the whole log of a run that 'nccl-inspect summarize' calls OK, or add --force"
-        say(f"not written: {doubt}; {hint}")
+        print_stderr(f"not written: {doubt}; {hint}")
         return 1
     if not doubt and (caution := learn.caution(job)):
-        say(f"warning: {caution}; a longer log gives a policy that fits more runs")
+        print_stderr(f"warning: {caution}; a longer log gives a policy that fits more runs")
     out.write(learn.policy(job))
     return 0

@@ -1,4 +1,4 @@
-"""``nccl-inspect collect``: logs and what settles their findings, in one folder."""
+"""``nccl-inspect collect``: logs and the evidence for their findings, in one folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from nccl_inspect import collecting
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.collecting import Target, Wanted
 from nccl_inspect.collecting.collection import INDEX, Collection
 from nccl_inspect.errors import NcclInspectError
@@ -33,7 +33,7 @@ Exit status: 0 done, even if some commands failed; 1 nothing could be collected
 """
 
 
-patience = click.option(
+timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=60,
@@ -50,7 +50,7 @@ patience = click.option(
 @click.option(
     "--context", default="", metavar="NAME", help="Kubernetes context of the kubeconfig. Default: the current one."
 )
-@patience
+@timeout_option
 @click.option("--dry-run", is_flag=True, help="Print the commands without running them.")
 @click.option(
     "-o",
@@ -85,7 +85,7 @@ def command(
     try:
         return _collect(module, wanted, timeout, folder, name)
     finally:
-        with suppress(OSError):  # there is something in it
+        with suppress(OSError):  # it is not empty
             folder.rmdir()
 
 
@@ -105,7 +105,7 @@ def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name:
     collection = Collection(folder, _show, timeout)
     module.collect(collection, wanted)
     failed = f", {count(len(collection.failed), 'failure')} (see {INDEX})" if collection.failed else ""
-    say(f"{name}: {count(len(collection.kept), 'file')}{failed}")
+    print_stderr(f"{name}: {count(len(collection.kept), 'file')}{failed}")
     return 0 if collection.kept else 1
 
 
@@ -132,4 +132,4 @@ def new_folder(name: str, option: str) -> Path:
 
 
 def _show(words: str) -> None:
-    say(f"+ {words}")
+    print_stderr(f"+ {words}")

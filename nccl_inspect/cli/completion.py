@@ -1,4 +1,4 @@
-"""``nccl-inspect completion``: what makes a shell complete commands, options and names."""
+"""``nccl-inspect completion``: shell completion of commands, options and names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared, writing
 
 _SHELLS = ("bash", "zsh", "fish")
 _SPLIT, _SPLIT_ONCE = 'string split ","', 'string split --max 1 ","'
-"""How Click's script for fish takes a kind and its value apart: descriptions have commas of their own."""
+"""How Click's script for fish splits a kind and its value: descriptions contain commas."""
 _EXAMPLES = """
 \b
 Examples:
@@ -20,7 +20,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(_SHELLS), metavar="bash|zsh|fish")
-@shared.output
+@shared.output_options
 def command(shell: str, out: writing.Output) -> None:
     """Print a script that makes the shell complete commands, options, rules, formats, platforms and files.
 
@@ -30,7 +30,7 @@ def command(shell: str, out: writing.Output) -> None:
 
 
 def script(shell: str) -> str:
-    """The script for a shell; it asks the installed program, so that it stays good when names are added."""
+    """The script for a shell; it queries the installed program, so it stays valid when names are added."""
     kind = get_completion_class(shell)
     assert kind is not None
     completion = kind(cli, {}, "nccl-inspect", COMPLETE_VARIABLE)

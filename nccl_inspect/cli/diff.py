@@ -31,10 +31,10 @@ _FAIL_ON = "Exit with status 1 if B has a finding of this severity or higher tha
 @click.argument("after", metavar="B", type=shared.FILE)
 @formats(forms.names())
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is any difference.")
-@shared.failing(_FAIL_ON)
-@shared.selecting
-@shared.judging
-@shared.output
+@shared.fail_on_option(_FAIL_ON)
+@shared.rule_options
+@shared.read_options
+@shared.output_options
 def command(
     before: str,
     after: str,
@@ -53,7 +53,7 @@ def command(
     """
     if before == after == "-":
         raise click.UsageError("only one of the two runs can be standard input; name a file for the other")
-    options = shared.settled(options)
+    options = shared.with_settings_file(options)
     a = shared.read((before,), options, is_last=False, is_one_of_two=True)
     if a.partial:
         raise KeyboardInterrupt

@@ -20,11 +20,11 @@ _NONE = "the log shows no variable; NCCL prints those it uses with NCCL_DEBUG=IN
 
 
 @click.command(epilog=_EXAMPLES, short_help="List NCCL variables by value, with the ranks that have it and who set it.")
-@questions.asking("variables")
+@questions.question_options("variables")
 @click.option("--differs", is_flag=True, help="Only variables whose values differ, or that only some ranks have.")
 def command(
     logs: tuple[str, ...],
-    places: selection.Places,
+    places: selection.PlaceFilter,
     differs: bool,
     limit: int | None,
     form: str,

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from nccl_inspect.answers import selection
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
 from nccl_inspect.event.base import Event, Told, Where
@@ -87,23 +87,23 @@ def command(
     wanted = writers.kinds_named(kinds)
     target = _target(output, name)
     with Bar(progress) as bar:
-        stream = event_stream.EventStream(shared.given(logs), bar.update if bar.wanted else None)
-        asked = _Asked(wanted, hosts, selection.ranges_of("pid", pids), levels)
-        _write(writers.FORMATS[name], asked.of(stream), wanted, target)
+        stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
+        wanted_events = _EventFilter(wanted, hosts, selection.ranges_of("pid", pids), levels)
+        _write(writers.FORMATS[name], wanted_events.of(stream), wanted, target)
     for problem in stream.problems:
-        say(str(problem))
-    if not asked.found:
-        say(f"no event matches; the log has {count(asked.seen, 'event')}")
+        print_stderr(str(problem))
+    if not wanted_events.matches:
+        print_stderr(f"no event matches; the log has {count(wanted_events.seen, 'event')}")
 
 
-class _Asked:
-    """Which events are asked for; remembers which exist, for the error message."""
+class _EventFilter:
+    """Selects the wanted events; remembers which exist, for the error message."""
 
     def __init__(
         self, kinds: frozenset[str], hosts: tuple[str, ...], pids: list[range], levels: tuple[str, ...]
     ) -> None:
         self.seen = 0
-        self.found = 0
+        self.matches = 0
         self._kinds = kinds
         self._hosts = hosts
         self._pids = pids
@@ -111,18 +111,18 @@ class _Asked:
         self._processes: set[tuple[str | None, int | None]] = set()
 
     def of(self, stream: event_stream.EventStream) -> Iterator[Told]:
-        """The events that are asked for; an error at the end, so that no file is written.
+        """The selected events; errors come at the end, so that no file is written.
 
         Raises:
-            NoInputError: no line was NCCL's.
-            NcclInspectError: a host or a process that is asked for is not there.
+            NoInputError: there was no NCCL line.
+            NcclInspectError: a wanted host or process does not exist.
         """
         for where, event in stream.told():
             self.seen += 1
             if self._hosts or self._pids:
                 self._processes.add((where.host, where.pid))
             if self._fits(where, event):
-                self.found += 1
+                self.matches += 1
                 yield where, event
         stream.require_nccl()
         selection.names_known("host", self._hosts, sorted({host for host, _ in self._processes if host}))
@@ -148,17 +148,17 @@ def _write(
             form.write(events, kinds, file)
             file.flush()
     except BrokenPipeError:
-        writing.end_in_silence()
-    except ModuleNotFoundError as error:  # the zipapp and the image do without pyarrow, which is larger than all else
+        writing.exit_quietly()
+    except ModuleNotFoundError as error:  # the zipapp and the image lack pyarrow, because of its size
         hint = "use --format jsonl, or install the package with pip"
         raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None
 
 
 def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
-    """Where to write to.
+    """The file or stream to write to.
 
     Raises:
-        NcclInspectError: standard output cannot take the format.
+        NcclInspectError: the format cannot go to standard output.
     """
     if output != "-":
         return atomic_files.replacing(output, "-o")

@@ -1,4 +1,4 @@
-"""``nccl-inspect explain``: a rule's page, or what lines of a log mean."""
+"""``nccl-inspect explain``: a rule's page, or what log lines mean."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Explain a rule or lines of a log.")
 @shared.rule_or_line
-@shared.output
+@shared.output_options
 def command(what: tuple[str, ...], out: writing.Output) -> None:
     """Print the page of a rule, or explain a log line field by field.
 
@@ -49,20 +49,22 @@ def command(what: tuple[str, ...], out: writing.Output) -> None:
 
 
 def _separate(what: tuple[str, ...]) -> list[str]:
-    """What is to be explained: a line whose words came one by one, or several lines and rules."""
+    """The texts to explain: one line given as separate words, or several lines and rules."""
     lines = [line for text in what for line in text.splitlines() if line.strip()]
     are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
     return [" ".join(what)] if are_words or len(lines) < 2 else _in_one_piece(lines)
 
 
 def _piped() -> list[str]:
-    """The lines that standard input holds.
+    """The lines of standard input.
 
     Raises:
-        NcclInspectError: it holds none, or too many.
+        NcclInspectError: there are none, or too many.
     """
     if sys.stdin is None or sys.stdin.isatty():
-        raise NcclInspectError("nothing to explain", "name a rule or give a line; see 'nccl-inspect rules'")
+        raise NcclInspectError(
+            "nothing to explain", "name a rule or give a line; run 'nccl-inspect rules' to list the rules"
+        )
     nonempty = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
     if not nonempty:
         raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
@@ -75,16 +77,16 @@ def _piped() -> list[str]:
 
 
 def _in_one_piece(lines: list[str]) -> list[str]:
-    """The lines without repetitions; one where they were one before somebody broke it."""
+    """The lines without repetitions; one line if they are a wrapped one."""
     line = meaning.joined(lines, engine.shipped()) if len(lines) > 1 else None
     return [line] if line else list(dict.fromkeys(lines))
 
 
 def _one_by_one(texts: list[str], style: Style, width: int) -> Iterator[str]:
-    """Each text with what it means below it.
+    """Each text with its meaning below it.
 
     Raises:
-        NcclInspectError: none of them is known.
+        NcclInspectError: none is known.
     """
     problems = 0
     for text in texts:
@@ -95,14 +97,14 @@ def _one_by_one(texts: list[str], style: Style, width: int) -> Iterator[str]:
             explained = "\n".join(block("unknown", str(error), style, indent=0, hang=12)) + "\n"
         yield f"{paint(printable(f'> {text.strip()}'), 'bold', style)}\n{explained}"
     if problems == len(texts):
-        raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.SEE)
+        raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.LIST_RULES)
 
 
 def _explained(text: str, style: Style, width: int) -> str:
     """The page of a rule, or the meaning of a line.
 
     Raises:
-        NcclInspectError: it is none of the two.
+        NcclInspectError: it is neither.
     """
     page = explaining.rule_page(text)
     return _of_line(explaining.line(text), style) if page is None else fitted(page, width)

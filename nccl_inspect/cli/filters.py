@@ -1,4 +1,4 @@
-"""Options that select parts of a log; a name that is not there is an error that lists what is."""
+"""Options that select parts of a log; unknown names are errors that list the known ones."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from nccl_inspect.answers import selection
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def communicators(default: str = "") -> Callable[[_Command], _Command]:
-    """The option that chooses communicators.
+def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
+    """Add --communicator.
 
     Args:
-        default: what is shown without it, as a sentence of the help.
+        default: a sentence of the help about the default.
     """
     words = f"Only these communicators: name or glob. May be repeated. {default}".rstrip()
     return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
 
 
-def places(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
-    """The options that choose ranks and hosts; they become the argument ``places``.
+def place_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
+    """Add --rank and --host; they become the argument ``places``.
 
     Args:
-        of_ranks: what is chosen by ranks, for the help: ``Only paths from or to these ranks``.
-        on_hosts: likewise by hosts.
+        of_ranks: help of --rank: ``Only paths from or to these ranks``.
+        on_hosts: help of --host.
     """
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def packed(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
-            return command(**options, places=selection.Places(selection.ranges_of("rank", wanted_ranks), wanted_hosts))
+            return command(
+                **options, places=selection.PlaceFilter(selection.ranges_of("rank", wanted_ranks), wanted_hosts)
+            )
 
         named = f"{on_hosts}: name, glob or node-[01-16]."
         host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)

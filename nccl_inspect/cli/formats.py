@@ -1,4 +1,4 @@
-"""The option that says how output is written, and what the suffix of a file says of it."""
+"""The option --format, and the formats that file suffixes imply."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SUFFIXES = {"md": "markdown", "prom": "prometheus", "xml": "junit", "gv": "dot", "htm": "html"}
-"""Of files of which the format has another name."""
+"""Suffixes that differ from the name of the format."""
 _TELLING = frozenset(
     (
         *("csv", "tsv", "xls", "xlsx", "ods", "parquet"),
@@ -19,11 +19,11 @@ _TELLING = frozenset(
         *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
     )
 )
-"""Suffixes that say what a file holds: plain text under such a name is what nobody wanted."""
+"""Suffixes that state a file's format: plain text under such a name is a mistake."""
 
 
 def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
-    """The option that says how the output is written: without it as the suffix of FILE says, else by the first name."""
+    """Add --format; the default is the format of the suffix of FILE, else the first name."""
     choices = tuple(names)
 
     def named(ctx: click.Context, option: click.Parameter, value: str) -> str:

@@ -1,4 +1,4 @@
-"""``nccl-inspect grammar``: the messages that are known, and the grammar for other programs."""
+"""``nccl-inspect grammar``: the known messages, and the grammar for other programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from tabulate import tabulate
 
 from nccl_inspect import grammar_exports
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
@@ -65,10 +65,10 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
         main, *others = written
         writing.write_lines(written[main].removesuffix("\n").split("\n"), "-")
         if others and sys.stdout.isatty():
-            say(f"this is {main}; --out DIR writes {', '.join(others)} as well")
+            print_stderr(f"this is {main}; --out DIR writes {', '.join(others)} as well")
         return
     target = _write(written, Path(out))
-    say(f"{target}: {format_.USE.format(out=target)}")
+    print_stderr(f"{target}: {format_.USE.format(out=target)}")
 
 
 def _chosen(dialects: tuple[str, ...]) -> list[Production]:
@@ -102,7 +102,7 @@ def _messages(productions: list[Production]) -> str:
 
 
 def _write(written: dict[str, str], out: Path) -> Path:
-    """Write one file as it is named, several into a folder; gives what was written."""
+    """Write one file under the given name, several into a folder; return the path written."""
     if len(written) == 1 and not out.is_dir():
         _replace(out, next(iter(written.values())))
         return out

@@ -23,5 +23,5 @@ def command(ctx: click.Context, name: str | None) -> None:
         click.echo(program.get_help())
         return
     wanted = program.command.get_command(program, name)
-    assert wanted is not None  # the group raises what to do about an unknown name
+    assert wanted is not None  # the group raises an error for unknown names
     click.echo(wanted.context_class(wanted, program, name).get_help())

@@ -1,4 +1,4 @@
-"""``nccl-inspect hosts``: which hosts are bad."""
+"""``nccl-inspect hosts``: the hosts, worst first."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="List hosts, worst first: findings, paths, NICs, GPUs, last line.")
-@questions.asking("hosts")
-@shared.findings("Only hosts named by these findings")
+@questions.question_options("hosts")
+@shared.finding_option("Only hosts named by these findings")
 def command(
     logs: tuple[str, ...],
-    places: selection.Places,
+    places: selection.PlaceFilter,
     rules: tuple[str, ...],
     limit: int | None,
     form: str,

@@ -1,10 +1,10 @@
-"""``nccl-inspect mcp``: the same answers for assistants."""
+"""``nccl-inspect mcp``: serves assistants over the Model Context Protocol."""
 
 from __future__ import annotations
 
 import click
 
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.pipeline import reading
 
@@ -35,7 +35,7 @@ Exit status: 0 the client disconnected; 2 usage error, or the extra is not insta
     metavar="PORT",
     help="Listen on this port of 127.0.0.1 instead of standard input; 0 picks a free one.",
 )
-@shared.machine
+@shared.platform_options
 def command(roots: tuple[str, ...], port: int | None, options: reading.Options) -> None:
     """Serve assistants over the Model Context Protocol: a client starts this command and queries it.
 
@@ -51,9 +51,11 @@ def command(roots: tuple[str, ...], port: int | None, options: reading.Options) 
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
             raise
         raise NcclInspectError("the MCP SDK is missing or too old", "pip install 'nccl-inspect[mcp]'") from None
-    reads = reader.Reader(folders.Folders(roots or (".",)), shared.settled(options))
-    reading.Judge(shared.settled(options))  # what is wrong with the options is said before a client asks
+    reads = reader.LogReader(folders.Folders(roots or (".",)), shared.with_settings_file(options))
+    reading.Judge(shared.with_settings_file(options))  # errors in the options are reported before a client asks
     if port is None:
         server.serve(reads)
         return
-    server.listen(reads, port, lambda url: say(f"listening on {url}, Ctrl-C to stop; any local user can connect"))
+    server.listen(
+        reads, port, lambda url: print_stderr(f"listening on {url}, Ctrl-C to stop; any local user can connect")
+    )

@@ -21,7 +21,7 @@ _NONE = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEB
 
 
 @click.command(epilog=_EXAMPLES, short_help="List NICs with the ranks and GPUs that use them; find idle ones.")
-@questions.asking("NICs")
+@questions.question_options("NICs")
 @click.option(
     "--state",
     "states",
@@ -32,7 +32,7 @@ _NONE = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEB
 )
 def command(
     logs: tuple[str, ...],
-    places: selection.Places,
+    places: selection.PlaceFilter,
     states: tuple[str, ...],
     limit: int | None,
     form: str,

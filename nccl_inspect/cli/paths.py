@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from nccl_inspect import platforms
 from nccl_inspect.answers import Column, selection
-from nccl_inspect.cli import filters, questions, say, shared, writing
+from nccl_inspect.cli import filters, print_stderr, questions, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.judging import impact
 from nccl_inspect.model.document import entries
@@ -20,7 +20,7 @@ from nccl_inspect.pipeline import reading
 from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
 from nccl_inspect.report.pairs import OWN_RANKS, pairs
-from nccl_inspect.report.tables import Grid, Kind, grid, matrix, side_by_side, total_width
+from nccl_inspect.report.tables import Grid, PathClass, grid, matrix, side_by_side, total_width
 from nccl_inspect.util.text import printable
 
 VERDICTS = ("ok", "fallback", "unknown")
@@ -55,7 +55,7 @@ _COLUMNS = (
     "--matrix", "as_matrix", is_flag=True, help="Print a matrix of ranks (of hosts above 64 ranks) instead of a table."
 )
 @click.option("--by", type=click.Choice(("rank", "host")), help="Rows and columns of the matrix; implies --matrix.")
-@filters.places("Only paths from or to these ranks", "Only paths from or to these hosts")
+@filters.place_options("Only paths from or to these ranks", "Only paths from or to these hosts")
 @click.option(
     "--scope",
     type=click.Choice(("intra", "inter", "unknown")),
@@ -75,7 +75,7 @@ _COLUMNS = (
     multiple=True,
     help="Only paths with this verdict. May be repeated.",
 )
-@shared.findings("Only paths that these findings are about")
+@shared.finding_option("Only paths that these findings are about")
 @click.option(
     "--slowest",
     type=click.IntRange(1),
@@ -83,13 +83,13 @@ _COLUMNS = (
     help="Only the N slowest paths by the usual speed of their transport; slowest first.",
 )
 @formats(("table", "csv", "json"))
-@shared.judging
-@shared.output
+@shared.read_options
+@shared.output_options
 def command(
     logs: tuple[str, ...],
     as_matrix: bool,
     by: str | None,
-    places: selection.Places,
+    places: selection.PlaceFilter,
     scope: str | None,
     transports: tuple[str, ...],
     verdicts: tuple[str, ...],
@@ -109,11 +109,11 @@ def command(
     as_matrix = as_matrix or by is not None
     if as_matrix and slowest:
         raise click.UsageError("--matrix and --slowest exclude each other; omit one")
-    wanted = selection.Wanted(places, scope, transports, verdicts, frozenset(selection.rules_known(rules)))
+    wanted = selection.PathFilter(places, scope, transports, verdicts, frozenset(selection.rules_known(rules)))
     job = shared.read(logs, options)
     chosen = wanted.of(job)
     if not chosen:
-        say(selection.no_path(job, verdicts))
+        print_stderr(selection.no_path(job, verdicts))
     if slowest:
         chosen = selection.slowest(chosen, job).first(slowest)
     if form == "table":
@@ -193,7 +193,7 @@ def _matrix_json(matrix: Grid) -> str:
     return json.dumps({"by": matrix.by, "names": matrix.names, "rows": rows}, indent=1) + "\n"
 
 
-def _ways(cell: dict[Kind, int]) -> list[dict[str, object]]:
+def _ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
     return [
         {"detail": printable(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
         for kind, pairs in cell.items()

@@ -1,4 +1,4 @@
-"""What commands share that answer one question each with a table: options, and how records are written."""
+"""Shared by the commands that answer a question with a table: options, and the output of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect.answers import Answer, names_of
-from nccl_inspect.cli import filters, say, shared, writing
+from nccl_inspect.cli import filters, print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import clean
 from nccl_inspect.report.columns import UNBOUNDED, cells, drawn, fitted
@@ -22,17 +22,17 @@ from nccl_inspect.util.wording import count, ranges
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def asking(noun: str) -> Callable[[_Command], _Command]:
-    """Inputs and options of a command that answers a question.
+def question_options(noun: str) -> Callable[[_Command], _Command]:
+    """Add the inputs and options of a command that answers a question.
 
     Args:
-        noun: what the rows are, for the help: ``hosts``.
+        noun: of the rows, for the help: ``hosts``.
     """
 
     def decorate(command: _Command) -> _Command:
         limit = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}.")
-        places = filters.places(f"Only {noun} of these ranks", f"Only {noun} of these hosts")
-        written = formats(("table", "csv", "json"))(shared.judging(shared.output(command)))
+        places = filters.place_options(f"Only {noun} of these ranks", f"Only {noun} of these hosts")
+        written = formats(("table", "csv", "json"))(shared.read_options(shared.output_options(command)))
         return shared.inputs(places(limit(written)))
 
     return decorate
@@ -41,19 +41,19 @@ def asking(noun: str) -> Callable[[_Command], _Command]:
 def answer(
     kind: Answer, rows: Sequence[Record], noun: str, none: str, form: str, limit: int | None, out: writing.Output
 ) -> None:
-    """Write the rows; say on stderr why there are none.
+    """Write the rows; report on stderr if there are none.
 
     Args:
         kind: the module that made them.
         rows: that fit the options.
-        noun: what one row is: ``host``.
-        none: why there is no row.
-        form: how to write them.
-        limit: how many at most.
-        out: where to.
+        noun: of one row: ``host``.
+        none: the message if there is no row.
+        form: ``table``, ``csv`` or ``json``.
+        limit: maximum number of rows.
+        out: the output.
     """
     if not rows:
-        say(none)
+        print_stderr(none)
     shown = rows[:limit]
     if form == "json":
         text = json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]
@@ -71,7 +71,7 @@ def answer(
 
 
 def table_of_values(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:
-    """Records as CSV, lists of ranks as ranges; empty where the log does not tell."""
+    """Records as CSV, lists of ranks as ranges; unknown values are empty."""
     return table_of_rows([names, *([clean(record[name]) for name in names] for record in records)])
 
 
@@ -83,7 +83,7 @@ def table_of_rows(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    """The text of a cell; a spreadsheet must not take a name out of a log for a formula."""
+    """The text of a cell; spreadsheets must not take text from a log for a formula."""
     text = _plain(value)
     return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 

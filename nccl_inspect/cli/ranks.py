@@ -1,4 +1,4 @@
-"""``nccl-inspect ranks``: how far each rank came."""
+"""``nccl-inspect ranks``: how far each rank got."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="List ranks, worst first: host, pid, GPU, state, last line, first error.")
-@questions.asking("ranks")
+@questions.question_options("ranks")
 @click.option(
     "--state",
     "states",
@@ -30,7 +30,7 @@ Examples:
 )
 def command(
     logs: tuple[str, ...],
-    places: selection.Places,
+    places: selection.PlaceFilter,
     states: tuple[str, ...],
     limit: int | None,
     form: str,

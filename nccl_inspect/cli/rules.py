@@ -1,4 +1,4 @@
-"""``nccl-inspect rules``: what is looked for."""
+"""``nccl-inspect rules``: the list of rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MIN_TITLE = 20
 
 @click.command(epilog=_EXAMPLES, short_help="List the rules.")
 @formats(("table", "json"))
-@shared.output
+@shared.output_options
 def command(form: str, out: writing.Output) -> None:
     """List the rules: name, category, usual severity and what is wrong when a rule finds something."""
     rules = [entry.rule for entry in registered()]

@@ -1,4 +1,4 @@
-"""``nccl-inspect run``: a job with all that a good report needs."""
+"""``nccl-inspect run``: runs a job with the settings that a full report needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import click
 
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.running import folder
 from nccl_inspect.running.session import Options, Session, become
 
@@ -57,7 +57,7 @@ def command(directory: str, stall: float, report: str, quiet: bool, argv: tuple[
     the output stays as it was), NCCL_TOPO_DUMP_FILE, and PyTorch's flight recorder with dumps on timeout. Input,
     output, signals and the exit status of COMMAND are passed through.
     """
-    place = folder.make(directory, os.environ, say)
+    place = folder.make(directory, os.environ, print_stderr)
     if place is None:
         return become(argv)
-    return Session(place, os.environ, Options(stall, report, quiet), say).run(argv)
+    return Session(place, os.environ, Options(stall, report, quiet), print_stderr).run(argv)

@@ -1,4 +1,4 @@
-"""The options that choose one of several jobs in an input or runs of a job, and what is said of the others."""
+"""The options that select one of several jobs or runs in an input, and the note about the others."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 import click
 
-from nccl_inspect.cli import say
+from nccl_inspect.cli import print_stderr
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.wording import count
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def choosing_one(command: _Command) -> _Command:
-    """The options that choose a job and a run; they become part of the argument ``options``."""
+def job_options(command: _Command) -> _Command:
+    """Add --job and --run; they become part of the argument ``options``."""
     for option in (
         click.option(
             "--run",
@@ -34,10 +34,12 @@ def choosing_one(command: _Command) -> _Command:
     return command
 
 
-def tell(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
-    """Say on stderr which other jobs and runs the input holds, where the report itself does not."""
+def mention_others(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
+    """Name other jobs and runs of the input on stderr, if the report does not."""
     if job.jobs and not tells_jobs:
-        say(f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all")
+        print_stderr(
+            f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all"
+        )
     if job.earlier_runs and not tells_runs:
         runs = count(len(job.earlier_runs), "earlier run")
-        say(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")
+        print_stderr(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")

@@ -1,4 +1,4 @@
-"""Options and steps that several commands share."""
+"""Options and steps that commands share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from nccl_inspect import artifacts, platforms
-from nccl_inspect.cli import ENDS, say, several, writing
+from nccl_inspect.cli import EXITS_AFTERWARDS, print_stderr, several, writing
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.ingest.sources import limits
 from nccl_inspect.judging.engine import SEVERITIES, registered
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str)
-"""The type of what names a file: shells complete it."""
+"""The type of file names: shells complete it."""
 _MAX_PROBLEMS = 20
 INTERRUPTED = STATUS
 
 
 def _packed(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
-    """The command with some of its options as one argument.
+    """The command with some of its options packed into one argument.
 
     Args:
         command: that takes the argument.
-        into: its name.
-        pack: makes it of the options.
-        parts: names of the options, with what stands for those that the command does not have.
+        into: the name of the argument.
+        pack: makes the argument from the options.
+        parts: names of the options, with defaults for those that the command lacks.
     """
 
     @wraps(command)
@@ -53,7 +53,7 @@ def _packed(command: _Command, into: str, pack: Callable[..., object], **parts: 
 
 
 def inputs(command: _Command) -> _Command:
-    """The argument LOG…, and how much packed ones may unpack to."""
+    """Add LOG… and --max-unpacked."""
     limit = click.option(
         "--max-unpacked",
         metavar="SIZE",
@@ -65,7 +65,7 @@ def inputs(command: _Command) -> _Command:
 
 
 def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
-    """Set the limit for this command, and for the processes that read for it."""
+    """Set the limit for this command and its worker processes."""
     if value is None:
         return
     limits.size(value)
@@ -75,7 +75,7 @@ def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> N
 
 
 def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Rules whose names begin like that, for the shell."""
+    """Completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     rules = [entry.rule for entry in registered() if entry.rule.name.startswith(incomplete)]
@@ -83,26 +83,26 @@ def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) 
 
 
 def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Machine types whose names begin like that, for the shell."""
+    """Completions of a machine type, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     return [CompletionItem(name) for name in sorted(platforms.shipped()) if name.startswith(incomplete.lower())]
 
 
 def rule_or_line(command: _Command) -> _Command:
-    """The argument RULE|LINE; shells know the rules."""
+    """Add RULE|LINE; shells complete the rules."""
     return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
 
 
-def findings(words: str) -> Callable[[_Command], _Command]:
-    """The option that chooses what findings are about; shells know the rules."""
+def finding_option(words: str) -> Callable[[_Command], _Command]:
+    """Add --finding; shells complete the rules."""
     return click.option(
         "--finding", "rules", multiple=True, metavar="RULE", shell_complete=_rule_names, help=f"{words}: name or glob."
     )
 
 
-def selecting(command: _Command) -> _Command:
-    """The options that say which rules run."""
+def rule_options(command: _Command) -> _Command:
+    """Add --select and --ignore."""
     for option in (
         click.option(
             "--ignore",
@@ -123,8 +123,8 @@ def selecting(command: _Command) -> _Command:
     return command
 
 
-def failing(words: str) -> Callable[[_Command], _Command]:
-    """The option that says which findings make the exit status."""
+def fail_on_option(words: str) -> Callable[[_Command], _Command]:
+    """Add --fail-on."""
     return click.option(
         "--fail-on",
         type=click.Choice(("error", "warning", "info", "never")),
@@ -134,14 +134,14 @@ def failing(words: str) -> Callable[[_Command], _Command]:
     )
 
 
-def choosing(command: _Command) -> _Command:
-    """The options that say which rules run, and which findings make the exit status."""
+def gate_options(command: _Command) -> _Command:
+    """Add --fail-on, --select and --ignore."""
     words = "Exit with status 1 if there is a finding of this severity or higher, or the job failed."
-    return failing(words)(selecting(command))
+    return fail_on_option(words)(rule_options(command))
 
 
 def status(job: Job, fail_on: str = "never") -> int:
-    """The exit status of what was asked for: see :func:`gate`; 0 where findings do not matter."""
+    """The exit status of a report: see :func:`gate`; 0 if findings do not matter."""
     if fail_on == "never":
         return INTERRUPTED if job.partial else 0
     limit = SEVERITIES.index(fail_on)
@@ -154,9 +154,9 @@ def status(job: Job, fail_on: str = "never") -> int:
 
 
 def gate(closed: bool, *jobs: Job) -> int:
-    """The exit status where somebody relies on it: 130 after an interruption, 1 when something is wrong.
+    """The exit status of a gate: 130 after an interruption, 1 if something is wrong.
 
-    Without a fault it is 3 if part of the input could not be read: the fault may be there.
+    Otherwise it is 3 if part of the input could not be read: the fault may be there.
     """
     if any(job.partial for job in jobs):
         return INTERRUPTED
@@ -164,10 +164,10 @@ def gate(closed: bool, *jobs: Job) -> int:
     return 1 if closed else NoInputError.exit_code if unread else 0
 
 
-def machine(command: _Command) -> _Command:
-    """The options that say what the job ran on, and where settings for all jobs stand (:func:`settled`).
+def platform_options(command: _Command) -> _Command:
+    """Add --platform, --topology, --config and --no-config (:func:`with_settings_file`).
 
-    Together with those that say which rules run they become the argument ``options``.
+    Together with the options for rules they become the argument ``options``.
     """
     command = _packed(
         command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
@@ -205,15 +205,15 @@ def machine(command: _Command) -> _Command:
 
 
 def _remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
-    """Keep an option for :func:`settled`, so that commands need not hand it on."""
+    """Keep an option for later, so that commands need not pass it on."""
     ctx.meta[f"{__name__}.{option.name}"] = value
 
 
-def settled(options: reading.Options) -> reading.Options:
-    """The options of the present command, completed once by the settings file, which is named on stderr.
+def with_settings_file(options: reading.Options) -> reading.Options:
+    """The options of the current command, completed by the settings file, which is named on stderr.
 
     Raises:
-        NcclInspectError: there is something wrong with the file.
+        NcclInspectError: the file is invalid.
     """
     meta = click.get_current_context().meta
     named, unwanted = meta.get(f"{__name__}.config"), meta.get(f"{__name__}.no_config")
@@ -222,14 +222,14 @@ def settled(options: reading.Options) -> reading.Options:
     if options.config or unwanted or not (path := Path(named) if named else settings_file(Path.cwd())):
         return options
     if not named:
-        say(f"settings from {path} (--no-config ignores them)")
-    from nccl_inspect.pipeline import configuration  # only where there is a file
+        print_stderr(f"settings from {path} (--no-config ignores them)")
+    from nccl_inspect.pipeline import configuration  # only if there is a file
 
     return configuration.completed(options, path)
 
 
-def judging(command: _Command) -> _Command:
-    """The options that say how a job is read and judged."""
+def read_options(command: _Command) -> _Command:
+    """Add the options for reading and judging a job."""
     jobs = click.option(
         "--jobs",
         type=click.IntRange(1),
@@ -252,32 +252,32 @@ def judging(command: _Command) -> _Command:
         callback=_remember,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
-    return jobs(cluster(progress(several.choosing_one(machine(command)))))
+    return jobs(cluster(progress(several.job_options(platform_options(command)))))
 
 
-def looks(command: _Command) -> _Command:
-    """The option that says how a report looks."""
+def color_option(command: _Command) -> _Command:
+    """Add --no-color."""
     return click.option("--no-color", is_flag=True, help="Disable colors (same as the variable NO_COLOR).")(command)
 
 
-def output(command: _Command) -> _Command:
-    """The options that say where a report goes and how it looks; they become the argument ``out``."""
+def output_options(command: _Command) -> _Command:
+    """Add --output and --no-color; they become the argument ``out``."""
     words = "Write to FILE instead of standard output."
-    # It is read first: its suffix may name the format.
+    # It is parsed first: its suffix may imply the format.
     target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
-    return looks(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))
+    return color_option(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))
 
 
-def verbose(words: str) -> Callable[[_Command], _Command]:
-    """The option that makes a report tell more."""
+def verbose_option(words: str) -> Callable[[_Command], _Command]:
+    """Add --verbose."""
     return click.option("-v", "--verbose", is_flag=True, help=words)
 
 
-def given(logs: tuple[str, ...]) -> list[str]:
-    """The inputs, or standard input when something is piped in.
+def inputs_or_stdin(logs: tuple[str, ...]) -> list[str]:
+    """The inputs, or standard input if something is piped in.
 
     Raises:
-        NcclInspectError: nothing is given and standard input is a terminal.
+        NcclInspectError: there is no input, and standard input is a terminal.
     """
     if logs:
         return list(logs)
@@ -297,39 +297,41 @@ def read(
     is_one_of_two: bool = False,
     visit: Callable[[Job], None] | None = None,
 ) -> Job:
-    """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
+    """Read and judge the inputs, with a progress bar and read errors on stderr.
 
-    Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
+    Ctrl-C ends the reading: the job is then partial, and the exit status is :data:`INTERRUPTED`.
 
     Args:
-        logs: as they were given.
-        options: likewise.
-        tells_runs: the report mentions earlier runs in the log; otherwise they are named on stderr.
-        is_last: nothing but the report is to be done afterwards, which an interruption then lets finish.
-        tells_jobs: likewise of other jobs.
-        is_one_of_two: another input is read as well; a job that the options name may be in that one only.
-        visit: is shown each job of the input.
+        logs: as given.
+        options: as given.
+        tells_runs: the report mentions earlier runs in the log; otherwise stderr does.
+        tells_jobs: the report mentions other jobs in the input; otherwise stderr does.
+        is_last: only the report remains to be done, and an interruption lets it finish.
+        is_one_of_two: another input is read as well, which may be the one with the job that the options name.
+        visit: called with each job of the input.
     """
-    judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
+    judge = reading.Judge(
+        with_settings_file(options)
+    )  # what is wrong with the options is said before a long log is read
     meta = click.get_current_context().meta
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
-        inputs = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
+        inputs = artifacts.inventory(inputs_or_stdin(logs), bar.update if bar.wanted else None)
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; omit one")
-    with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
+    with uncollected(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
             fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:
-            say("reading stopped: reporting what was read; Ctrl-C again to stop")
+            print_stderr("reading stopped: reporting what was read; Ctrl-C again to stop")
         job = judge.worst(fold, visit, is_one_of_two, inputs)
     for misfit in judge.misfits(job):
-        say(f"warning: {misfit}")
+        print_stderr(f"warning: {misfit}")
     problems = [*beside.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     for problem in problems[:_MAX_PROBLEMS]:
-        say(problem)
+        print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:
-        say(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
-    several.tell(job, tells_runs, tells_jobs)
+        print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
+    several.mention_others(job, tells_runs, tells_jobs)
     return job

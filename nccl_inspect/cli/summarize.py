@@ -1,4 +1,4 @@
-"""``nccl-inspect summarize``: the main job."""
+"""``nccl-inspect summarize``: the report on a job."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Examples:
 
 
 def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
-    """The fields that are named, each of which the document can have."""
+    """The named fields of the document, checked."""
     wanted = [field for value in values for field in value.replace(" ", "").split(",") if field]
     if wanted and not ctx.resilient_parsing:
-        from nccl_inspect.model.document import fields  # only where it is asked for
+        from nccl_inspect.model.document import fields  # only on request
 
         for name in wanted:
             if name not in fields():
-                hint = suggestion(name, fields()) or f"the fields are {', '.join(fields())}"
+                hint = suggestion(name, fields()) or f"choose from {', '.join(fields())}"
                 raise click.UsageError(f"no field '{name}' in the JSON document; {hint}")
     return frozenset(wanted)
 
@@ -45,10 +45,10 @@ def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> 
 @click.command(epilog=_EXAMPLES, short_help="Report the verdict, network, paths and findings of one job.")
 @shared.inputs
 @formats(report.names())
-@shared.choosing
-@shared.judging
-@shared.output
-@shared.verbose("Show evidence lines in full.")
+@shared.gate_options
+@shared.read_options
+@shared.output_options
+@shared.verbose_option("Show evidence lines in full.")
 @click.option(
     "--brief",
     "is_brief",
@@ -93,6 +93,6 @@ def command(
 
 
 def _brief(job: Job, form: str) -> str:
-    from nccl_inspect.report import brief  # only where it is asked for
+    from nccl_inspect.report import brief  # only on request
 
     return brief.render(job, form)

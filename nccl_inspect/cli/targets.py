@@ -1,4 +1,4 @@
-"""What a command is to write must be none of the things that it reads: to replace an input is to lose it."""
+"""Checks that the output of a command does not replace one of its inputs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nccl_inspect.ingest.sources import files
 from nccl_inspect.util import atomic_files
 
 _OUTPUT = "output"
-"""The parameter that names what is written, whatever the command."""
+"""The parameter that names the output, in all commands."""
 _LOGS = "logs"
-"""The argument that stands for standard input where nothing is given."""
+"""The argument that means standard input if it is empty."""
 
 
 def require_no_input(ctx: click.Context) -> None:
-    """Make sure that nothing which the command reads is what ``-o`` replaces; asked before anything is read.
+    """Make sure, before anything is read, that ``-o`` does not replace an input.
 
     Args:
         ctx: of a command, with its parameters.
@@ -37,7 +37,7 @@ def require_no_input(ctx: click.Context) -> None:
         return
     try:
         status = Path(target).stat()
-    except OSError:  # nothing is there that could be lost
+    except OSError:  # nothing can be lost
         return
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         return
@@ -48,13 +48,13 @@ def require_no_input(ctx: click.Context) -> None:
 
 
 def unwritten(ctx: click.Context) -> str:
-    """What is not written yet when a command begins: the file of ``-o``; empty for standard output."""
+    """The file of ``-o``, which is not written yet when a command begins; empty for standard output."""
     target = str(ctx.params.get(_OUTPUT, "-"))
     return "" if target in atomic_files.STDOUT else target
 
 
 def _inputs(ctx: click.Context) -> Iterator[str]:
-    """What the parameters that name files say, but for the output."""
+    """The files that parameters name, except the output."""
     for parameter in ctx.command.params:
         if parameter.type is not shared.FILE or parameter.name in (None, _OUTPUT):
             continue
@@ -66,7 +66,7 @@ def _inputs(ctx: click.Context) -> Iterator[str]:
 
 
 def _lost(name: str, target: str, status: os.stat_result) -> str:
-    """The file of an input that would be written over; empty where there is none."""
+    """The input file that would be overwritten; empty if there is none."""
     if name == "-":
         with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
             return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""
@@ -80,7 +80,7 @@ def _lost(name: str, target: str, status: os.stat_result) -> str:
 
 
 def _covers(target: str, status: os.stat_result, place: Path) -> bool:
-    """Whether a file is the output, or lies below it."""
+    """Whether a file is the output, or below it."""
     if stat.S_ISDIR(status.st_mode):
         return place.resolve().is_relative_to(Path(target).resolve())
     with suppress(OSError):

@@ -26,11 +26,11 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Show communicators with their rings and trees, as text or a picture.")
 @shared.inputs
-@filters.communicators("Default: all; in a picture, the largest.")
+@filters.communicator_option("Default: all; in a picture, the largest.")
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
 @formats(drawings.names())
-@shared.judging
-@shared.output
+@shared.read_options
+@shared.output_options
 def command(
     logs: tuple[str, ...],
     names: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""``nccl-inspect traffic``: what the job moves, and over which paths."""
+"""``nccl-inspect traffic``: the collectives of a job and the bytes on each path."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Show collectives by size and algorithm, and the bytes on each path.")
 @shared.inputs
-@filters.communicators()
+@filters.communicator_option()
 @click.option(
     "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What each csv row is."
 )
 @formats(reports.names())
-@shared.judging
-@shared.output
+@shared.read_options
+@shared.output_options
 def command(
     logs: tuple[str, ...],
     names: tuple[str, ...],

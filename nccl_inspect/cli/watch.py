@@ -1,4 +1,4 @@
-"""``nccl-inspect watch``: the verdict as soon as a running job is up, and what is found later."""
+"""``nccl-inspect watch``: the verdict as soon as a running job is up, then each new finding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect import artifacts, report
-from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.live import exit_conditions, tail
@@ -41,7 +41,7 @@ Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them
 """
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _TICK = 0.25
-"""Seconds after which the status line is written anew."""
+"""Seconds between updates of the status line."""
 
 
 def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Command]:
@@ -78,9 +78,9 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     type=shared.FILE,
     help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
 )
-@shared.choosing
-@shared.machine
-@shared.looks
+@shared.gate_options
+@shared.platform_options
+@shared.color_option
 def command(
     log: str | None,
     evidence: tuple[str, ...],
@@ -107,8 +107,8 @@ def command(
         raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
     if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
         raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
-    judge = reading.Judge(shared.settled(options))
-    (name,) = shared.given((log,) if log else ())
+    judge = reading.Judge(shared.with_settings_file(options))
+    (name,) = shared.inputs_or_stdin((log,) if log else ())
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
@@ -128,16 +128,16 @@ def command(
                     break
             else:
                 news, job = watch.end(interruption.happened)
-                screen.tell(news)
+                screen.print_news(news)
                 alarm = None if interruption.happened else exit_conditions.alarm(news, exit_on)
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
-        writing.end_in_silence()
+        writing.exit_quietly()
     finally:
         screen.clear()
     for words in place.problems(job) if place else ():
-        say(words)
+        print_stderr(words)
     if alarm:
         return _ended(alarm, on_exit)
     assert job is not None
@@ -145,11 +145,11 @@ def command(
 
 
 class _Beside:
-    """The evidence beside the log that is watched.
+    """The evidence beside the watched log.
 
     Args:
         names: folders and files, which may appear later.
-        log: the one that is watched.
+        log: the watched log.
 
     Raises:
         UsageError: one of them is a second log.
@@ -157,7 +157,7 @@ class _Beside:
 
     def __init__(self, names: tuple[str, ...], log: str) -> None:
         self._names, self._log = list(names), log
-        self._found = artifacts.NOTHING
+        self._inventory = artifacts.NOTHING
         files = [name for name in names if Path(name).is_file()]
         logs = artifacts.beside(files).logs if files else []
         if logs:
@@ -166,28 +166,28 @@ class _Beside:
 
     def read(self) -> artifacts.Inventory:
         """The evidence found so far."""
-        self._found = artifacts.beside(self._names)
-        return self._found
+        self._inventory = artifacts.beside(self._names)
+        return self._inventory
 
     def problems(self, job: Job | None) -> Iterator[str]:
-        """What is not used, in words."""
-        yield from beside.problems(job.artifacts if job else self._found.evidence)
-        yield from (f"{log.name}: {log.problem.what}" for log in self._found.logs if log.problem)
+        """Unused files and the reasons."""
+        yield from beside.problems(job.artifacts if job else self._inventory.evidence)
+        yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
         watched = os.path.realpath(self._log)
-        others = [log.name for log in self._found.logs if not log.problem and os.path.realpath(log.name) != watched]
+        others = [log.name for log in self._inventory.logs if not log.problem and os.path.realpath(log.name) != watched]
         if others:
             hint = f"nccl-inspect summarize {' '.join(self._names)}"
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
 def _ended(alarm: exit_conditions.Alarm, command: str | None) -> int:
-    """End because of an alarm; whatever becomes of the command, the status is that of the alarm."""
-    say(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
+    """End because of an alarm; the status is that of the alarm, even if the command fails."""
+    print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
         if command and (status := exit_conditions.run(command, alarm)):
-            say(f"the command of --on-exit ended with status {status}")
+            print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
-        say(f"the command of --on-exit was not run: {error.strerror or error}")
+        print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
     return FOUND
 
 
@@ -199,7 +199,7 @@ def _take(watch: Watch, piece: tail.Piece, screen: _Screen) -> list[News]:
         if piece.begins:
             watch.begin()
     news = watch.look()
-    screen.tell(news)
+    screen.print_news(news)
     screen.status(watch)
     return news
 
@@ -212,7 +212,7 @@ def _descriptor(stream: Any) -> int | None:
 
 
 class _Screen:
-    """Writes news to stdout and the status to stderr: in place on a terminal, else a line now and then."""
+    """Writes news to stdout and the status to stderr: in place on a terminal, else a line per interval."""
 
     def __init__(self, style: Style, interval: float) -> None:
         self._style = style
@@ -220,9 +220,9 @@ class _Screen:
         self._pause = _TICK if self._in_place else interval
         self._next = time.monotonic() + (0 if self._in_place else interval)
         self._shown = ""
-        self._told = ""
+        self._progress = ""
 
-    def tell(self, news: Iterable[News]) -> None:
+    def print_news(self, news: Iterable[News]) -> None:
         """Write news, if there are any."""
         lines = [line for event in news for line in _words(event, self._style)]
         if lines:
@@ -230,12 +230,12 @@ class _Screen:
             writing.write_lines(lines, "-")
 
     def note(self, words: str) -> None:
-        """Write something about the input."""
+        """Write a note about the input."""
         self.clear()
         self._write(f"nccl-inspect: {printable(words)}\n")
 
     def status(self, watch: Watch) -> None:
-        """Write the status, if it is time for that and, where it cannot be rewritten, if it changed."""
+        """Write the status if it is due and, off a terminal, if it changed."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -246,12 +246,12 @@ class _Screen:
             words = cut(f"{begin}, {progress}", max(self._style.width - 1, 20))
             self._write("\r" + words.ljust(len(self._shown)))
             self._shown = words
-        elif progress != self._told:
-            self._told = progress
+        elif progress != self._progress:
+            self._progress = progress
             self._write(f"nccl-inspect: {begin}, {progress}\n")
 
     def clear(self) -> None:
-        """Take the status away from the terminal."""
+        """Clear the status line."""
         if self._shown:
             self._write("\r" + " " * len(self._shown) + "\r")
             self._shown = ""

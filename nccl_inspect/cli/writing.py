@@ -1,4 +1,4 @@
-"""Where reports go and how they look: standard output or a file, colours and width of the terminal."""
+"""The target and look of reports: standard output or a file, colors and width of the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from nccl_inspect.cli import lead_nowhere
+from nccl_inspect.cli import redirect_to_devnull
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
@@ -17,20 +17,20 @@ from nccl_inspect.util.records import Record
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
-    """The style of a report: colours, and documents that are indented, on a terminal only."""
+    """The style of a report; only terminals get colors and indented documents."""
     is_seen = target == "-" and sys.stdout.isatty()
     color = is_seen and not no_color and "NO_COLOR" not in os.environ
     return Style(width=columns(target, 100), color=color, verbose=verbose, indent=is_seen)
 
 
 def columns(target: str, usual: int) -> int:
-    """The width of what is written: that of the terminal, the usual one in a file and where no terminal is known."""
+    """The width of the output: that of the terminal, else the usual one."""
     return shutil.get_terminal_size((usual, 24)).columns if target in atomic_files.STDOUT else usual
 
 
-def end_in_silence() -> NoReturn:
-    """End: the reader of standard output has enough (| head)."""
-    lead_nowhere(sys.stdout)
+def exit_quietly() -> NoReturn:
+    """Exit because the reader of standard output has closed it (| head)."""
+    redirect_to_devnull(sys.stdout)
     sys.exit(0)
 
 
@@ -76,9 +76,9 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
     except BrokenPipeError:
-        end_in_silence()
+        exit_quietly()
     except OSError as error:
-        lead_nowhere(sys.stdout)
+        redirect_to_devnull(sys.stdout)
         raise NcclInspectError(
             f"standard output: {error.strerror}", "free space there, or name a file with -o"
         ) from None

@@ -16,36 +16,36 @@ from typing import NamedTuple
 from nccl_inspect.culprits.traits import Trait
 
 MOST = 4
-"""Culprits that are named together; a fault with more of them is everywhere."""
+"""Culprits named together at most; a fault with more of them is everywhere."""
 _ALL = 0.95
-"""The part of the bad ones that must be explained: a log that is cut or torn may hide of a few what they have."""
+"""The part of the bad ones that must be explained: a cut or torn log may hide the traits of a few."""
 _LEAST = 0.05
 """The part of the bad ones that each of several culprits must explain."""
 _EACH = 0.8
-"""What another culprit makes of an explanation's worth: three that fit are better than one that half fits."""
+"""Factor on the score for each further culprit: three that fit are better than one that half fits."""
 _SOUND = 0.25
-"""The least worth of an explanation."""
+"""The least score of an explanation."""
 _PURE, _FEW = 0.9, 4
 """The part of its bearers that is bad of a trait that needs no other proof; else chance must be excluded."""
 _THINGS = ("host", "gpu", "nic", "rail", "rank")
 """Kinds whose culprits cover at most half: more than half is simply the job."""
 _BESIDE = ("setting", "version")
 _BESIDE_NIC = ("gpu", "rank", *_BESIDE)
-"""Kinds that say more about a culprit where they go along with it: a rail gives each GPU a NIC of its own."""
+"""Kinds that add to a culprit if they coincide with it: with rails, each GPU has a NIC of its own."""
 
 
-class Group(NamedTuple):
-    """What is compared: the traits of each, by their numbers."""
+class Population(NamedTuple):
+    """The bad and the good ones to compare: the traits of each, by number."""
 
     bad: Sequence[Set[int]]
     good: Callable[[Set[int]], Iterable[Set[int]]]
-    """What the good ones have of some traits; those that have none may be left out."""
+    """Those of some traits that the good ones have; good ones without any may be left out."""
     goods: int
     """How many good ones there are."""
     fewest: int = 2
     """How many bad ones a trait must explain."""
     hidden: Set[str] = frozenset()
-    """Kinds of which only the bad ones tell."""
+    """Kinds known for the bad ones only."""
 
 
 class Count(NamedTuple):
@@ -57,31 +57,31 @@ class Count(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Attribution:
     """An explanation."""
 
     culprits: list[Count]
-    """Best first; empty where nothing explains it."""
+    """Best first; empty if nothing explains it."""
     beside: list[Count]
-    """What all of that and nothing else has, too: the setting or version of a bad host."""
+    """Traits that exactly the same ones have: the setting or version of a bad host."""
     explained: int
     """How many bad ones it explains."""
 
 
-_NOTHING = Found([], [], 0)
+_NOTHING = Attribution([], [], 0)
 
 
-def explain(group: Group, traits: Sequence[Trait], order: Sequence[str]) -> Found:
+def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) -> Attribution:
     """The best explanation.
 
     Args:
         group: what is bad and what is good.
         traits: by number.
-        order: kinds of traits; of those that explain the same the first is named.
+        order: of the kinds of traits; among those that explain the same, the first is named.
     """
     if not group.bad or not group.goods:
         return _NOTHING
-    telling = {count.trait: count for count in _counts(group) if _tells(count, group)}
+    telling = {count.trait: count for count in _counts(group) if _is_significant(count, group)}
     having = _having(group.bad, telling)
     pool = _Pool(telling, having, traits, order)
     least = max(group.fewest, ceil(_LEAST * len(group.bad)))
@@ -91,20 +91,20 @@ def explain(group: Group, traits: Sequence[Trait], order: Sequence[str]) -> Foun
         return _NOTHING
     explained: set[int] = set().union(*(having[count.trait] for count in best))
     named = sorted(best, key=lambda count: (-count.bad, count.good, *pool.place(count.trait)))
-    return Found(named, pool.beside(best, explained), len(explained))
+    return Attribution(named, pool.beside(best, explained), len(explained))
 
 
-def _counts(group: Group) -> list[Count]:
-    """How often each trait is there, of those that enough bad ones have."""
-    bad = Counter(trait for one in group.bad for trait in one)
+def _counts(group: Population) -> list[Count]:
+    """The counts of the traits that enough bad ones have."""
+    bad = Counter(trait for traits in group.bad for trait in traits)
     floor = max(group.fewest, ceil(_LEAST * len(group.bad)))
     wanted = {trait for trait, number in bad.items() if number >= floor}
-    good = Counter(trait for one in group.good(wanted) for trait in one)
+    good = Counter(trait for traits in group.good(wanted) for trait in traits)
     return [Count(trait, bad[trait], good[trait]) for trait in sorted(wanted)]
 
 
-def _tells(count: Count, group: Group) -> bool:
-    """Whether more of its bearers are bad than chance would have, and good ones do without it."""
+def _is_significant(count: Count, group: Population) -> bool:
+    """Whether more of its bearers are bad than by chance, and some good ones lack it."""
     bad, good = len(group.bad), group.goods
     inside, without = count.bad + count.good, bad + good - count.bad - count.good
     if count.good == good or count.bad / inside <= (bad - count.bad) / without:
@@ -114,17 +114,17 @@ def _tells(count: Count, group: Group) -> bool:
 
 
 def _having(bad: Sequence[Set[int]], telling: Collection[int]) -> dict[int, set[int]]:
-    """Which of the bad ones have each trait."""
+    """The bad ones that have each trait."""
     having: dict[int, set[int]] = {trait: set() for trait in telling}
-    for place, one in enumerate(bad):
-        for trait in one:
+    for place, traits in enumerate(bad):
+        for trait in traits:
             if trait in having:
                 having[trait].add(place)
     return having
 
 
 def _worth(culprits: Sequence[Count]) -> float:
-    """How much of what they have is bad, less for each one more."""
+    """The score of culprits: the bad part of their bearers, reduced for each further culprit."""
     if not culprits:
         return 0.0
     bad, good = sum(count.bad for count in culprits), sum(count.good for count in culprits)
@@ -132,7 +132,7 @@ def _worth(culprits: Sequence[Count]) -> float:
 
 
 def _are_most(culprits: Sequence[Count], traits: Sequence[Trait], hidden: Set[str]) -> bool:
-    """Whether they are more than half of all things of their kind."""
+    """Whether culprits are more than half of all things of their kind."""
     named = Counter(traits[count.trait].kind for count in culprits)
     things = Counter(kind for kind, _ in {(trait.kind, trait.name) for trait in traits})
     return any(2 * number > things[kind] for kind, number in named.items() if kind in _THINGS and kind not in hidden)
@@ -162,10 +162,9 @@ class _Pool:
         return [] if best is None else [self._telling[best]]
 
     def cover(self, bad: int, least: int) -> list[Count]:
-        """Several traits that together explain all, each the best for what is left; empty where they are too many.
+        """Several traits that together explain all, each the best for the rest; empty if there are too many.
 
-        Where several are equally good, each is tried first: if that does not end with the same ones, only names would
-        decide, and the log does not either.
+        If several are equally good, each is tried first: if the results differ, only names would decide.
         """
         return self._cover(set(range(bad)), (1 - _ALL) * bad, least, MOST)
 
@@ -188,10 +187,10 @@ class _Pool:
             if not done and not others:
                 return []
             tried.append([self._telling[trait], *others])
-        return tried[0] if all(set(found) == set(tried[0]) for found in tried) else []
+        return tried[0] if all(set(combination) == set(tried[0]) for combination in tried) else []
 
     def beside(self, culprits: Sequence[Count], explained: set[int]) -> list[Count]:
-        """What exactly the bearers of the only culprit have, too."""
+        """Other traits with exactly the bearers of the only culprit."""
         if len(culprits) != 1:
             return []
         (named,) = culprits
@@ -223,6 +222,6 @@ class _Pool:
         return self._traits[trait].side is not None
 
     def place(self, trait: int) -> tuple[int, bool, str]:
-        """What comes first where all else is equal."""
+        """The sort key if all else is equal."""
         kind, name, side = self._traits[trait]
         return self._order[kind], side is not None, name

@@ -1,6 +1,6 @@
-"""What paths, connection ends and ranks have: hosts, GPUs, NICs, rails, communicators, settings and versions.
+"""The traits of paths, connection ends and ranks: hosts, GPUs, NICs, rails, communicators, settings and versions.
 
-Traits are numbers, so that sets of them are small and quick; what an end has is made once for each rank and NIC.
+Traits are numbers, so that sets of them are small and fast; the traits of an end are built once per rank and NIC.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Trait(NamedTuple):
     """As in :class:`~nccl_inspect.model.finding.Culprit`."""
     name: str
     side: str | None = None
-    """``send`` or ``receive`` where it counts at that end of paths only."""
+    """``send`` or ``receive`` if it counts at that end of paths only."""
 
 
 Nics = frozenset[tuple[str | None, int | None]]
@@ -45,37 +45,37 @@ class Traits:
         self.known: list[Trait] = []
         """By number."""
         self.ranks: list[set[int]] = []
-        """The ranks that show each."""
+        """The ranks with each trait."""
         self._numbers: dict[Trait, int] = {}
         self._ends: dict[tuple[object, ...], frozenset[int]] = {}
         self._comms: dict[str, int] = {}
         self._host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._has_ranks = job.rank_space == "global" or len(job.communicators) < 2
-        """Else the same number stands for ranks of several communicators."""
+        """Otherwise a number may mean ranks of several communicators."""
 
     def of_each(self, paths: Selection) -> list[Set[int]]:
-        """What each path has at either end, and at one of them."""
+        """The traits of each path, at any end and at a specific one."""
         comms = [{self._communicator(name) for name in names} for (names,) in paths.values("communicators")]
         ends = ([self._end(side, *end) for end in _ends(paths, side, self._with_nics)] for side in SIDES)
-        return [known.union(*both) for known, *both in zip(comms, *ends, strict=True)]
+        return [traits.union(*both) for traits, *both in zip(comms, *ends, strict=True)]
 
     def of_paths(self, paths: Selection, wanted: Set[int]) -> Iterator[Set[int]]:
-        """What each path has of some traits; paths without any of them are passed over."""
+        """Those of some traits that each path has; paths without any are skipped."""
         kinds = {self.known[trait].kind for trait in wanted}
         with_nics = self._with_nics and not kinds.isdisjoint(("nic", "rail"))
         comms = {name: frozenset([trait]) for name, trait in self._comms.items() if trait in wanted}
         few = {side: _Few(self, side, wanted) for side in SIDES}
         ends = (map(few[side].of, _ends(paths, side, with_nics)) for side in SIDES)
         for send, receive, (names,) in zip(*ends, paths.values("communicators"), strict=True):
-            found = send | receive
+            traits = send | receive
             if comms:
-                found = found.union(*(comms.get(name, _NONE) for name in names))
-            if found:
-                yield found
+                traits = traits.union(*(comms.get(name, _NONE) for name in names))
+            if traits:
+                yield traits
 
     def of_ends(self, paths: Selection, test: Callable[[End], object]) -> list[Set[int]]:
-        """What those ends of network connections have that pass a test."""
-        found: list[Set[int]] = []
+        """The traits of the ends of network connections that pass a test."""
+        traits: list[Set[int]] = []
         for side in SIDES:
 
             def passing(kind: PathKind, side: str = side) -> tuple[End, ...]:
@@ -83,15 +83,15 @@ class Traits:
 
             for (host, rank, gpu, ends), number in Counter(paths.values(*_COLUMNS[side], passing)).items():
                 for end in ends:
-                    found += [self._end(side, host, rank, gpu, frozenset([(end.nic, end.nic_index)]))] * number
-        return found
+                    traits += [self._end(side, host, rank, gpu, frozenset([(end.nic, end.nic_index)]))] * number
+        return traits
 
     def of_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
-        """What a rank has.
+        """The traits of a rank.
 
         Args:
             rank: of the job.
-            nics: hosts and NICs that it speaks of.
+            nics: hosts and NICs in its messages.
         """
         host = self._host_of.get(rank)
         things = [*_host(host), ("rank", str(rank)), *self._by_rank.get(rank, ())]
@@ -106,39 +106,39 @@ class Traits:
             host: the one of them whose NIC is known.
             nic: its name.
         """
-        things = [thing for one in hosts for thing in _host(one)]
+        things = [thing for end in hosts for thing in _host(end)]
         if nic:
             things += [("rail", nic), *(("nic", f"{name} {nic}") for _, name in _host(host))]
         return {self._number(Trait(*thing), None) for thing in things}
 
     def _end(self, side: str, host: str | None, rank: int, gpu: str | None, nics: Nics) -> frozenset[int]:
         key = (side, host, rank, nics)
-        known = self._ends.get(key)
-        if known is None:
+        cached = self._ends.get(key)
+        if cached is None:
             labels = [name or f"NIC {index}" for name, index in nics if name or index is not None]
             things = [*_host(host), *self._gpu(host, rank, gpu)]
             things += [("nic", f"{name} {label}") for _, name in _host(host) for label in labels]
             both = [*self._by_rank.get(rank, ()), *(("rail", label) for label in labels)]
-            found = {self._number(Trait(*thing, one), rank) for thing in things for one in (None, side)}
-            found |= {self._number(Trait(*thing), rank) for thing in both}
-            known = self._ends[key] = frozenset(found)
-        return known
+            traits = {self._number(Trait(*thing, of_side), rank) for thing in things for of_side in (None, side)}
+            traits |= {self._number(Trait(*thing), rank) for thing in both}
+            cached = self._ends[key] = frozenset(traits)
+        return cached
 
     def _gpu(self, host: str | None, rank: int, bracket: str | None) -> list[tuple[str, str]]:
-        """The GPU of a rank as its initialisation names it, else as connection lines do; the rank where none does."""
+        """The GPU of a rank from its init lines, else from connection lines; the rank if neither names it."""
         if not self._has_ranks:
             return []
-        known = self._job.gpus.get(rank)
+        gpu_info = self._job.gpus.get(rank)
         name = bracket
-        if known is not None:
-            name = str(known.nvml_dev) if known.nvml_dev is not None else known.bus_id or bracket
+        if gpu_info is not None:
+            name = str(gpu_info.nvml_dev) if gpu_info.nvml_dev is not None else gpu_info.bus_id or bracket
         return [("gpu", f"{place} GPU {name}") for _, place in _host(host) if name] or [("rank", str(rank))]
 
     def _communicator(self, name: str) -> int:
-        known = self._comms.get(name)
-        if known is None:
-            known = self._comms[name] = self._number(Trait("communicator", name), None)
-        return known
+        number = self._comms.get(name)
+        if number is None:
+            number = self._comms[name] = self._number(Trait("communicator", name), None)
+        return number
 
     def _number(self, trait: Trait, rank: int | None) -> int:
         number = self._numbers.get(trait)
@@ -159,11 +159,11 @@ class _Few:
         self._known: dict[object, frozenset[int]] = {}
 
     def of(self, end: tuple[str | None, int, str | None, Nics]) -> frozenset[int]:
-        """What the end of a path has, which is found once for each rank."""
-        known = self._known.get(end)
-        if known is None:
-            known = self._known[end] = self._traits._end(self._side, *end).intersection(self._wanted)
-        return known
+        """The wanted traits of the end of a path, cached."""
+        cached = self._known.get(end)
+        if cached is None:
+            cached = self._known[end] = self._traits._end(self._side, *end).intersection(self._wanted)
+        return cached
 
 
 def _ends(paths: Selection, side: str, with_nics: bool) -> Iterator[tuple[str | None, int, str | None, Nics]]:

@@ -1,7 +1,7 @@
 """What changed between two runs, and which change likely explains which.
 
-Hosts and process ids differ from run to run, so jobs are compared by their ranks; :mod:`.structure` says how far that
-goes. :func:`nccl_inspect.differences.compare.compare` is the entry.
+Hosts and process ids differ from run to run, so jobs are compared by rank, as far as :mod:`.structure` allows.
+:func:`nccl_inspect.differences.compare.compare` is the entry point.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AREAS = ("verdict", "versions", "network", "world", "environment", "communicator
 
 @dataclass(slots=True, eq=False, repr=False)
 class Change(Record):
-    """One thing that is not as it was."""
+    """One difference between the runs."""
 
     area: str
     what: str
@@ -37,7 +37,7 @@ class Change(Record):
     severity: str = ""
     """Of a finding, in the run that has it; empty for all else."""
     fix: list[str] = field(default_factory=list)
-    """Of a finding that only B has: what mends it, the first step first."""
+    """For a finding that only B has: the steps to fix it."""
 
     @property
     def kind(self) -> str:
@@ -46,7 +46,7 @@ class Change(Record):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Explanation(Record):
+class CausalChain(Record):
     """A chain from a cause to its effects, as findings and their evidence show it."""
 
     causes: list[Change]
@@ -56,7 +56,7 @@ class Explanation(Record):
     effects: list[Change]
     """Changes of the network and of paths that these findings are about."""
     fix: list[str]
-    """What makes B as A was: the first step for the first finding, and what takes the causes back."""
+    """How to make B like A: the first step for the first finding, and how to revert the causes."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -66,7 +66,7 @@ class Difference(Record):
     a: Job
     b: Job
     changes: list[Change]
-    explanations: list[Explanation]
+    explanations: list[CausalChain]
     renamed: dict[str, str]
     """Hosts of A and the hosts of B that have the same ranks and another name."""
     open: list[str]

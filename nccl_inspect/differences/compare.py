@@ -18,12 +18,7 @@ _MAX_EVIDENCE = 3
 
 
 def compare(a: Job, b: Job) -> Difference:
-    """What is different in run B.
-
-    Args:
-        a: judged; what was before.
-        b: judged by the same rules.
-    """
+    """Compare run B with run A; both are judged by the same rules."""
     open_questions: list[str] = []
     pairwise = structure.are_comparable(a, b)
     open_questions += structure.unreached(a, b)
@@ -33,7 +28,7 @@ def compare(a: Job, b: Job) -> Difference:
         open_questions.append(f"{ranks_word(silent)}: not in both logs, so {whose} paths are not compared")
     if not pairwise:
         open_questions.append(
-            "ranks do not mean the same in both runs (other world, or other ranks together on a host): "
+            "ranks are not comparable between the runs (different world, or ranks grouped differently on hosts): "
             "paths are compared by kind, and communicators by size"
         )
     renamed = structure.renamed(a, b)
@@ -56,10 +51,10 @@ def _verdict(a: Job, b: Job) -> Iterator[Change]:
         yield Change("verdict", "verdict", a.verdict, b.verdict)
 
 
-def _told(
+def _stated_change(
     area: str, what: str, before: str, after: str, open_questions: list[str], evidence: Iterable[Evidence] = ()
 ) -> Iterator[Change]:
-    """A change of something that every run has; a value missing from one log is not a change."""
+    """A change of something every run has; a value missing from one log is not a change."""
     if before and after and before != after:
         yield Change(area, what, before, after, evidence=list(evidence))
     elif bool(before) != bool(after):
@@ -68,9 +63,9 @@ def _told(
 
 def _versions(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
     lines = _lines(a, b, events.NcclVersion)
-    yield from _told("versions", "NCCL", _stated(a), _stated(b), open_questions, lines)
+    yield from _stated_change("versions", "NCCL", _stated(a), _stated(b), open_questions, lines)
     lines = _lines(a, b, events.CudaDriver)
-    yield from _told(
+    yield from _stated_change(
         "versions", "CUDA driver", ", ".join(a.cuda_versions), ", ".join(b.cuda_versions), open_questions, lines
     )
 
@@ -81,35 +76,37 @@ def _stated(job: Job) -> str:
 
 def _lines(a: Job, b: Job, kind: type[events.Event]) -> list[Evidence]:
     """The first lines of both runs that make an event of this class."""
-    said = [[n.evidence[0] for n in job.notices if isinstance(n.event, kind)] for job in (b, a)]
-    return [line for lines in said for line in lines[:_MAX_EVIDENCE]]
+    quotes = [[n.evidence[0] for n in job.notices if isinstance(n.event, kind)] for job in (b, a)]
+    return [line for lines in quotes for line in lines[:_MAX_EVIDENCE]]
 
 
 def _network(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
-    one, other = a.network, b.network
-    lines = [n.evidence[0] for n in b.notices if isinstance(n.event, events.NetDevices) and n.event.net == other.name]
-    yield from _told("network", "network", one.name or "", other.name or "", open_questions, lines)
+    net, other_net = a.network, b.network
+    lines = [
+        n.evidence[0] for n in b.notices if isinstance(n.event, events.NetDevices) and n.event.net == other_net.name
+    ]
+    yield from _stated_change("network", "network", net.name or "", other_net.name or "", open_questions, lines)
     plugins = [n.evidence[0] for n in b.notices if isinstance(n.event, events.PluginStatus) and n.event.kind == "NET"]
-    ours, theirs = (f"{n.plugin or ''} {n.plugin_version or ''}".strip() for n in (one, other))
-    yield from _optional("network", "plugin", ours, theirs, plugins)
+    ours, theirs = (f"{n.plugin or ''} {n.plugin_version or ''}".strip() for n in (net, other_net))
+    yield from _optional_change("network", "plugin", ours, theirs, plugins)
     providers = [n.evidence[0] for n in b.notices if isinstance(n.event, events.OfiProvider)]
-    yield from _optional("network", "provider", one.provider or "", other.provider or "", providers)
-    if one.devices and other.devices and one.devices != other.devices:
-        yield Change("network", "devices", listed(one.devices, 8), listed(other.devices, 8), evidence=lines[:1])
+    yield from _optional_change("network", "provider", net.provider or "", other_net.provider or "", providers)
+    if net.devices and other_net.devices and net.devices != other_net.devices:
+        yield Change("network", "devices", listed(net.devices, 8), listed(other_net.devices, 8), evidence=lines[:1])
 
 
-def _optional(area: str, what: str, before: str, after: str, evidence: list[Evidence]) -> Iterator[Change]:
-    """A change of something that a run may do without."""
+def _optional_change(area: str, what: str, before: str, after: str, evidence: list[Evidence]) -> Iterator[Change]:
+    """A change of something a run may lack."""
     if before != after:
         lines = evidence[:_MAX_EVIDENCE] if after else []
         yield Change(area, what, before or None, after or None, evidence=lines)
 
 
 def _world(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
-    yield from _told("world", "world size", str(a.world_size or ""), str(b.world_size or ""), open_questions)
-    yield from _told("world", "hosts", structure.shape(a) or "", structure.shape(b) or "", open_questions)
+    yield from _stated_change("world", "world size", str(a.world_size or ""), str(b.world_size or ""), open_questions)
+    yield from _stated_change("world", "hosts", structure.shape(a) or "", structure.shape(b) or "", open_questions)
     if a.platform and b.platform:
-        yield from _told("world", "platform", a.platform, b.platform, open_questions)
+        yield from _stated_change("world", "platform", a.platform, b.platform, open_questions)
 
 
 # --- environment ------------------------------------------------------------------------------------------------
@@ -133,10 +130,10 @@ def _environment(a: Job, b: Job, renamed: dict[str, str], open_questions: list[s
 
 
 def _by_name(job: Job) -> dict[str, list[Setting]]:
-    found: dict[str, list[Setting]] = {}
+    settings: dict[str, list[Setting]] = {}
     for setting in job.environment:
-        found.setdefault(setting.name, []).append(setting)
-    return found
+        settings.setdefault(setting.name, []).append(setting)
+    return settings
 
 
 def _values(settings: Iterable[Setting], renamed: dict[str, str]) -> str:
@@ -165,22 +162,22 @@ def _communicators(a: Job, b: Job) -> Iterator[Change]:
 
 
 def _by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
-    found: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
+    groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
     for comm in job.communicators:
         key = (comm.nranks, comm.id) if None in comm.ranks else (comm.nranks, *comm.ranks)
-        found.setdefault(key, []).append(comm)
-    return found
+        groups.setdefault(key, []).append(comm)
+    return groups
 
 
 def _same(ours: list[CommunicatorInfo], theirs: list[CommunicatorInfo]) -> Iterator[Change]:
     """Channels and states of communicators of the same ranks."""
-    for one, other in zip(ours, theirs, strict=False):
-        name = other.id if other.id == "world" else f"{count(other.nranks, 'rank')} {_members(other)}"
-        lines = other.evidence[:1]
-        if one.channels and other.channels and one.channels != other.channels:
-            before, after = count(one.channels, "channel"), count(other.channels, "channel")
+    for old, new in zip(ours, theirs, strict=False):
+        name = new.id if new.id == "world" else f"{count(new.nranks, 'rank')} {_members(new)}"
+        lines = new.evidence[:1]
+        if old.channels and new.channels and old.channels != new.channels:
+            before, after = count(old.channels, "channel"), count(new.channels, "channel")
             yield Change("communicators", name, before, after, evidence=lines)
-        states = ["complete" if comm.state in _SOUND else comm.state for comm in (one, other)]
+        states = ["complete" if comm.state in _SOUND else comm.state for comm in (old, new)]
         if states[0] != states[1]:
             yield Change("communicators", name, states[0], states[1], evidence=lines)
 

@@ -1,10 +1,10 @@
-"""Which change explains which: nothing but what rules say of causes, and the evidence of findings."""
+"""Which change explains which, only by the causes that rules name and by the evidence of findings."""
 
 from __future__ import annotations
 
 import re
 
-from nccl_inspect.differences import Change, Explanation
+from nccl_inspect.differences import CausalChain, Change
 from nccl_inspect.judging.remedies import COMMENT
 
 _CAUSES = ("versions", "environment")
@@ -12,26 +12,26 @@ _PLAIN = re.compile(r"[^\s;]+")
 """A value for all ranks, from the environment."""
 
 
-def explain(changes: list[Change], pairwise: bool) -> list[Explanation]:
-    """Chains of changes, first those of what run B has, then those of what it has no more.
+def explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
+    """Chains of changes, first those of new findings in B, then those of gone ones.
 
     A finding explains another that names it as its cause, and the paths that it is about. A changed setting or version
-    explains a finding when one of its lines is evidence of that finding. What a run lacks that failed explains nothing.
+    explains a finding if one of its lines is evidence of that finding. What a failed run lacks explains nothing.
 
     Args:
         changes: all of them.
         pairwise: whether paths are compared pair by pair.
     """
-    found = []
+    chains = []
     failed = any(change.area == "verdict" and change.after == "failed" for change in changes)
     for kind in ("new",) if failed else ("new", "gone"):
-        found += _chains(
+        chains += _chains(
             [change for change in changes if change.area == "findings" and change.kind == kind], changes, pairwise
         )
-    return found
+    return chains
 
 
-def _chains(findings: list[Change], changes: list[Change], pairwise: bool) -> list[Explanation]:
+def _chains(findings: list[Change], changes: list[Change], pairwise: bool) -> list[CausalChain]:
     names = {finding.what for finding in findings}
     chains = []
     for first in findings:
@@ -44,15 +44,15 @@ def _chains(findings: list[Change], changes: list[Change], pairwise: bool) -> li
         networks = [change for change in changes if change.area == "network"]
         effects = [n for n in networks if any(_shares_a_line(n, member) for member in members)] + effects
         if causes or effects or len(members) > 1:
-            chains.append(Explanation(causes, members, effects, _fix(causes, members)))
+            chains.append(CausalChain(causes, members, effects, _fix(causes, members)))
     return chains
 
 
 def _is_effect(path: Change, finding: Change, pairwise: bool) -> bool:
     """Whether a finding explains a change of paths.
 
-    What costs nothing makes no path come or go. And a pair that B does not connect at all lost its finding with its
-    lines, not because something was mended.
+    A finding without cost makes no path appear or disappear. A pair that B does not connect at all lost its finding
+    with its lines, not by a fix.
     """
     if finding.what not in path.rules or (finding.severity == "info" and path.kind != "changed"):
         return False
@@ -60,7 +60,7 @@ def _is_effect(path: Change, finding: Change, pairwise: bool) -> bool:
 
 
 def _fix(causes: list[Change], findings: list[Change]) -> list[str]:
-    """The first step for the first finding that has one, and what takes back the causes that it does not name."""
+    """The first step of the first finding with a fix, and how to revert causes that it does not name."""
     steps = next((finding.fix[:1] for finding in findings if finding.fix), [])
     if findings[0].kind == "new" and (steps or findings[0].severity != "info"):
         steps = steps + [_back(cause) for cause in causes if not any(_names(step, cause) for step in steps)]
@@ -68,12 +68,12 @@ def _fix(causes: list[Change], findings: list[Change]) -> list[str]:
 
 
 def _names(step: str, cause: Change) -> bool:
-    """Whether a step says already what becomes of a setting that is new."""
+    """Whether a step already names a new setting."""
     return cause.kind == "new" and cause.what in step
 
 
 def _back(cause: Change) -> str:
-    """How a cause becomes what it was in A: to paste where it is a setting with one value."""
+    """How to revert a cause to its state in A; a command for a setting with one value."""
     if cause.area == "versions":
         return f"Use {cause.what} {cause.before} again, as A does."
     if cause.before is None:
@@ -85,12 +85,12 @@ def _back(cause: Change) -> str:
 
 def _effects(cause: Change, findings: list[Change]) -> list[Change]:
     """Findings that name a cause, and those that name them, the nearest first."""
-    found: list[Change] = []
+    effects: list[Change] = []
     names = {cause.what}
     while fresh := [f for f in findings if f.what not in names and names.intersection(f.rules)]:
-        found += fresh
+        effects += fresh
         names |= {finding.what for finding in fresh}
-    return found
+    return effects
 
 
 def _shares_a_line(change: Change, finding: Change) -> bool:

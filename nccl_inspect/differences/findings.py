@@ -19,14 +19,14 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
         a: before.
         b: after.
         pairwise: whether ranks mean the same in both.
-        open_questions: gets those findings that run B could not judge.
+        open_questions: gets the findings of A that could not be judged in B.
     """
     left = list(b.findings)
     unjudged = {question.rule for question in b.not_judged}
     if not len(b.paths):
         unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
     pairs = []
-    for finding in sorted(a.findings, key=lambda one: not any(_is_twin(one, other) for other in b.findings)):
+    for finding in sorted(a.findings, key=lambda old: not any(_is_twin(old, new) for new in b.findings)):
         partner = _partner(finding, left)
         if partner:
             left = [other for other in left if other is not partner]
@@ -35,7 +35,7 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
         if new:
             yield from _changed(old, new, pairwise)
         elif old.rule in unjudged:
-            open_questions.append(f"{old.rule}: found in A, and the log of B does not tell")
+            open_questions.append(f"{old.rule}: found in A; the log of B does not show it")
         else:
             yield _change(old, _words(old), None)
     for finding in left:
@@ -45,19 +45,19 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
 def worse(a: Job, b: Job, limit: str) -> list[Finding]:
     """Findings of B at or above a severity that A does not have, or has at a lower one."""
     left = list(a.findings)
-    found = []
+    findings = []
     for finding in b.findings:
         partner = _partner(finding, left)
         if partner:
             left = [other for other in left if other is not partner]
         level = SEVERITIES.index(finding.severity)
         if level >= SEVERITIES.index(limit) and not (partner and SEVERITIES.index(partner.severity) >= level):
-            found.append(finding)
-    return found
+            findings.append(finding)
+    return findings
 
 
-def _is_twin(one: Finding, other: Finding) -> bool:
-    return one.rule == other.rule and one.summary == other.summary
+def _is_twin(finding: Finding, other: Finding) -> bool:
+    return finding.rule == other.rule and finding.summary == other.summary
 
 
 def _partner(finding: Finding, others: list[Finding]) -> Finding | None:
@@ -80,7 +80,7 @@ def _changed(old: Finding, new: Finding, pairwise: bool) -> Iterator[Change]:
 
 
 def _about(finding: Finding) -> str:
-    """Whom a finding is about: its ranks, and what these have in common."""
+    """The ranks of a finding, and what they have in common."""
     ranks = f"ranks {ranges(finding.ranks) or 'unknown'}"
     return f"{ranks} ({subject(finding.culprits)})" if finding.culprits else ranks
 

@@ -1,4 +1,4 @@
-"""Which host of one run is which of the other, and whether their ranks can be compared one by one."""
+"""Matches the hosts of two runs, and decides whether their ranks can be compared one by one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ def renamed(a: Job, b: Job) -> dict[str, str]:
     if not are_comparable(a, b):
         return {}
     by_ranks = {tuple(host.ranks): host.name for host in b.hosts if host.ranks}
-    known = {host.name for host in b.hosts}
-    found = {host.name: by_ranks.get(tuple(host.ranks)) for host in a.hosts if host.name not in known}
-    return {name: other for name, other in found.items() if other}
+    present = {host.name for host in b.hosts}
+    names = {host.name: by_ranks.get(tuple(host.ranks)) for host in a.hosts if host.name not in present}
+    return {name: other for name, other in names.items() if other}
 
 
 def are_comparable(a: Job, b: Job) -> bool:
@@ -33,18 +33,18 @@ def _groups(job: Job, ranks: set[int]) -> set[frozenset[int]]:
 
 
 def unreached(a: Job, b: Job) -> list[str]:
-    """Why one run lacks things that say nothing: it did not come as far as the other."""
-    found = []
+    """Why something missing in one run may mean nothing: it did not get as far as the other."""
+    reasons = []
     for name, job, other in (("A", a, b), ("B", b, a)):
         if len(other.paths) and not len(job.paths):
-            found.append(f"{name} has no connection line: paths, and what was found about them, are not compared")
+            reasons.append(f"{name} has no connection line: paths and findings about them are not compared")
         elif job.verdict == "failed" != other.verdict:
-            found.append(f"{name} failed: what it lacks, it may only not have come to")
-    return found
+            reasons.append(f"{name} failed: it may have ended before it reached what it lacks")
+    return reasons
 
 
 def silent(a: Job, b: Job) -> set[int]:
-    """Ranks of the world that only one of the logs shows: what is missing of their paths says nothing."""
+    """Ranks of the world that are in one of the logs only: their missing paths mean nothing."""
     return set() if a.world_size is None else set(a.ranks_seen) ^ set(b.ranks_seen)
 
 

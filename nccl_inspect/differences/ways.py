@@ -32,11 +32,11 @@ def changes(a: Job, b: Job, pairwise: bool, silent: Set[int] = frozenset()) -> l
     kinds = {(src, dst): kind for src, dst, kind in before.distinct("src", "dst", "kind")}
     new = after.only(("src", "dst"), lambda *ends: ends not in kinds)
     both = [_Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.without(new).distinct(*_PAIR)]
-    found = [*_grouped(both, _way, b), *_grouped(both, _channels, b), *_other_nics(both, b)]
+    grouped = [*_grouped(both, _way, b), *_grouped(both, _channels, b), *_other_nics(both, b)]
     there = set(after.distinct("src", "dst"))
-    found += _only(before.only(("src", "dst"), lambda *ends: ends not in there), is_new=False)
-    found += _only(new, is_new=True)
-    return found
+    grouped += _only(before.only(("src", "dst"), lambda *ends: ends not in there), is_new=False)
+    grouped += _only(new, is_new=True)
+    return grouped
 
 
 class _Pair(NamedTuple):

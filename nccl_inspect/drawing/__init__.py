@@ -17,10 +17,10 @@ from nccl_inspect.util.discovery import modules
 
 
 class Format(Protocol):
-    """What a format module has."""
+    """The interface of a format module."""
 
     DRAWS: bool
-    """Whether it draws a picture, in which many communicators would cover each other."""
+    """Whether it draws a picture, where many communicators would overlap."""
 
     def render(self, views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
         """The text, which ends with a line end."""

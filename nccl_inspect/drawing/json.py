@@ -9,14 +9,14 @@ from typing import Any
 from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.document import clean, traits
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View
+from nccl_inspect.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import printable
 
 DRAWS = False
 _NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")
-"""Nothing is known of what joins connections without one."""
+"""Stands for the unknown communicator of connections without one."""
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
@@ -44,7 +44,7 @@ def _view(view: View) -> dict[str, Any]:
     }
 
 
-def _ring(ring: Shape, view: View) -> dict[str, Any]:
+def _ring(ring: DrawnShape, view: View) -> dict[str, Any]:
     hosts = host_of(view.hosts, UNKNOWN_HOST)
     return {
         "channels": list(ring.channels),
@@ -55,7 +55,7 @@ def _ring(ring: Shape, view: View) -> dict[str, Any]:
     }
 
 
-def _tree(tree: Shape) -> dict[str, Any]:
+def _tree(tree: DrawnShape) -> dict[str, Any]:
     shape = tree_shape(tree.links)
     return {
         "channels": list(tree.channels),
@@ -66,7 +66,7 @@ def _tree(tree: Shape) -> dict[str, Any]:
     }
 
 
-def _link(link: Link) -> dict[str, Any]:
+def _link(link: DrawnLink) -> dict[str, Any]:
     return {
         "src": link.src,
         "dst": link.dst,

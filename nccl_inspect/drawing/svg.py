@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nccl_inspect.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
 from nccl_inspect.picture.tree_layout import places
-from nccl_inspect.picture.view import Shape, View
+from nccl_inspect.picture.view import DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import cut, printable
@@ -24,13 +24,13 @@ DRAWS = True
 _PAD = 16
 _NODE_WIDTH, _NODE_HEIGHT = 38, 22
 _SPACE = 76
-"""Between the centres of two ranks on the circle of their host."""
+"""Between the centers of two ranks on the circle of their host."""
 _HEAD = 44
 """Height of a panel's title and of the space below it."""
 _LINE = 18
 _HOST_WIDTH, _HOST_HEIGHT = 150, 46
 _BETWEEN_LEVELS = 90
-"""Columns of a tree have room for its links between them."""
+"""Columns of a tree leave room for the links between them."""
 _MAX_TREES = 4
 _CHAR = 7.0
 """Width of a letter, about."""
@@ -70,7 +70,7 @@ class _Arrow(NamedTuple):
     label: str
     lanes: int
     box: tuple[float, float]
-    """Width and height of what it joins."""
+    """Width and height of the boxes or ranks that it joins."""
     sideways: bool = False
     """Whether it leaves at the right and arrives at the left."""
 
@@ -160,7 +160,7 @@ def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _
 
 
 def _boxes(view: View) -> list[_Box]:
-    """Hosts in a grid; folded ones to and fro, so that a ring goes from each to the one beside or below it."""
+    """Hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
     columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
     if view.folded:
         width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
@@ -178,7 +178,7 @@ def _boxes(view: View) -> list[_Box]:
     return boxes
 
 
-def _levels(view: View, tree: Shape) -> list[_Box]:
+def _levels(view: View, tree: DrawnShape) -> list[_Box]:
     """Hosts of a tree from left to right."""
     across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
     return [
@@ -192,7 +192,7 @@ def _radius(ranks: int) -> float:
 
 
 def _places(box: _Box) -> dict[int, _Point]:
-    """Where the ranks of a host stand: clockwise from the top left."""
+    """The positions of the ranks of a host: clockwise from the top left."""
     radius = _radius(len(box.ranks))
     middle = _Point(box.x + box.width / 2, box.y + (box.height + _LINE) / 2)
     start = -math.pi / 2 - math.pi / max(len(box.ranks), 1)
@@ -275,7 +275,7 @@ def _drawn_arrow(arrow: _Arrow) -> str:
 
 
 def _beside(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
-    """The place of a label at the outer side of a link: a short one would be hidden below it."""
+    """The position of a label on the outer side of a link, where a short link does not hide it."""
     length = math.hypot(end.x - start.x, end.y - start.y)
     across, down = (start.y - end.y) / length, (end.x - start.x) / length
     room = abs(across) * len(label) * _CHAR / 2 + abs(down) * _LETTER / 2 + _GAP

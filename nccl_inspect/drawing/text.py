@@ -9,7 +9,7 @@ from itertools import pairwise
 from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.picture.looks import bundles, gpu_words, lanes, title_of
-from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View
+from nccl_inspect.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, paint
 from nccl_inspect.topology import Nic, Topology
@@ -21,7 +21,7 @@ _MAX_FACTS = 5
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """One paragraph for each communicator, then the machines that are known."""
+    """One paragraph per communicator, then the known machines."""
     parts = [_view(view, style) for view in views] or [["no communicator and no connection in this log"]]
     parts += [_machine(machine, style) for machine in machines]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -55,7 +55,7 @@ def _view(view: View, style: Style) -> list[str]:
 
 
 def _about(view: View, style: Style) -> list[str]:
-    """Where it comes from, what it is for, when it was made, and what its ranks do not agree on."""
+    """The origin, purpose and time of a communicator, and what its ranks disagree on."""
     info = view.info
     if info is None:
         return []
@@ -87,7 +87,7 @@ def _stage(stage: Stage) -> str:
 
 
 def _folded(view: View, style: Style) -> list[str]:
-    """Hosts instead of ranks: who talks to whom, and how."""
+    """Hosts instead of ranks: the links between them."""
     lines = []
     for kind in view.kinds:
         for bundle in bundles(view, kind):
@@ -97,7 +97,7 @@ def _folded(view: View, style: Style) -> list[str]:
     return lines
 
 
-def _ring(view: View, ring: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) -> list[str]:
+def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> list[str]:
     order = [*ring.ranks, *ring.ranks[:1]]
     hops: Counter[str] = Counter(
         _way(by_pair.get(("ring", src, dst)))
@@ -116,7 +116,7 @@ def _ring(view: View, ring: Shape, by_pair: dict[tuple[str, int, int], Link], st
     return lines + block("", ", ".join(words), style)
 
 
-def _tree(tree: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) -> Iterator[str]:
+def _tree(tree: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> Iterator[str]:
     children: dict[int | None, list[int | None]] = {}
     for parent, child in tree.links:
         children.setdefault(parent, []).append(child)
@@ -135,7 +135,7 @@ def _tree(tree: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) 
             waiting += [(child, rank, depth + 1) for child in reversed(children.get(rank, []))]
 
 
-def _way(link: Link | None) -> str:
+def _way(link: DrawnLink | None) -> str:
     if link is None or link.detail is None:
         return "no connection line"
     return printable(link.detail) + ("/GDRDMA" if link.gdr is True else "")

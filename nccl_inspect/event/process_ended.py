@@ -36,7 +36,7 @@ class ProcessEnded(Notice):
     how: str | None = None
     """In words, where neither code nor signal says it."""
     external: str = ""
-    """The signals by which somebody else ends processes, ``SIGINT|SIGTERM``: such an end is not a failure of its own."""
+    """The signals by which somebody else ends processes, ``SIGINT|SIGTERM``: that is not a failure of its own."""
     ends_others: bool = False
     """Whether the reporter ends the other processes then."""
     kills_with: str | None = None

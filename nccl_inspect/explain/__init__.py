@@ -1,1 +1,1 @@
-"""Single lines: what they mean, which rule they lead to, what to do first."""
+"""Explains single log lines: what they mean, which rule they lead to, and what to do first."""

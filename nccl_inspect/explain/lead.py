@@ -1,4 +1,4 @@
-"""Which rule a single line leads to, and what to do first."""
+"""The rule that a single line leads to, and the first step of its fix."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import encode
 
 _NOBODY = "host:1:1 [0] NCCL"
-"""Prefix for a message that is given without one, so that it is read as a line of a log."""
+"""Prefix for a message without one, so that it reads as a log line."""
 
 _FOLLOWING = "step 1"
-"""What follows it, so that it does not count as the end of a log, at which ranks may hang."""
+"""A following line, so that the message does not count as the end of a log, where ranks may hang."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -25,14 +25,14 @@ class Lead(Record):
 
     rule: Rule
     fix: str
-    """The first step of the fix, where the line alone raises a finding; else empty."""
+    """The first step of the fix if the line alone raises a finding, else empty."""
 
 
 def of_line(text: str, meaning: Meaning) -> Lead | None:
-    """The rule that the grammar names for a line, else the one that finds something in a log of this line alone.
+    """The rule that the grammar names for a line, else the rule that has a finding for this line alone.
 
     Args:
-        text: the line as it was given.
+        text: the line as given.
         meaning: of the line.
     """
     named = meaning.production.rule
@@ -45,7 +45,7 @@ def of_line(text: str, meaning: Meaning) -> Lead | None:
 
 
 def _judged(text: str, meaning: Meaning) -> list[Finding]:
-    """What the line raises alone, without what is about the log as such."""
+    """The findings for this line alone, except those about log quality."""
     judge = reading.Judge(reading.Options())
     try:
         job = judge(reading.fold(encode(f"{_as_in_a_log(text, meaning)}\n{_FOLLOWING}\n")))
@@ -58,6 +58,6 @@ def _as_in_a_log(text: str, meaning: Meaning) -> str:
     production = meaning.production
     if meaning.origin or production.foreign or production.bare or production.traced:
         return text
-    # A level that is not given is the one that errors have: NCCL warns of them.
+    # NCCL prints errors at level WARN.
     level = meaning.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
     return f"{_NOBODY} {level} {meaning.message}"

@@ -1,4 +1,4 @@
-"""What a line of a log means and which rule it leads to, in labelled parts: what commands and assistants show."""
+"""What a log line means and which rule it leads to, in labeled parts for commands and assistants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nccl_inspect.scanning import meaning, nearness
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.wording import listed
 
-SEE = "see 'nccl-inspect rules' for the names of rules"
+LIST_RULES = "run 'nccl-inspect rules' to list the rules"
 _SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 
 
@@ -27,17 +27,17 @@ class Explanation(Record):
     fields: list[tuple[str, str, str]]
     """Name, value as printed, and what the name means (may be empty)."""
     rule: str | None
-    """The rule that it leads to."""
+    """The rule that the line leads to."""
 
 
 def rule_page(text: str) -> str | None:
-    """The page of the rule of that name; None where there is none."""
+    """The page of the named rule; None if there is no such rule."""
     name = text.strip().lower()
     return next((entry.rule.page for entry in registered() if entry.rule.name == name), None)
 
 
 def line(text: str) -> Explanation:
-    """What a line means, or the known line that a text is a part of or that it is most like.
+    """What a line means, or the known line that contains the text or is closest to it.
 
     Raises:
         NcclInspectError: there is no such line.
@@ -66,7 +66,7 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
 
 
 def _nearest(text: str) -> Explanation:
-    """What the known line means that a text is a part of, or that differs from it in a few words.
+    """What the known line means that contains the text, or differs from it in a few words.
 
     Raises:
         NcclInspectError: there is no such line.
@@ -77,7 +77,7 @@ def _nearest(text: str) -> Explanation:
         raise _unknown(text)
     rules = [entry.rule for entry in registered() if entry.rule.name == near.meaning.production.rule]
     parts = [
-        ("nearest", f"{near.sample}   (not known as it stands; this is the line most like it)"),
+        ("nearest", f"{near.sample}   (no exact match; this is the closest known line)"),
         *_parts(near.meaning),
         *(("rule", f"{rule.name}: {rule.title}") for rule in rules),
     ]
@@ -85,7 +85,7 @@ def _nearest(text: str) -> Explanation:
 
 
 def _printer(origin: Origin) -> str:
-    """Who printed a line, as far as its prefix says so; numbers that were left out are below zero."""
+    """Who printed a line, according to its prefix; omitted numbers are negative."""
     parts = [
         f"host {origin.host}" if origin.host else "",
         f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
@@ -96,21 +96,21 @@ def _printer(origin: Origin) -> str:
 
 
 def _unknown(text: str) -> NcclInspectError:
-    """What is wrong with it: one word is the name of a rule, everything else a line."""
+    """The error for an unknown text: one word is taken for a rule, anything else for a line."""
     if text.strip().lower() in CATEGORIES:
         names = [entry.rule.name for entry in registered() if entry.rule.category == text.strip().lower()]
-        return NcclInspectError(f"'{text.strip()}' is a category of rules", f"name one of them: {', '.join(names)}")
+        return NcclInspectError(f"'{text.strip()}' is a rule category", f"choose one of its rules: {', '.join(names)}")
     if setting := _SETTING.fullmatch(text.strip()):
         return _of_setting(setting[1])
     if len(text.split()) == 1:
         similar = suggestion(text, [entry.rule.name for entry in registered()])
-        return NcclInspectError(f"no rule '{text}'", similar or SEE)
-    return NcclInspectError("neither a rule nor a line that the grammar knows", SEE)
+        return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
+    return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)
 
 
 def _of_setting(name: str) -> NcclInspectError:
-    """That a variable is none of the two, and which rules speak of it, those first that do most."""
+    """The error for the name of a setting: the rules that mention it, most often first."""
     times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
     rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
-    speak = f"rules that speak of it: {listed(rules)}" if rules else "no rule speaks of it; NCCL's manual may"
-    return NcclInspectError(f"{name} is a setting, neither a rule nor a line", speak)
+    hint = f"rules that mention it: {listed(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
+    return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)

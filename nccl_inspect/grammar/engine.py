@@ -19,14 +19,14 @@ from nccl_inspect.util.text import decode, encode
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
 _CUT_FROM = 900
-"""Bytes of the shortest message that can have been cut at 1,024 with its prefix."""
+"""Bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included."""
 _CUT_TO = 4096
 """And of the longest one."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Parsed(Record):
-    """A recognised message: its production and, made when first asked for, its event (without source and line)."""
+    """A recognized message: its production and, made on first use, its event (without source and line)."""
 
     production: Production
     message: bytes
@@ -36,7 +36,7 @@ class Parsed(Record):
 
     @property
     def event(self) -> events.Event:
-        """The event, with everything but where it stood."""
+        """The event, without source and line."""
         if self._event is None:
             match = self._match or self.production.match(self.message)
             assert match is not None
@@ -52,23 +52,23 @@ class Grammar:
     """All productions of all dialects, ready to parse messages.
 
     Args:
-        productions: in order of preference, should two fit the same message.
+        productions: in order of preference, if two match the same message.
     """
 
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
         self._needled: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
-        """The same with needles, as far as they were needed."""
+        """The same with needles, as far as they have been needed."""
         self._named: dict[tuple[str, str], Production] = {}
-        """By dialect and name, made when first asked for."""
+        """By dialect and name, made on first use."""
         self._loose: list[Production] = []
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
         self.traced: list[Production] = []
-        """Those of other programs that only the end of a traceback is asked for."""
+        """Productions of other programs that only match the end of a traceback."""
         self.last: list[Production] = []
-        """Those of other programs that only the last lines of a log are asked for."""
+        """Productions of other programs that only match the last lines of a log."""
         for production in self.productions:
             if production.traced or production.last:
                 (self.traced if production.traced else self.last).append(production)
@@ -83,7 +83,7 @@ class Grammar:
         self._foreign.sort(key=lambda production: production.general)
 
     def named(self, dialect: str, name: str) -> Production | None:
-        """The production of that name; None where there is none."""
+        """The production of that name, if any."""
         if not self._named:
             self._named = {(production.dialect, production.name): production for production in self.productions}
         return self._named.get((dialect, name))
@@ -113,37 +113,45 @@ class Grammar:
         return None
 
     def following(self) -> list[bytes]:
-        """How lines begin that continue a message of several lines."""
-        return [lead for lead, found in self._bare.items() if lead.strip() and all(one.follows for one in found)]
+        """The beginnings of lines that continue a message of several lines."""
+        return [
+            lead
+            for lead, productions in self._bare.items()
+            if lead.strip() and all(production.follows for production in productions)
+        ]
 
     def bare_in(self, block: bytes, following: bool) -> list[bytes]:
         """Beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
 
         Args:
             block: the lines.
-            following: whether those of lines that continue a message count, too.
+            following: include lines that continue a message.
         """
-        leads = (lead for lead, found in self._bare.items() if following or not all(one.follows for one in found))
+        leads = (
+            lead
+            for lead, productions in self._bare.items()
+            if following or not all(production.follows for production in productions)
+        )
         return [lead for lead in leads if lead in block]
 
     def foreign_in(self, block: bytes) -> list[Production]:
-        """The productions of other programs whose fixed text occurs in many lines at once: most blocks have none."""
+        """The productions of other programs whose fixed text occurs in a block; most blocks have none."""
         return [production for production in self._foreign if production.needle in block]
 
     def words(self) -> set[str]:
-        """The words of all messages, in small letters."""
+        """The words of all messages, in lower case."""
         return {word.lower() for production in self.productions for word in _WORD.findall(production.line)}
 
     def signs(self) -> set[bytes]:
-        """Every literal of which each line without a prefix that can be recognised holds one."""
+        """Literals one of which is in every recognizable line without a prefix."""
         return {*self._bare, *(production.needle for production in self._foreign)}
 
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
-        """The parsed line of another program that tells something about the job; None for any other line.
+        """The parsed line of another program, if it matters for the job; None for any other line.
 
         Args:
             line: a whole line.
-            among: what :meth:`foreign_in` gave for its block; all when left out.
+            among: the result of :meth:`foreign_in` for its block. Default: all.
         """
         for production in self._foreign if among is None else among:
             if production.needle not in line:
@@ -154,7 +162,7 @@ class Grammar:
         return None
 
     def parse(self, message: bytes) -> Parsed | None:
-        """The parsed message, or None when no production has this shape.
+        """The parsed message; None if no production matches.
 
         What was copied from a terminal or a table is filled up with blanks, which are not part of the message.
         """
@@ -175,13 +183,13 @@ class Grammar:
         return None
 
     def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
-        """The productions that begin so, each with its needle; a short run needs few."""
-        found = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
-        self._needled[begins] = found
-        return found
+        """The productions with this lead, each with its needle; a short run needs few."""
+        needles = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
+        self._needled[begins] = needles
+        return needles
 
     def candidates(self, message: bytes) -> Iterable[Production]:
-        """The productions whose literals fit: longest lead first."""
+        """The productions whose literals match, longest lead first."""
         for size in _LEAD_SIZES:
             for lead, production in self._by_lead.get(message[:size], ()):
                 if message.startswith(lead) and production.may_fit(message):
@@ -191,14 +199,14 @@ class Grammar:
                 yield production
 
     def beginnings(self, message: bytes) -> Iterable[Production]:
-        """The productions that a message may be the beginning of."""
+        """The productions whose beginning a message may be."""
         for size in _LEAD_SIZES:
             for lead, production in self._by_lead.get(message[:size], ()):
                 if message.startswith(lead):
                     yield production
 
     def parse_cut(self, message: bytes) -> Parsed | None:
-        """The beginning of a message that NCCL cut: recognised, and without values.
+        """The beginning of a message that NCCL cut: recognized, without values.
 
         Until 2.28 prefix and message share 1,024 bytes (src/debug.cc); RCCL allows 4,096.
         """
@@ -219,7 +227,7 @@ def _parsed(production: Production, message: bytes, match: re.Match[bytes]) -> P
 
 
 def _texts(line: bytes) -> tuple[bytes, ...]:
-    """A text; where it ends with blanks, what it may have been without them: some messages of NCCL end with one."""
+    """A text, also without trailing blanks: some NCCL messages end with one."""
     if not line[-1:].isspace():
         return (line,)
     text = line.rstrip()
@@ -227,23 +235,23 @@ def _texts(line: bytes) -> tuple[bytes, ...]:
 
 
 def _leads(line: str) -> set[bytes]:
-    """The literals with which a message can begin; most lines tell without reading the whole notation."""
-    found = _PLAIN_LEAD.match(line)
-    if found and found.end() >= _LEAD_SIZES[-1]:
-        return {found[0].encode()}
+    """The literals with which a message can begin; for most lines a part of the notation suffices."""
+    match = _PLAIN_LEAD.match(line)
+    if match and match.end() >= _LEAD_SIZES[-1]:
+        return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
     return {lead.encode() for lead in notation.leads(notation.parse(_beginning(line)))}
 
 
 def _beginning(line: str) -> str:
-    """As much of a line as tells its leads: a choice at its beginning, and the text up to the field after it."""
+    """The part of a line that determines its leads: a choice at its beginning, and the text up to the next field."""
     depth = 0
     for mark in _MARKS.finditer(line):
         depth += 1 if mark[0] == "«" else -1
         if depth == 0:
-            found = _UP_TO_FIELD.match(line, mark.end())
-            return line[: found.start("field")] if found else line
+            match = _UP_TO_FIELD.match(line, mark.end())
+            return line[: match.start("field")] if match else line
     return line
 
 
@@ -262,29 +270,29 @@ def shipped() -> Grammar:
 
 
 def says(dialect: str, production: str) -> str:
-    """What a message means, for people; empty for a production that the package does not have."""
-    known = shipped().named(dialect, production)
-    return known.says if known else ""
+    """What a message means, for people; empty for an unknown production."""
+    entry = shipped().named(dialect, production)
+    return entry.says if entry else ""
 
 
 def rule_of(event: events.Event) -> str:
-    """The rule that a message leads to; empty where it leads to none."""
-    known = shipped().named(event.dialect, event.production)
-    return known.rule if known else ""
+    """The rule that a message leads to; empty if none."""
+    production = shipped().named(event.dialect, event.production)
+    return production.rule if production else ""
 
 
 def roles_of(event: events.Event) -> frozenset[str]:
-    """What kind of statement a message is, as the grammar says with ``role:``."""
-    known = shipped().named(event.dialect, event.production)
-    return known.roles if known else frozenset()
+    """The roles of a message (``role:`` in the grammar)."""
+    production = shipped().named(event.dialect, event.production)
+    return production.roles if production else frozenset()
 
 
 def is_of(event: events.Event, role: str) -> bool:
-    """Whether an event is of a production with that role."""
+    """Whether the production of an event has a role."""
     return role in roles_of(event)
 
 
 def unlisted(event: events.Event, name: str) -> Value:
-    """A field that no event lists (its name begins with ``__``), read from the message again."""
-    known = shipped().named(event.dialect, event.production)
-    return ((known and known.read(encode(event.message))) or {}).get(name)
+    """A field that events do not list (``__name``), read from the message again."""
+    production = shipped().named(event.dialect, event.production)
+    return ((production and production.read(encode(event.message))) or {}).get(name)

@@ -13,7 +13,7 @@
     says: The sender says which path this channel takes to its neighbour.
     sample: Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 
-A value is everything after the colon and one blank, blanks at its ends included (``␣`` is a blank, too). Lines that
+A value is everything after the colon and one blank, including blanks at its ends (``␣`` is also a blank). Lines that
 begin with ``#`` are comments; a line that begins with two blanks continues the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
@@ -85,7 +85,7 @@ def read(text: str, name: str = "<grammar>") -> list[Production]:
 
 
 def index(text: str, name: str = "<grammar>") -> list[Production]:
-    """The productions of one grammar file by name and line; the rest is read when it is needed.
+    """The productions of one grammar file by name and line; the rest is read on first use.
 
     Raises:
         GrammarError: what precedes the first production is not well formed, or a production has no line.
@@ -112,7 +112,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
 
 
 def _value(block: str, key: str) -> str:
-    """The first value of a key, found without reading the block as a whole."""
+    """The first value of a key, without parsing the whole block."""
     mark = f"\n{key}: "
     start = block.find(mark)
     if start < 0:
@@ -142,8 +142,8 @@ def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
     """The roles of a production, checked."""
     given = frozenset(" ".join(own.get("role", ())).split())
     if unknown := sorted(given - ROLES.keys()):
-        label, known = own["production"][0], ", ".join(sorted(ROLES))
-        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; roles: {known}")
+        label, roles = own["production"][0], ", ".join(sorted(ROLES))
+        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; choose from {roles}")
     return given
 
 
@@ -153,20 +153,20 @@ def _one(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> s
 
 def _entries(text: str, name: str) -> dict[str, list[str]]:
     """The keys of one block with their values."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     last = ""
     for line in text.split("\n"):
         if not line or line[0] == "#":
             continue
         if line.startswith("  ") and last == "says":
-            found[last][-1] += " " + line.strip()
+            entries[last][-1] += " " + line.strip()
             continue
         key, colon, value = line.partition(":")
         if not colon or key not in _KEYS:
             raise GrammarError(f"{name}: '{key}' is not a key of a grammar file")
-        found.setdefault(key, []).append(value[1:])
+        entries.setdefault(key, []).append(value[1:])
         last = key
-    return found
+    return entries
 
 
 def _fragment(value: str, name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Makes the events of a production: what is alike in all of them is found out once.
+"""Makes the events of a production: what they share is computed once.
 
 The result is that of :meth:`nccl_inspect.event.base.Event.build` with the values of the match, in about half the time.
 """
@@ -21,7 +21,7 @@ Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
 
 
 def maker(production: Production) -> Maker:
-    """What makes the events of a production."""
+    """A function that makes the events of a production."""
     kind: Any = KINDS[production.event]
     shape = production.shape
     if kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
@@ -30,12 +30,12 @@ def maker(production: Production) -> Maker:
     fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
     for name, field, group in shape.fields:
         fields.setdefault(name, []).append((group - 1, field.read))
-    # Values whose names begin with "_" are read for the pattern only; no event has them.
+    # Names that begin with "_" are part of the pattern only; events do not have them.
     blank: Event = kind.build(production, dict.fromkeys(fields), "")
     puts = {name: put for name, _, put in slots(kind)}
     fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
-    read = [(puts[name], *found[0]) for name, found in fields.items() if len(found) == 1 and name in puts]
-    chosen = [(puts[name], found) for name, found in fields.items() if len(found) > 1 and name in puts]
+    read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
+    chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
     put_message = puts["message"]
 
     def make(match: re.Match[bytes], message: bytes) -> Event:

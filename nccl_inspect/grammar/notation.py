@@ -53,7 +53,7 @@ class Field(Record):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Choice(Record):
-    """One of several sequences; ``optional`` when nothing is a choice too."""
+    """One of several sequences; ``optional`` if it may be left out."""
 
     options: tuple["Sequence", ...]
     optional: bool
@@ -117,7 +117,7 @@ def _choice(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tu
 
 
 def fields(nodes: Sequence) -> Iterator[Field]:
-    """Every field of a sequence, in the order in which it stands."""
+    """Every field of a sequence, in order."""
     for node in nodes:
         if isinstance(node, Field):
             yield node
@@ -132,7 +132,7 @@ def leads(nodes: Sequence, limit: int = 32) -> list[str]:
 
 
 def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:
-    """The literal before a word that may be anything, and what follows the blank behind that word.
+    """The literal before a word that may be anything, and what follows the blank after that word.
 
     None where a message of this shape does not begin so. A program's own time stamp is such a word.
     """
@@ -146,16 +146,16 @@ def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:
 
 
 def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
-    """The same, each with whether nothing but literals was passed, so that the next node extends it."""
+    """The same, each with whether it consists of literals only, so that the next node extends it."""
     open_starts = [""]
     ended: list[str] = []
     for node in nodes:
         texts = _next(node, limit)
         if len(open_starts) * len(texts) + len(ended) > limit:
             texts = [("", False)]
-        found = [(start + text, goes_on) for start in open_starts for text, goes_on in texts]
-        ended += [text for text, goes_on in found if not goes_on]
-        open_starts = [text for text, goes_on in found if goes_on]
+        starts = [(start + text, goes_on) for start in open_starts for text, goes_on in texts]
+        ended += [text for text, goes_on in starts if not goes_on]
+        open_starts = [text for text, goes_on in starts if goes_on]
     return [(text, True) for text in open_starts] + [(text, False) for text in ended]
 
 
@@ -178,7 +178,7 @@ def _words(spec: str) -> list[str] | None:
 
 
 def needle(nodes: Sequence) -> str:
-    """The longest literal that every message of this shape holds; empty when there is none."""
+    """The longest literal in every message of this shape; empty if there is none."""
     return max((node.text for node in nodes if isinstance(node, Literal)), key=len, default="")
 
 
@@ -186,12 +186,12 @@ _CHOICE = re.compile("«[^«»]*»\\??")
 
 
 def quick_needle(source: str) -> str:
-    """The longest of the literals that every message of this shape holds."""
+    """The longest of the literals in every message of this shape."""
     return max(quick_needles(source), key=len)
 
 
 def quick_needles(source: str) -> list[str]:
-    """The literals that every message of this shape holds, found without reading the notation as a whole."""
+    """The literals in every message of this shape, without parsing the whole notation."""
     shorter = _CHOICE.sub("\n", source)
     while shorter != source:
         source, shorter = shorter, _CHOICE.sub("\n", shorter)

@@ -1,4 +1,4 @@
-"""What a message that is cut off can match: a pattern with ``re``, which has no partial matches.
+"""Matches the beginning of messages that are cut off: ``re`` has no partial matches.
 
 The package ``regex`` has them. It is compiled, and where Python runs without compiled packages, as in a browser, the
 pattern of a shape is rewritten instead: at the end of the message everything that is still to come counts as matched.
@@ -15,11 +15,11 @@ _TOKEN = re.compile(
 )
 """The parts of what :class:`nccl_inspect.grammar.shape.Shape` writes."""
 _NEVER = b"(?!"
-"""Opens what must not follow: a message that ends there has none of it yet."""
+"""Opens a negative lookahead, which a message that ends there satisfies."""
 
 
 class Beginning(Protocol):
-    """Says whether bytes can be the beginning of a message."""
+    """Whether bytes can be the beginning of a message."""
 
     def __call__(self, message: bytes, end: int) -> bool:
         """Whether the message up to ``end`` can."""
@@ -27,7 +27,7 @@ class Beginning(Protocol):
 
 @lru_cache(maxsize=256)
 def beginning(pattern: bytes) -> Beginning:
-    """What tells the beginnings of the messages that a pattern matches as a whole."""
+    """A test for beginnings of the messages that a pattern matches."""
     try:
         import regex  # only diagnostics need partial matches; `re` compiles and matches faster
     except ImportError:
@@ -38,7 +38,7 @@ def beginning(pattern: bytes) -> Beginning:
 
 
 def rewritten(pattern: bytes) -> bytes:
-    """The pattern of everything that the messages of a pattern begin with."""
+    """The pattern of all beginnings of the messages that a pattern matches."""
     made, at, size = list[bytes](), 0, len(pattern)
     while at < size:
         if pattern.startswith(_NEVER, at):
@@ -54,7 +54,7 @@ def rewritten(pattern: bytes) -> bytes:
 
 
 def _closed(pattern: bytes, at: int) -> int:
-    """Where the group ends that opens there."""
+    """The end of the group that opens at a position."""
     depth = 0
     for token in _TOKEN.finditer(pattern, at):
         depth += (token["open"] is not None) - (token["close"] is not None)

@@ -1,4 +1,4 @@
-"""A production: one message shape, with everything its grammar file says of it.
+"""A production: one message shape, with everything that its grammar file says about it.
 
 ``read`` turns the bytes of a message into named values, ``render`` turns them back into the same bytes.
 """
@@ -16,29 +16,29 @@ from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import encode
 
 _TRIES = 1000
-"""Messages that are worth compiling a pattern that none of them fits: it then tells faster than literals do."""
+"""Number of non-matching messages after which compiling the pattern is faster than checking literals."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Details(Record):
-    """What a grammar file says of a production besides its shape."""
+    """What a grammar file says about a production, besides its shape."""
 
     event: str = "Message"
     """The event class it becomes."""
     constants: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the event that the shape itself decides."""
+    """Constant fields of the event."""
     versions: str = ""
     """First and last release that print it, ``2.14.3..2.30.4``; empty for all."""
     subsys: str = "INIT"
-    """``NCCL_DEBUG_SUBSYS`` names of which any one shows the line; ``ALWAYS`` when it is never filtered."""
+    """``NCCL_DEBUG_SUBSYS`` names, each of which shows the line; ``ALWAYS`` if it is never filtered."""
     says: str = ""
     """What the line means, for people."""
     rule: str = ""
-    """The rule that judges what the line states; empty where the line alone leads to none."""
+    """The rule that judges the line; empty if it leads to none."""
     roles: frozenset[str] = frozenset()
-    """What kind of statement the line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`."""
+    """Names in :data:`nccl_inspect.grammar.roles.ROLES`."""
     samples: tuple[str, ...] = ()
-    """Messages that real logs hold, or that follow the format string (marked in the file)."""
+    """Messages of real logs, or made from the format string (marked in the file)."""
     fragments: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -50,7 +50,7 @@ class Production:
         dialect: whose message it is: ``nccl``, ``aws-ofi-nccl``, …
         family: the grammar file it is in.
         line: the shape in the notation of :mod:`nccl_inspect.grammar.notation`.
-        load: reads the rest of what the file says; called when first needed, because a short log needs few productions.
+        load: reads the other keys; called on first use, because a short log needs few productions.
     """
 
     __slots__ = (
@@ -84,24 +84,24 @@ class Production:
         self.bare = False
         """Whether the line may come without a prefix."""
         self.foreign = False
-        """Whether it is a whole line that another program prints."""
+        """Whether it is a whole line of another program."""
         self.general = False
-        """Whether it is asked only where no other one knows a line."""
+        """Whether it is tried only if no other production matches."""
         self.traced = False
-        """Whether only the line below the frames of a traceback is asked for it."""
+        """Whether it only matches the line below the frames of a traceback."""
         self.last = False
-        """Whether only the last lines of a log are asked for it."""
+        """Whether it only matches the last lines of a log."""
         self.follows = ""
-        """The multi-line message that this line, which has no prefix, continues."""
+        """The multi-line message that this line without a prefix continues."""
         self._load = load
         self._details: Details | None = None
         self._shape: Shape | None = None
         self._needle: bytes | None = None
         self._literals: list[bytes] | None = None
         self._beginnings: tuple[bytes, ...] | None = None
-        """With what a message begins, or continues after a word that may be anything."""
+        """The beginning of the message, or of the rest after a word that may be anything."""
         self._past_word = 0
-        """Where that word begins; 0 without one."""
+        """The position of that word; 0 without one."""
         self._regex: re.Pattern[bytes] | None = None
         self._tried = 0
         self._event_of: Maker | None = None
@@ -134,7 +134,7 @@ class Production:
 
     @property
     def constants(self) -> Mapping[str, str]:
-        """Fields of the event that the shape itself decides."""
+        """Constant fields of the event."""
         return self.details.constants
 
     @property
@@ -144,7 +144,7 @@ class Production:
 
     @property
     def subsys(self) -> str:
-        """``NCCL_DEBUG_SUBSYS`` names of which any one shows the line."""
+        """``NCCL_DEBUG_SUBSYS`` names, each of which shows the line."""
         return self.details.subsys
 
     @property
@@ -154,12 +154,12 @@ class Production:
 
     @property
     def rule(self) -> str:
-        """The rule that judges what the line states; empty where it leads to none."""
+        """The rule that judges the line; empty if it leads to none."""
         return self.details.rule
 
     @property
     def roles(self) -> frozenset[str]:
-        """What kind of statement the line is."""
+        """The roles of the line."""
         return self.details.roles
 
     @property
@@ -169,13 +169,13 @@ class Production:
 
     @property
     def needle(self) -> bytes:
-        """A literal that every message of this shape holds."""
+        """A literal in every message of this shape."""
         if self._needle is None:
             self._needle = notation.quick_needle(self.line).encode()
         return self._needle
 
     def may_fit(self, message: bytes) -> bool:
-        """Whether literals and beginning fit: cheaper to tell than to compile the shape."""
+        """Whether literals and beginning match: cheaper than compiling the shape."""
         if self.needle not in message or (self._shape is None and not self._holds_all(message)):
             return False
         if self._beginnings is None:
@@ -186,19 +186,19 @@ class Production:
         return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
 
     def _holds_all(self, message: bytes) -> bool:
-        """Whether all literals are there, for shapes that are not compiled yet: compiling them all would be wasted."""
+        """Whether all literals are present, for shapes that are not compiled yet."""
         if self._literals is None:
             self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
         at = 0
         for literal in self._literals:
-            found = message.find(literal, at)
-            if found < 0:
+            position = message.find(literal, at)
+            if position < 0:
                 return False
-            at = found + len(literal)
+            at = position + len(literal)
         return True
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:
-        """Like :meth:`match` for a message that holds the needle; compiles it once several messages need it."""
+        """Like :meth:`match` for a message with the needle; compiles the shape once several messages need it."""
         if self._regex is None:
             self._tried += 1
             if self._tried < _TRIES and not self.may_fit(message):
@@ -207,27 +207,27 @@ class Production:
         return self._regex.fullmatch(message)
 
     def event_of(self, match: re.Match[bytes], message: bytes) -> Event:
-        """The event of a matched message, without where it stood."""
+        """The event of a matched message, without source and line."""
         if self._event_of is None:
             self._event_of = maker(self)
         return self._event_of(match, message)
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
-        """The match when the message as a whole has this shape."""
+        """The match if the whole message has this shape."""
         return self.shape.regex.fullmatch(message)
 
     def render(self, match: re.Match[bytes]) -> bytes:
-        """The message again, written from the values that were read."""
+        """The message, rendered from the values of a match."""
         shape = self.shape
         return encode(shape.write(shape.values(match), shape.taken(match)))
 
     def read(self, message: bytes) -> dict[str, Value] | None:
-        """The named values of the message, or None when it has another shape."""
+        """The named values of the message; None if it has another shape."""
         match = self.match(message)
         return self.shape.values(match) if match else None
 
     def matched_up_to(self, message: bytes) -> int:
-        """How many bytes of the message fit this shape before it goes wrong: for error texts and cut lines."""
+        """The number of bytes of the message that match this shape: for error texts and cut lines."""
         fits = partial.beginning(self.shape.pattern.encode())
         low, high = 0, len(message)
         while low < high:
@@ -239,5 +239,5 @@ class Production:
         return low
 
     def is_cut(self, message: bytes) -> bool:
-        """Whether the message is the beginning of this shape and more would have to follow."""
+        """Whether the message is an incomplete beginning of this shape."""
         return 0 < len(message) == self.matched_up_to(message) and self.match(message) is None

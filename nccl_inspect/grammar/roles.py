@@ -1,6 +1,6 @@
-"""The roles that a production may have (``role:``): what kind of statement its line is.
+"""The roles of productions (``role:``): the kind of statement that a line makes.
 
-A rule or an engine asks for the kind (``facts.with_role``), so a new line of the kind is one block in a grammar file.
+Rules and engines select lines by role (``facts.with_role``), so a new line of a kind is one block in a grammar file.
 """
 
 ROLES = {

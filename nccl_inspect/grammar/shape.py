@@ -17,7 +17,7 @@ from nccl_inspect.grammar.types import FieldType, Value, field_type
 from nccl_inspect.util.records import Record
 
 _MAX_RUN = 512
-"""Characters of a name whose end only the rest of the message tells."""
+"""Characters of a name whose end depends on the rest of the message."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -36,14 +36,14 @@ class ListType(Record):
         if self.fragment.is_numbers:
             items = self.fragment.regex.findall(data)
             return tuple(map(int, items)) if len(self.fragment.names) == 1 else _numbers(items)
-        found = []
+        rows = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
-            found.append(values[0] if len(values) == 1 else values)
-        return tuple(found)
+            rows.append(values[0] if len(values) == 1 else values)
+        return tuple(rows)
 
     def write(self, value: object) -> str:
-        """The list as it is printed."""
+        """The list as printed."""
         assert isinstance(value, tuple)
         names = self.fragment.names
         items = (dict(zip(names, item if len(names) > 1 else (item,), strict=True)) for item in value)
@@ -51,24 +51,24 @@ class ListType(Record):
 
 
 def _numbers(items: list[tuple[bytes, ...]]) -> tuple[tuple[int, ...], ...]:
-    """The numbers of each item; most items differ from others in the first one only, that of a channel."""
-    known: dict[tuple[bytes, ...], tuple[int, ...]] = {}
-    found = []
+    """The numbers of each item; most items differ only in the first one, the channel."""
+    cache: dict[tuple[bytes, ...], tuple[int, ...]] = {}
+    rows = []
     for item in items:
         rest = item[1:]
-        numbers = known.get(rest)
+        numbers = cache.get(rest)
         if numbers is None:
-            numbers = known[rest] = tuple(map(int, rest))
-        found.append((int(item[0]), *numbers))
-    return tuple(found)
+            numbers = cache[rest] = tuple(map(int, rest))
+        rows.append((int(item[0]), *numbers))
+    return tuple(rows)
 
 
 class Shape:
     """Compiled notation: a pattern with one group for each field and for each option of each choice.
 
     Args:
-        nodes: what :func:`nccl_inspect.grammar.notation.parse` gave.
-        fragments: shapes of which there may be any number, by name.
+        nodes: the result of :func:`nccl_inspect.grammar.notation.parse`.
+        fragments: shapes that may repeat, by name.
         whole: whether nothing follows: False for a fragment.
     """
 
@@ -77,24 +77,24 @@ class Shape:
         self.fragments = fragments or {}
         self._whole = whole
         self._searching = False
-        """Whether a free text comes before: then each place is tried for what follows."""
+        """Whether free text precedes: then each position is tried for what follows."""
         self.fields: list[tuple[str, FieldType | ListType, int]] = []
-        """The name, type and group of each field; a name stands several times where options share it."""
+        """The name, type and group of each field; options may share a name."""
         self._options: list[int] = []
         self._groups = 0
         self.pattern = self._compile(nodes, last=True)
-        # In a list the groups of the fragment would only cost time.
+        # In a list, the groups of the fragment would only cost time.
         self.bare = re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
         self.regex = re.compile(self.pattern.encode(), re.DOTALL)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the fields, each once, in the order in which they stand."""
+        """The names of the fields, each once, in order."""
         return tuple(dict.fromkeys(name for name, _, _ in self.fields))
 
     @property
     def is_numbers(self) -> bool:
-        """Whether it holds numbers only, each under another name, all of them always."""
+        """Whether all fields are numbers with different names, none of them optional."""
         kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self.fields]
         return all(kinds) and len(kinds) == self._groups == len(self.names)
 
@@ -105,7 +105,7 @@ class Shape:
     def _compile(self, nodes: Sequence, last: bool) -> str:
         parts: list[str] = []
         free: int | None = None
-        """Where in ``parts`` the free text stands whose end is open."""
+        """The position in ``parts`` of the free text whose end is open."""
         for index, node in enumerate(nodes):
             rest = nodes[index + 1 :]
             if _has_free(node):
@@ -147,7 +147,7 @@ class Shape:
         return f"{start}{run}{{{least},{_MAX_RUN}}}"
 
     def _item(self, rest: Sequence, last: bool) -> list[str]:
-        """How an item of a list begins, where one may follow."""
+        """The beginning of a list item, if one may follow."""
         if rest:
             first = rest[0]
             if isinstance(first, Field) and first.spec.startswith("*"):
@@ -164,7 +164,7 @@ class Shape:
             raise GrammarError(f"no such fragment: '{spec[1:]}'") from None
 
     def values(self, match: re.Match[bytes]) -> dict[str, Value]:
-        """The named values of a match; a field in an option that was not taken is None."""
+        """The named values of a match; fields of options not taken are None."""
         groups = match.groups()
         values: dict[str, Value] = {}
         for name, kind, group in self.fields:
@@ -176,15 +176,15 @@ class Shape:
         return values
 
     def taken(self, match: re.Match[bytes]) -> tuple[bool, ...]:
-        """For each option of each choice, whether the message took it: what :meth:`write` needs besides the values."""
+        """Whether the message took each option of each choice: :meth:`write` needs it besides the values."""
         return tuple(match[group] is not None for group in self._options)
 
     def free_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """Where the fields of a match stand that can be any text."""
+        """The spans of the free-text fields of a match."""
         return [match.span(group) for _, kind, group in self.fields if isinstance(kind, FieldType) and kind.free]
 
     def open_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """Where fields of a match stand that are words or text of any kind, in their order."""
+        """The spans of the word and free-text fields of a match, in order."""
         open_ = [
             match.span(group)
             for _, kind, group in self.fields
@@ -193,7 +193,7 @@ class Shape:
         return sorted(span for span in open_ if span[0] >= 0)
 
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
-        """The text that has these values and takes these options."""
+        """The text with these values and options."""
         text, used = self._write(self.nodes, values, taken, 0)
         assert used == len(taken)
         return text
@@ -218,12 +218,12 @@ class Shape:
 
 
 def _has_free(node: Node) -> bool:
-    """Whether there is a text of any kind in it."""
+    """Whether a node contains free text."""
     return any(field.spec in ("t", "e") for field in fields((node,)))
 
 
 def _ahead(nodes: Sequence, last: bool) -> list[str] | None:
-    """The possible beginnings of these nodes, as patterns; None if unknown."""
+    """The possible beginnings of nodes, as patterns; None if unknown."""
     if not nodes:
         return [r"\Z"] if last else None
     first = nodes[0]

@@ -27,9 +27,9 @@ class FieldType(Record):
     write: Callable[[object], str]
     python: type
     free: bool = False
-    """True for text that may hold anything."""
+    """Whether it is text that may hold anything."""
     run: str = ""
-    """The class of the characters of which any number may be at its end; empty where their number is limited."""
+    """The class of characters that may repeat at its end; empty if their number is limited."""
 
 
 _INT = r"0|-?[1-9]\d{0,17}"

@@ -1,4 +1,4 @@
-"""What users say about findings: how severe one is to them, and which ones they know and accept."""
+"""Users' settings for findings: severities of their own, and findings that they accept."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nccl_inspect.util.records import Record
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Suppression(Record):
-    """Findings that are known and accepted."""
+    """Findings that the user accepts, with the reason."""
 
     rules: frozenset[str]
     reason: str
     hosts: tuple[str, ...] = ()
-    """Globs; nothing stands for all."""
+    """Globs; empty for all."""
     ranks: frozenset[int] | None = None
-    """None stands for all."""
+    """None for all."""
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it speaks of the whole finding: one that also touches other ranks or hosts is not accepted."""
+        """Whether it covers the whole finding: one that also concerns other ranks or hosts is not accepted."""
         if finding.rule not in self.rules:
             return False
         if self.ranks is not None and not (finding.ranks and self.ranks.issuperset(finding.ranks)):
@@ -35,18 +35,18 @@ class Suppression(Record):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Terms(Record):
-    """How findings are taken."""
+    """Severities and suppressions that the user set."""
 
     severities: Mapping[str, str] = field(default_factory=dict)
-    """By the name of the rule; others keep what their rule says."""
+    """By the name of the rule; others keep the severity of the rule."""
     suppressions: tuple[Suppression, ...] = ()
 
-    def weighed(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings with the severities that the user wants."""
+    def with_user_severities(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings with the severities that the user set."""
         return [replace(f, severity=self.severities.get(f.rule, f.severity)) for f in findings]
 
-    def parted(self, findings: Iterable[Finding]) -> tuple[list[Finding], list[Suppressed]]:
-        """Those that count, and those that are accepted."""
+    def split_accepted(self, findings: Iterable[Finding]) -> tuple[list[Finding], list[Suppressed]]:
+        """Findings that count, and findings that are accepted."""
         counting: list[Finding] = []
         accepted: list[Suppressed] = []
         for finding in findings:

@@ -1,7 +1,7 @@
-"""Variables on which ranks must agree, and what breaks where they do not: a table.
+"""Variables on which ranks must agree, and what breaks if they do not: a table.
 
-Sources are those of 2.30.7: each rank decides by its own environment which transport it uses towards a peer
-(``p2pCanConnect``, ``shmCanConnect``), which network it opens, and which algorithm a collective takes.
+Based on the sources of 2.30.7: each rank decides from its own environment which transport it uses towards a peer
+(``p2pCanConnect``, ``shmCanConnect``), which network it opens, and which algorithm a collective uses.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.connecting import REFUSED, gave_up, retried
+from nccl_inspect.judging.connecting import REFUSED, failed_connections, retried_connections
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.job import Notice, Setting
 
 
 class Effect(NamedTuple):
-    """What happens between ranks that do not agree."""
+    """What happens between ranks that disagree."""
 
     words: str
     errors: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Effect(NamedTuple):
     is_refused: bool = False
     """Whether connections to a rank are refused."""
     rules: tuple[str, ...] = ()
-    """The rules that tell of these errors."""
+    """The rules that report these errors."""
 
 
 class Agreement(NamedTuple):
@@ -34,22 +34,21 @@ class Agreement(NamedTuple):
 
     name: str
     effect: Effect | None = None
-    """None where ranks that differ only wait for each other or are slow: no error names it."""
+    """None if ranks that differ only wait for each other or are slow: no error names it."""
     on_host: bool = False
-    """It may differ from host to host, but not between ranks of one."""
+    """May differ between hosts, but not between the ranks of a host."""
     is_choice: bool = False
-    """A launcher may give each rank its own device on purpose: where the ranks then connect, it does no harm."""
+    """A launcher may give each rank its own device on purpose: harmless if the ranks connect."""
     echoed: bool = False
-    """Every rank that has it prints it before its initialisation is complete: one without the line does not have it."""
+    """Every rank that has it prints it before its initialization completes: no line means not set."""
     hidden_by: str = ""
-    """A variable under which NCCL does not read it."""
+    """A variable that makes NCCL ignore this one."""
 
 
 _REFUSALS = (1, 304, 400, 800)
-"""invalid argument, operation not permitted and the like: what CUDA says to a handle that is none."""
+"""invalid argument, operation not permitted and the like: CUDA's answers to an invalid handle."""
 _TRANSPORT = Effect(
-    "the two ends of a connection take different transports: one hands over memory in a way that the other does not "
-    "expect",
+    "the two ends of a connection use different transports: one shares memory in a way that the other does not expect",
     errors=("handle-refused",),
     cuda_files=("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc"),
     rules=(
@@ -58,12 +57,12 @@ _TRANSPORT = Effect(
     ),
 )
 _NETWORK = Effect(
-    "the two ends of a connection take different networks or devices: what one prepares the other cannot reach",
+    "the two ends of a connection use different networks or devices: one cannot reach what the other prepared",
     is_refused=True,
     rules=("bootstrap-connect-refused", "unhandled-system-error"),
 )
 _MEETING = Effect(
-    "the rank looks for the others, or they look for it, at an address where nobody listens",
+    "the rank tries to reach the others, or they try to reach it, at an address where nobody listens",
     is_refused=True,
     rules=("bootstrap-connect-refused", "unhandled-system-error"),
 )
@@ -98,40 +97,42 @@ AGREEMENTS = (
 
 
 def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
-    """The errors in the log that follow where ranks disagree so; nothing where other CUDA calls failed as well."""
+    """The errors in the log that such a disagreement leads to; none if other CUDA calls failed as well."""
     if effect is None:
         return []
     failures = cuda.failures(facts)
-    ours = [one for one in failures if one.code in _REFUSALS and str(one.file).endswith(effect.cuda_files)]
+    ours = [
+        failure for failure in failures if failure.code in _REFUSALS and str(failure.file).endswith(effect.cuda_files)
+    ]
     if effect.cuda_files and len(ours) < len(failures):
         return []
-    refused = [*gave_up(facts, *REFUSED), *retried(facts, *REFUSED)] if effect.is_refused else []
-    return [*facts.with_role(*effect.errors), *(one.notice for one in ours if effect.cuda_files), *refused]
+    refused = [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect.is_refused else []
+    return [*facts.with_role(*effect.errors), *(failure.notice for failure in ours if effect.cuda_files), *refused]
 
 
-def without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
-    """The ranks that do not have a setting which every rank prints that has it, on the same hosts if that matters."""
-    others = seen_to_come_up(facts) - set(setting.ranks or ())
+def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
+    """The ranks without a setting that every rank with it prints, on the same hosts if that matters."""
+    others = ranks_with_full_start(facts) - set(setting.ranks or ())
     others -= facts.ranks_with(facts.settings(agreement.hidden_by))
     if not agreement.on_host:
         return others
     return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
 
 
-def seen_to_come_up(facts: Facts) -> set[int]:
-    """The ranks whose log is there from its beginning up to the end of an initialisation: what it lacks is not set.
+def ranks_with_full_start(facts: Facts) -> set[int]:
+    """The ranks whose log is complete up to the end of an initialization: a variable it lacks is not set.
 
-    Where the beginning of a log was cut off, each rank lacks other lines. A process prints some variables only for its
-    first communicator, which is that of all ranks.
+    If the beginning of a log was cut off, each rank lacks different lines. A process prints some variables only for
+    its first communicator, that of all ranks.
     """
     comms = facts.job.communicators
     completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
-    # Until 2.21 a rank connects before its initialisation is complete.
+    # Until 2.21 a rank connects before its initialization is complete.
     completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
     announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
     return completed & (announced | ranks_with_interface(facts))
 
 
 def ranks_with_interface(facts: Facts) -> set[int]:
-    """The ranks that say which interface they chose: that is among the first lines."""
-    return {rank for notice in facts.said(BootstrapInterface) for rank in notice.ranks}
+    """The ranks that report the interface they chose, which is among the first lines."""
+    return {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}

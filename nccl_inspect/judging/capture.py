@@ -1,4 +1,4 @@
-"""The one command that captures what a log lacks, put together from what the rules say they need."""
+"""The one command that captures what a log lacks, built from the needs that rules report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOGS = "/logs"
 
 
 def command(job: Job) -> str | None:
-    """What to run to have the open questions answered; None where nothing is open, or no log would tell.
+    """The command that answers the open questions; None if there are none, or no log would answer them.
 
     ``<the job>`` stands for the launch command, ``NAME`` for the machine type.
     """
@@ -24,7 +24,7 @@ def command(job: Job) -> str | None:
 
 
 def _again(needs: list[Needs]) -> str | None:
-    """The job once more with a fuller log, where one would tell."""
+    """The job again with a fuller log; None if that would not help."""
     asked = {name for need in needs for name in need.subsystems}
     everyone = any(need.all_ranks for need in needs)
     if not (asked or everyone):
@@ -38,7 +38,7 @@ def _again(needs: list[Needs]) -> str | None:
 
 
 def _read(needs: list[Needs], job: Job, again: bool) -> list[str]:
-    """How to read the log with what the machines are."""
+    """The command that reads the log, with the topology or platform it needs."""
     topology = any(need.topology for need in needs)
     platform = not topology and any(need.platform for need in needs)
     summarize = f"nccl-inspect summarize {_log(needs, job, again)}"

@@ -1,4 +1,4 @@
-"""TCP connections that were given up or tried again, and whether ranks came together all the same."""
+"""TCP connections that failed or were retried, and whether the ranks connected all the same."""
 
 from __future__ import annotations
 
@@ -10,46 +10,50 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 REFUSED = ("Connection refused", "exceeded retries")
-"""The error as it is printed; up to 2.23 only the number of retries is."""
+"""The error as printed; up to 2.23 NCCL prints the number of retries only."""
 TIMED_OUT = ("Connection timed out", "exceeded timeouts")
 NO_ROUTE = ("No route to host", "Network is unreachable", "Software caused connection abort", *TIMED_OUT)
 _CALLS = ("nccl/system-call-failed", "nccl/system-call-timeout")
-"""How releases until 2.4 tell it, without the address."""
+"""How releases until 2.4 report it, without the address."""
 
 
-def gave_up(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed for good with one of these errors; with any error, where none is given."""
+def failed_connections(facts: Facts, *errors: str) -> list[Notice]:
+    """Connections that failed for good with one of these errors, or with any if none is given."""
     calls = [notice for notice in facts.notices(*_CALLS) if value(notice, "call") == "connect"]
-    said = [*facts.with_role("connection-failed"), *calls]
-    return [notice for notice in said if not errors or is_one_of(notice, errors)]
+    notices = [*facts.with_role("connection-failed"), *calls]
+    return [notice for notice in notices if not errors or has_error(notice, errors)]
 
 
-def retried(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed with one of these errors and were tried again."""
-    said = facts.with_role("connection-retry")
-    return [notice for notice in said if error_of(notice).startswith(errors)]
+def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
+    """Connections that failed with one of these errors and were retried."""
+    notices = facts.with_role("connection-retry")
+    return [notice for notice in notices if error_of(notice).startswith(errors)]
 
 
-def is_one_of(notice: Notice, errors: tuple[str, ...]) -> bool:
+def has_error(notice: Notice, errors: tuple[str, ...]) -> bool:
     """Whether a connection failed with one of these errors."""
     return any(error in reason(notice) for error in errors)
 
 
 def reason(notice: Notice) -> str:
-    """Why a connection failed; until 2.23 some lines only tell what it had too many of."""
+    """Why a connection failed; until 2.23 some lines only say which limit was exceeded."""
     exceeded = next((name for name in ("retries", "timeouts") if value(notice, name) is not None), "")
-    # What the connection came to; beside it errno is that of the wait.
+    # The result of the connection; errno beside it is that of the wait.
     result = str(value(notice, "result_text") or "")
     return result or error_of(notice) or (f"exceeded {exceeded}" if exceeded else "")
 
 
-def of_one_link(facts: Facts) -> list[Notice]:
-    """Connections to link-local IPv6 addresses that the system refuses: it cannot tell by which interface to go."""
-    return [notice for notice in gave_up(facts, "Invalid argument") if peer(notice).lstrip("[").startswith("fe80:")]
+def link_local_refused(facts: Facts) -> list[Notice]:
+    """Connections to link-local IPv6 addresses that the system refuses because no interface is given."""
+    return [
+        notice
+        for notice in failed_connections(facts, "Invalid argument")
+        if peer(notice).lstrip("[").startswith("fe80:")
+    ]
 
 
 def peer(notice: Notice) -> str:
-    """The address that a connection went to; empty where the line does not tell it."""
+    """The address that a connection went to; empty if the line does not have it."""
     return str(value(notice, "peer") or value(notice, "address") or "")
 
 
@@ -58,18 +62,18 @@ def addresses(notices: Iterable[Notice]) -> str:
     return listed(filter(None, map(peer, notices)))
 
 
-def came_up(facts: Facts) -> bool:
-    """Whether a communicator was built after all: NCCL tries again, and a few failures are the start of others."""
+def has_built_communicator(facts: Facts) -> bool:
+    """Whether a communicator was built after all: NCCL retries, and some failures only mean that peers start later."""
     return bool(facts.job.paths) or any(len(comm.completed) == comm.nranks for comm in facts.job.communicators)
 
 
-def connected(facts: Facts) -> bool:
-    """Whether ranks came to the end of what needs connections; a line that names a path comes before it is made."""
+def is_connected(facts: Facts) -> bool:
+    """Whether ranks completed a step that needs connections; a line that names a path precedes its connection."""
     return any(comm.completed or comm.connected for comm in facts.job.communicators if comm.nranks > 1)
 
 
-def is_alone(facts: Facts) -> bool:
-    """Whether the log shows that the job is of one host: all ranks of its communicators are there, on that host."""
+def is_single_host(facts: Facts) -> bool:
+    """Whether the log proves a job on one host: it has all ranks of the communicators, all on that host."""
     comms = facts.job.communicators
     whole = bool(comms) and all(len(comm.started) == comm.nranks or comm.nnodes == 1 for comm in comms)
-    return whole and not facts.several_hosts()
+    return whole and not facts.spans_hosts()

@@ -1,4 +1,4 @@
-"""How culprits are told: in a heading, in a sentence with the numbers inside and outside, as a first step."""
+"""Texts about culprits: a heading, a sentence with the numbers inside and outside, a first step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nccl_inspect.util.wording import be, ranks_word
 
 _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
 _MOST_STEPS = 2
-"""Culprits beyond which there is no one thing to look at first."""
+"""With more culprits, there is no single thing to look at first."""
 _MOST_RANKS = 8
 _SIDES = {"send": "sending ", "receive": "receiving ", None: ""}
 _ENDS = {"send": "start", "receive": "end", None: "start or end"}
@@ -22,18 +22,18 @@ _USE = {"send": "leave through", "receive": "arrive through", None: "use"}
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What was compared."""
+    """The comparison that led to the culprits."""
 
     noun: str
     """``path``, ``end``, ``pair`` (of hosts), ``rank`` or ``host``."""
     scope: str
     """Of paths: ``intra``, ``inter`` or ``any``."""
     hosts: int
-    """How many hosts there are in it."""
+    """Number of hosts."""
     bad: int = 0
     good: int = 0
     explained: int = 0
-    """How many bad ones the culprits explain."""
+    """Number of bad ones that the culprits explain."""
 
 
 def name(culprit: Culprit) -> str:
@@ -63,7 +63,7 @@ def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
 
     Args:
         named: the culprits that explain the fault.
-        beside: what goes along with the only one of them.
+        beside: traits that coincide with the only culprit.
         scene: what was compared.
         job: names the ranks of GPUs.
     """
@@ -75,7 +75,7 @@ def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
     objects = [_object(culprit, beside, scene, job) for culprit in named]
     if len(named) > 1:
         objects = [f"{what} ({culprit.bad:,})" for what, culprit in zip(objects, named, strict=True)]
-    # The verb stands once where all have the same.
+    # The verb is not repeated if all share it.
     both = zip(verbs, objects, strict=True)
     parts = [what if at and verb == verbs[0] else f"{verb} {what}" for at, (verb, what) in enumerate(both)]
     inside = f"{_all(scene)} {_either(parts, 'or')}{_inside(named, verbs[0])}"
@@ -90,7 +90,7 @@ def _all(scene: Scene) -> str:
 
 
 def _verb(culprit: Culprit, scene: Scene) -> str:
-    """What the bad ones do with a culprit, in the plural."""
+    """The verb between the bad ones and a culprit, in the plural."""
     kind, side = culprit.kind, culprit.side
     if scene.noun in ("rank", "host"):
         return {"host": "are on", "nic": "name", "communicator": "are in"}.get(kind, "have")
@@ -141,13 +141,13 @@ def _whose(culprit: Culprit, job: Job) -> str:
 
 
 def _inside(named: Sequence[Culprit], verb: str) -> str:
-    """The good ones that have it, too."""
+    """The good ones that share the trait."""
     good = sum(culprit.of - culprit.bad for culprit in named)
     return f", as {_auxiliary(verb, good)} {good:,} good {'one' if good == 1 else 'ones'}" if good else ""
 
 
 def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
-    """How it is with those that do not have it."""
+    """The state of those without the trait."""
     elsewhere = scene.good - sum(culprit.of - culprit.bad for culprit in named)
     where = _place(named, scene)
     if (rest := scene.bad - scene.explained) > 0:
@@ -156,7 +156,7 @@ def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
 
 
 def _place(named: Sequence[Culprit], scene: Scene) -> str:
-    """Where the others are; those that do not touch a host are of other hosts."""
+    """Where the others are: paths that do not touch a host belong to other hosts."""
     joint = {"intra": "within", "inter": "between"}.get(scene.scope)
     if scene.noun != "path" or joint is None:
         return ""
@@ -164,7 +164,7 @@ def _place(named: Sequence[Culprit], scene: Scene) -> str:
     if others < 1 or any(culprit.kind != "host" or culprit.side for culprit in named):
         return f" {joint} hosts"
     if others == 1 and scene.scope == "inter":
-        return " between hosts"  # to others whose names the log does not tell
+        return " between hosts"  # to others that the log does not name
     return f" {joint} the other {f'{others} hosts' if others > 1 else 'host'}"
 
 
@@ -175,9 +175,9 @@ def _auxiliary(verb: str, number: int) -> str:
 
 
 def _along(beside: Sequence[Culprit]) -> str:
-    """Settings and versions that go along with the culprit."""
-    told = [other.name for other in beside if other.kind in ("setting", "version")]
-    return f"; only there: {_either(told, 'and')}" if told else ""
+    """Settings and versions that coincide with the culprit."""
+    names = [other.name for other in beside if other.kind in ("setting", "version")]
+    return f"; only there: {_either(names, 'and')}" if names else ""
 
 
 def _either(parts: Sequence[str], word: str) -> str:
@@ -186,7 +186,7 @@ def _either(parts: Sequence[str], word: str) -> str:
 
 
 def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
-    """What to look at first; empty where the culprits are too many for that, or no thing to look at."""
+    """What to look at first; empty if there are too many culprits, or none that can be inspected."""
     kinds = {culprit.kind for culprit in named}
     if len(named) > _MOST_STEPS or len(kinds) > 1 or scene.noun == "host":
         return ""
@@ -194,14 +194,14 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
     things = _either([_thing(culprit) for culprit in named], "and")
     along = [other.name for other in beside if other.kind in ("setting", "version")]
     if kind == "host" and along:
-        return f"Begin on {things}: nobody else has {_either(along, 'and')}."
+        return f"Start with {things}: no other host has {_either(along, 'and')}."
     if kind == "gpu":
         return _at_gpus(named, things, "rccl" in job.dialects)
     if kind == "nic":
         return _at_nics(named, things)
     if kind == "rail" and scene.noun not in ("path", "end"):
         return _RAIL_THAT_FAILS.format(things)
-    # Ranks that report a fault of their host say what it is: then the steps of the rule come first.
+    # Ranks that report a fault of their host name it: then the steps of the rule come first.
     return _STEPS[kind].format(things) if kind in _STEPS and (kind, scene.noun) != ("host", "rank") else ""
 
 
@@ -214,7 +214,7 @@ _STEPS = {
 }
 """By kind."""
 _RAIL_THAT_FAILS = "Look at rail {} first: its switch, its cables, the driver of that NIC on every host."
-"""Where transfers fail: without GPUDirect RDMA cables and switches are sound."""
+"""For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine."""
 
 
 def _at_gpus(named: Sequence[Culprit], things: str, is_rccl: bool) -> str:

@@ -1,4 +1,4 @@
-"""Where the fault of a finding is: what its paths, connection ends or ranks have in common and the good ones lack."""
+"""The culprits of findings: what the bad paths, connection ends or ranks have in common and the good ones lack."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
 _OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "version")
-"""Of what explains the same, what is named. A rank says of itself what is wrong, and of its NIC by name."""
+"""The preference among traits that explain the same. A rank reports its own fault, and names its NIC."""
 _OF_MESSAGES = frozenset(("nic", "rail"))
-"""What only those name that complain of it."""
+"""Kinds that only the complaining ranks name."""
 _STEERS = re.compile(
     r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
 )
-"""Variables that choose ways; what else only some ranks print may stand there because they go another way."""
+"""Variables that select connections; others that only some ranks print may be effects of their connections."""
 _MOST_VALUES = 3
 """Values of a variable; one with more differs by design, such as one that names each host's interface."""
 _TCP = ("Socket", "FastSocket")
@@ -36,13 +36,13 @@ _DEVICES = ("device", "hca", "name")
 
 
 def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: Iterable[str]) -> None:
-    """Put culprits into findings, in words too, and what to do about them first.
+    """Add the culprits to findings, with a sentence and a first step.
 
     Args:
         facts: about the job.
         results: of all rules: which paths are bad.
-        findings: that are told.
-        local: rules whose findings are about ranks and hosts that have the fault themselves.
+        findings: to report.
+        local: rules whose findings name the ranks and hosts with the fault itself.
     """
     findings, local = list(filter(_is_doubtful, findings)), set(local)
     against = {finding.rule: finding.category for finding in findings}
@@ -50,29 +50,29 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
         if finding.paths:
             compared = _Compared(facts, results, finding, finding.paths, against)
             _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
-        elif broken := transfers.failed(facts, _notices(facts, finding)):
+        elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
             _tell(facts, finding, _pairs(facts, broken))
         elif finding.rule in local:
             _tell(facts, finding, _ranks(facts, finding))
 
 
 def _is_doubtful(finding: Finding) -> bool:
-    """Whether something may be wrong: an info that is sure asks for nothing to be looked at."""
+    """Whether something may be wrong: a certain info needs no inspection."""
     return finding.severity != "info" or finding.confidence == "possible"
 
 
 class _Case(NamedTuple):
-    """What is compared for a finding."""
+    """The comparison for a finding."""
 
-    group: search.Group
+    group: search.Population
     traits: Traits
     order: Sequence[str]
     scene: words.Scene
 
 
 def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
-    """Put the culprits into the finding, if there are some."""
-    found = search.explain(case.group, case.traits.known, case.order)
+    """Add the culprits to the finding, if there are any."""
+    explanation = search.explain(case.group, case.traits.known, case.order)
     good = case.group.goods
     ranks_of = {host.name: host.ranks for host in facts.job.hosts}
 
@@ -81,11 +81,11 @@ def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
         ranks = ranks_of[name] if kind == "host" and name in ranks_of else sorted(case.traits.ranks[count.trait])
         return Culprit(kind, name, count.bad, count.bad + count.good, good - count.good, side, ranks)
 
-    named, beside = ([culprit(count) for count in counts] for counts in (found.culprits, found.beside))
+    named, beside = ([culprit(count) for count in counts] for counts in (explanation.culprits, explanation.beside))
     if not named:
         return
     finding.culprits = [*named, *beside]
-    scene = replace(case.scene, bad=len(case.group.bad), good=good, explained=found.explained)
+    scene = replace(case.scene, bad=len(case.group.bad), good=good, explained=explanation.explained)
     finding.where = words.line(named, beside, scene, facts.job)
     step = words.step(named, beside, scene, facts.job)
     if step and finding.severity != "info":
@@ -101,7 +101,7 @@ class _Compared:
         self._facts, self._finding, self._bad = facts, finding, bad
         scopes = {kind.scope for kind in bad.kinds}
         self._scope = "intra" if scopes == {"intra"} else "inter" if scopes == {"inter"} else "any"
-        # Multi-node NVLink is no network that works, but it is what a finding about local paths compares with.
+        # Multi-node NVLink does not count as a working network, but findings about local paths compare with it.
         on_network = all(kind.transport == "NET" for kind in bad.kinds) and finding.category != "intra-node path"
         faults = {rule for rule, category in against.items() if category == finding.category}
         fastest, slowest = min(map(_slowness, bad.kinds)), max(map(_slowness, bad.kinds))
@@ -111,12 +111,12 @@ class _Compared:
             )
         )
         others = results.where(others.without(bad), lambda mark: not mark.is_open)
-        # Another fault of the kind is no proof of anything, unless the way is faster all the same.
+        # A path with another fault of the kind proves nothing, unless it is faster all the same.
         sound = results.where(others, lambda mark: faults.isdisjoint(mark.rules))
         self._good = others.where(lambda kind: _slowness(kind) < fastest) | sound
 
     def is_one_sided(self) -> bool:
-        """Whether paths tell which of their ends lacks GPUDirect RDMA."""
+        """Whether paths show which of their ends lacks GPUDirect RDMA."""
         if self._finding.category != "gpudirect":
             return False
         return any(len({end.gdr for side in SIDES for end in kind.ends(side)}) > 1 for kind in self._bad.kinds)
@@ -127,32 +127,32 @@ class _Compared:
         traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
         good = partial(traits.of_paths, self._good)
         bad = traits.of_each(self._bad) if self._good else []
-        group = search.Group(bad, good, len(self._good))
+        group = search.Population(bad, good, len(self._good))
         return _Case(group, traits, _OF_PATHS, words.Scene("path", self._scope, self._hosts()))
 
     def ends(self) -> _Case:
-        """Ends that lack GPUDirect RDMA against those that have it, on the same paths, too."""
+        """Ends that lack GPUDirect RDMA against those that have it, including those on the same paths."""
         traits = Traits(self._facts.job, _of_ranks(self._facts))
-        paths = self._facts.rdma()
+        paths = self._facts.inter_host_rdma_paths()
         bad = traits.of_ends(self._bad & paths, lambda end: not end.gdr)
         good = traits.of_ends(paths, lambda end: end.gdr)
-        group = search.Group(bad, lambda wanted: (one & wanted for one in good), len(good))
+        group = search.Population(bad, lambda wanted: (traits_of_end & wanted for traits_of_end in good), len(good))
         return _Case(group, traits, _OF_PATHS, words.Scene("end", self._scope, self._hosts()))
 
     def _hosts(self) -> int:
-        """How many hosts are compared."""
+        """The number of compared hosts."""
         return len((self._bad.hosts() | self._good.hosts()) - {None})
 
 
 def _slowness(kind: PathKind) -> int:
-    """Orders ways by their speed, as far as all machines agree."""
+    """The order of connections by speed, as far as it is the same on all machines."""
     if kind.transport != "NET":
         return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
     return 4 if kind.net in _TCP else 2 if kind.gdr is True else 3
 
 
 def _ranks(facts: Facts, finding: Finding) -> _Case:
-    """The ranks of a finding against the others; the hosts where it knows no rank."""
+    """The ranks of a finding against the others; its hosts if it has no ranks."""
     hosts = {host.name for host in facts.job.hosts}
     traits = Traits(facts.job, _of_ranks(facts))
     if finding.ranks:
@@ -163,7 +163,9 @@ def _ranks(facts: Facts, finding: Finding) -> _Case:
         bad = [traits.of_hosts([host]) for host in finding.hosts]
         others = sorted(hosts.difference(finding.hosts))
         good = [traits.of_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
-    group = search.Group(bad, lambda wanted: (one & wanted for one in good), len(good), 1, _OF_MESSAGES)
+    group = search.Population(
+        bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), 1, _OF_MESSAGES
+    )
     scene = words.Scene("rank" if finding.ranks else "host", "any", len(hosts))
     return _Case(group, traits, _OF_RANKS, scene)
 
@@ -172,51 +174,53 @@ def _pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     """Pairs of hosts with failed transfers against those without."""
     traits = Traits(facts.job, {})
     bad = [traits.of_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
-    good = [traits.of_hosts(pair) for pair in transfers.sound(facts, broken)]
-    group = search.Group(bad, lambda wanted: (one & wanted for one in good), len(good), hidden=_OF_MESSAGES)
+    good = [traits.of_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
+    group = search.Population(
+        bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), hidden=_OF_MESSAGES
+    )
     return _Case(group, traits, _OF_RANKS, words.Scene("pair", "any", 0))
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:
-    """What was said in the words on which a finding rests: its evidence is but the first of these lines."""
-    told = {(line.source, line.order) for line in finding.evidence}
-    shown = [notice for notice in facts.job.notices if any((e.source, e.order) in told for e in notice.evidence)]
+    """The statements with the wording of a finding's evidence, which has only the first of their lines."""
+    lines = {(line.source, line.order) for line in finding.evidence}
+    shown = [notice for notice in facts.job.notices if any((e.source, e.order) in lines for e in notice.evidence)]
     kinds = {(notice.production, value(notice, "status")) for notice in shown if notice.event}
-    said = facts.notices(*(production for production, _ in kinds))
-    return [notice for notice in said if (notice.production, value(notice, "status")) in kinds]
+    notices = facts.notices(*(production for production, _ in kinds))
+    return [notice for notice in notices if (notice.production, value(notice, "status")) in kinds]
 
 
 def _nics(facts: Facts, finding: Finding) -> dict[int, set[tuple[str, str]]]:
-    """The NICs that the ranks of a finding name in the messages that it rests on."""
-    found: dict[int, set[tuple[str, str]]] = {}
+    """The NICs that the ranks of a finding name in its messages."""
+    by_rank: dict[int, set[tuple[str, str]]] = {}
     for notice in _notices(facts, finding):
         nic = next((str(name) for field in _DEVICES if (name := value(notice, field))), None)
         if nic and len(notice.hosts) == 1:
             for rank in notice.ranks:
-                found.setdefault(rank, set()).add((notice.hosts[0], nic))
-    return found
+                by_rank.setdefault(rank, set()).add((notice.hosts[0], nic))
+    return by_rank
 
 
 def _of_ranks(facts: Facts) -> dict[int, list[tuple[str, str]]]:
     """Settings and versions that differ between ranks."""
-    return facts.once(_differing)
+    return facts.cached(_differing)
 
 
 def _differing(facts: Facts) -> dict[int, list[tuple[str, str]]]:
-    found: dict[int, list[tuple[str, str]]] = {}
+    by_rank: dict[int, list[tuple[str, str]]] = {}
     for setting in _settings(facts):
         for rank in setting.ranks or ():
-            found.setdefault(rank, []).append(("setting", f"{setting.name}={setting.value}"))
+            by_rank.setdefault(rank, []).append(("setting", f"{setting.name}={setting.value}"))
     for kind, name in ((events.NcclVersion, _nccl), (events.CudaDriver, _cuda)):
-        said = [(name(notice.event), notice.ranks) for notice in facts.said(kind)]
-        for version, ranks in said if len({version for version, _ in said}) > 1 else ():
+        versions = [(name(notice.event), notice.ranks) for notice in facts.with_event(kind)]
+        for version, ranks in versions if len({version for version, _ in versions}) > 1 else ():
             for rank in ranks:
-                found.setdefault(rank, []).append(("version", version))
-    return {rank: list(dict.fromkeys(things)) for rank, things in found.items()}
+                by_rank.setdefault(rank, []).append(("version", version))
+    return {rank: list(dict.fromkeys(things)) for rank, things in by_rank.items()}
 
 
 def _settings(facts: Facts) -> list[Setting]:
-    """Settings that only some ranks have and that may decide how their data goes."""
+    """Settings that only some ranks have and that may select their connections."""
     values: dict[str, int] = {}
     for setting in facts.job.environment:
         values[setting.name] = values.get(setting.name, 0) + 1

@@ -1,4 +1,4 @@
-"""What a rule is, and which ones there are."""
+"""Rules: their declaration, their findings and their registry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path as File
 from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.judging.facts import ends, first_lines, first_said, hosts_in, hosts_of, ranks_in
+from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -36,42 +36,42 @@ _RULES = File(__file__).parents[1] / "rules"
 """Each module there is a rule."""
 _MAX_EVIDENCE = 5
 _MAX_SUMMARY = 300
-"""Characters; a summary may quote a message of any length, and the evidence holds all of it."""
+"""Characters: a summary may quote a message of any length, and the evidence has all of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rule(Record):
-    """What a rule is; what it found is a :class:`~nccl_inspect.model.finding.Finding`."""
+    """The declaration of a rule; its results are :class:`~nccl_inspect.model.finding.Finding` objects."""
 
     name: str
     category: str
     severity: str
-    """The usual severity; a finding may have another one, by its effect."""
+    """The usual severity; a finding may differ, by its effect."""
     title: str
     """What is wrong, in one line."""
     causes: tuple[str, ...] = ()
-    """Rules, as names or globs, whose findings this one may explain: it is named as their cause."""
+    """Rules, as names or globs, whose findings this one may explain: reports name it as their cause."""
     echoes: tuple[str, ...] = ()
-    """Rules, as names or globs, whose findings are only effects of this one: it leads, and they fold under it."""
+    """Rules, as names or globs, whose findings are only effects of this one: it leads, and they nest under it."""
     supersedes: tuple[str, ...] = ()
-    """Rules, as names or globs, that are less specific: where this one finds something, theirs are dropped."""
-    leads: bool = False
-    """Found only where it came first: what else ends the job is its effect, except for the rules that echo it."""
-    upsets: bool = False
-    """What the same process reports after it is its effect, whatever that is elsewhere."""
-    ends: bool = False
-    """It tells why the job ended: that makes the headline before what only costs time."""
-    symptom: bool = False
-    """It tells where something failed, not why: each other finding that tells why the job ended leads before it."""
-    folds: bool = False
-    """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
+    """Rules, as names or globs, that are less specific: their findings are dropped if this one has any."""
+    suppresses_later: bool = False
+    """Found only if it came first: whatever else ends the job is its effect, except for the rules that echo it."""
+    suppresses_later_in_process: bool = False
+    """Whatever the same process reports after it is its effect."""
+    explains_job_end: bool = False
+    """It explains why the job ended: it makes the headline before findings that only cost time."""
+    is_symptom: bool = False
+    """It shows where something failed, not why: every other finding that explains why the job ended leads it."""
+    nest_under_effect: bool = False
+    """A cause that nests under the slow path it leads to, if there is one: the effect makes the headline."""
     cloud: str = ""
-    """The vendor whose machines it is about: where it finds something, the job runs there."""
+    """The cloud vendor it is about: a finding means that the job runs there."""
     explains: tuple[str, ...] = ()
-    """Rules whose findings a file beside the log may explain: ``judge`` gets these findings, and says which ones it
-    explains."""
+    """Rules whose findings a file beside the log may explain: ``judge`` receives these findings and returns which ones
+    it explains."""
     local: bool = False
-    """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
+    """The fault is in the ranks and hosts that it names; they are not victims of a fault elsewhere."""
 
     def finding(
         self,
@@ -92,32 +92,32 @@ class Rule(Record):
         fatal: bool = False,
         open_end: bool = False,
     ) -> Finding:
-        """A finding of this rule: one for each cause, with its evidence cut to the first lines.
+        """Create a finding of this rule: one for each cause, with the first lines as evidence.
 
         Args:
             summary: what is wrong, in one line.
             cause: why.
-            impact: what it costs.
-            fix: what must be changed, step by step.
+            impact: the cost.
+            fix: the changes to make, step by step.
             severity: by its effect; None for that of the rule.
             confidence: in the cause.
-            notices: what was printed about it.
-            paths: that it is about: they are no better than it says.
-            ranks: that it is about; None for those of the notices and at the ends of the paths.
+            notices: the statements about it.
+            paths: the paths concerned: they are not better than the finding says.
+            ranks: the ranks concerned; None for those of the notices and at the ends of the paths.
             hosts: likewise.
             evidence: the lines that show it; None for the first line of each notice and path.
-            open_paths: that cannot be judged because of it.
+            open_paths: the paths that cannot be judged because of it.
             explains_errors: errors that need no other explanation, besides those in the evidence.
             fatal: the job is dead or stuck.
-            open_end: fatal, though no line proves that the log goes on to the end of the job.
+            open_end: fatal, though no line proves that the log reaches the end of the job.
         """
         notices = list(notices)
         if ranks is None:
-            ranks = ranks_in(notices) | (ends(paths) if paths else set())
+            ranks = ranks_in(notices) | (ranks_of_paths(paths) if paths else set())
         if hosts is None:
-            hosts = hosts_in(notices) | (hosts_of(paths) if paths else set())
+            hosts = hosts_in(notices) | (hosts_of_paths(paths) if paths else set())
         if evidence is None:
-            evidence = [*first_said(notices), *(first_lines(paths) if paths else ())]
+            evidence = [*first_evidence(notices), *(first_lines(paths) if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,
@@ -155,27 +155,27 @@ class Rule(Record):
         open_paths: Selection | None = None,
         explains_errors: Iterable[Notice] = (),
     ) -> Finding:
-        """A finding that rests on a statement, a setting or an inventory: the log does not show the effect.
+        """Create a finding based on a statement, a setting or an inventory: the log does not show the effect.
 
-        It never makes the verdict of a job ``degraded`` or ``failed``; where nothing else does, the verdict is
-        ``unknown``, and the headline leads with the strongest clue.
+        It never makes the verdict of a job ``degraded`` or ``failed``; if nothing else does, the verdict is
+        ``unknown``, and the headline is the strongest clue.
 
         Args:
             summary: what the log suggests, in one line.
             cause: why.
-            impact: what it costs if it is so.
-            fix: what must be changed, step by step.
-            confirm: what would confirm or refute it: a line to look for, a command, a setting for the next run.
+            impact: the cost if it applies.
+            fix: the changes to make, step by step.
+            confirm: how to confirm or refute it: a line to look for, a command, a setting for the next run.
             severity: that of the effect, one step lower; None for that of the rule.
-            confidence: ``likely`` where the statement hardly leaves another reading, else ``possible``.
-            notices: what was printed about it.
-            ranks: that it is about; None for those of the notices.
+            confidence: ``likely`` if the statement hardly has another reading, else ``possible``.
+            notices: the statements about it.
+            ranks: the ranks concerned; None for those of the notices.
             hosts: likewise.
             evidence: the lines that suggest it; None for the first line of each notice.
-            open_paths: that cannot be judged because of it.
+            open_paths: the paths that cannot be judged because of it.
             explains_errors: errors that need no other explanation, besides those in the evidence.
         """
-        found = self.finding(
+        finding = self.finding(
             summary,
             cause=cause,
             impact=impact,
@@ -189,12 +189,12 @@ class Rule(Record):
             open_paths=open_paths,
             explains_errors=explains_errors,
         )
-        found.clue = True
-        found.confirm = confirm
-        return found
+        finding.clue = True
+        finding.confirm = confirm
+        return finding
 
     def undecided(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
-        """A question that the log leaves open, with what would answer it and the paths that stay unjudged."""
+        """Create an open question, with what would answer it and the paths that stay unjudged."""
         return NotJudged(self.name, reason, needs, paths)
 
     @property
@@ -204,49 +204,49 @@ class Rule(Record):
 
 
 def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
-    """Each line once: one may tell of a rank both that it waited and that it lags."""
+    """Each line once: a line may show both that a rank waited and that it lags."""
     lines = {(line.source, line.order): line for line in evidence}
     return [lines[place] for place in sorted(lines)]
 
 
 class Effects(NamedTuple):
-    """Errors that are only effects of something else, whether a finding shows that or not."""
+    """Errors that are only effects of something else, whether or not a finding shows that."""
 
     errors: list[Notice]
 
 
 Result = Finding | NotJudged | Effects
-"""What a rule returns."""
+"""One result of a rule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Registered(Record):
-    """A rule with its judgement."""
+    """A rule with its ``judge`` function."""
 
     rule: Rule
     judge: Callable[..., Iterable[Result]]
-    """Takes the facts, and the findings that it may explain where its rule ``explains`` some."""
+    """Takes the facts, and for a rule that ``explains`` others the findings that it may explain."""
 
 
 @cache
 def registered() -> tuple[Registered, ...]:
     """All rules, ordered by category and name."""
-    found = []
+    rules = []
     for name in modules(str(_RULES / "__init__.py")):
         loaded = import_module(f"nccl_inspect.rules.{name}")
-        found.append(Registered(loaded.RULE, loaded.judge))
-    return tuple(sorted(found, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
+        rules.append(Registered(loaded.RULE, loaded.judge))
+    return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 
 def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
-    """The rules that are to run.
+    """The rules to run.
 
     Args:
-        select: names, globs or categories; nothing selects all.
-        ignore: likewise, taken away from the selected.
+        select: names, globs or categories; empty for all.
+        ignore: likewise, removed from the selection.
 
     Raises:
-        NcclInspectError: a pattern fits no rule.
+        NcclInspectError: a pattern matches no rule.
     """
     wanted, unwanted = _expand(select), _expand(ignore)
     return [
@@ -263,10 +263,10 @@ def _expand(patterns: Iterable[str]) -> set[str]:
             if fnmatchcase(entry.rule.name, pattern) or entry.rule.category == pattern.lower()
         }
         if not fits:
-            known = [entry.rule.name for entry in registered()]
+            available = [entry.rule.name for entry in registered()]
             raise NcclInspectError(
                 f"no rule '{pattern}'",
-                suggestion(pattern, known) or "see 'nccl-inspect rules' for names and categories",
+                suggestion(pattern, available) or "see 'nccl-inspect rules' for names and categories",
             )
         names |= fits
     return names

@@ -1,4 +1,4 @@
-"""What rules ask: the job together with what is known of its platform and topology."""
+"""The facts that rules query: the job with its platform and topology."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
-from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.judging.statements import is_error, is_survived, rank_prefix, value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
@@ -33,9 +33,9 @@ class Facts:
 
     Args:
         job: without findings.
-        platform: the machine type, if the user named it; else it is taken from the log where a plugin names it, or
-            where the GPUs are named.
-        topologies: from ``--topology``; what the log itself proves joins them.
+        platform: the machine type, if the user named it; else it is derived from the log, if a plugin or the GPUs name
+            it.
+        topologies: from ``--topology``; those that the log itself proves are added.
     """
 
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
@@ -43,19 +43,19 @@ class Facts:
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
         self._of_communicator: dict[str, Selection] = {}
-        self._made: dict[Callable[[Facts], Any], Any] = {}
-        self._said: dict[type[events.Event], list[Notice]] = {}
-        self._named: dict[str, list[tuple[int, Notice]]] = {}
+        self._cache: dict[Callable[[Facts], Any], Any] = {}
+        self._by_event: dict[type[events.Event], list[Notice]] = {}
+        self._by_production: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
-            self._named.setdefault(notice.production, []).append((index, notice))
-        whole = [found.proven for found in self.topologies if found.host is None]
+            self._by_production.setdefault(notice.production, []).append((index, notice))
+        whole = [topology.proven for topology in self.topologies if topology.host is None]
         foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
         self.hardware = "likely" if foreign else "certain"
-        """How sure it is what joins the GPUs, as far as it is known."""
+        """The confidence in the known links between GPUs."""
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
-        """The paths, of which is known what joins their GPUs."""
+        """The paths with the known links between their GPUs."""
         fabric = ranks_in(self.notices("nccl/nvls-available"))
         if not fabric and not self.topologies:
             return paths
@@ -64,9 +64,9 @@ class Facts:
         for row in paths.where(lambda kind: kind.transport == "P2P" or kind.scope == "intra").rows:
             hardware = self._pair_class(*paths.table.gpus(row)), fabric.issuperset(paths.table.pair(row))
             marking[row] = ways.setdefault(hardware, len(ways))
-        known = list(ways)
+        keys = list(ways)
         return refined(
-            paths, marking, lambda kind, mark: replace(kind, pair_class=known[mark][0], on_fabric=known[mark][1])
+            paths, marking, lambda kind, mark: replace(kind, pair_class=keys[mark][0], on_fabric=keys[mark][1])
         )
 
     def link(self, kind: PathKind) -> str | None:
@@ -75,14 +75,14 @@ class Facts:
             return None
         if kind.detail.startswith("P2P/MNNVL"):
             return "NVLink"
-        if found := kind.pair_class or kind.gpu_class:
-            return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
+        if pair_class := kind.pair_class or kind.gpu_class:
+            return "NVLink" if pair_class.startswith("NV") else "PCIe" if pair_class.startswith(_PCIE_CLASSES) else None
         if self.platform and self.platform.nvlink is not None:
             return "NVLink" if self.platform.nvlink else "PCIe"
         return "NVLink" if kind.on_fabric else None
 
     def expected(self, kind: PathKind) -> str | None:
-        """The best transport that a pair could have; None where nothing shows it."""
+        """The best transport that a pair could have; None if unknown."""
         if kind.scope == "inter":
             return "NET/GDRDMA" if kind.transport == "NET" and self.platform and self.platform.gdr else None
         allowed = self.allows_p2p(kind) if kind.scope == "intra" else None
@@ -92,7 +92,7 @@ class Facts:
         return (f"P2P ({named})" if named else "P2P") if allowed else "SHM"
 
     def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> Selection:
-        """The paths of that kind, also where it is only one of several ways between the ranks."""
+        """The paths of that kind, even if it is only one of several connections between the ranks."""
         return self.paths_with_hardware.where(
             lambda kind: (
                 (scope is None or kind.scope == scope)
@@ -102,7 +102,7 @@ class Facts:
         )
 
     def no_paths(self) -> Selection:
-        """None of the paths."""
+        """An empty selection of paths."""
         return Selection(self.paths_with_hardware.table, ())
 
     def paths_of(self, comm: CommunicatorInfo) -> Selection:
@@ -112,41 +112,43 @@ class Facts:
             self._of_communicator[comm.id] = Selection(self.paths_with_hardware.table, (), rows)
         return self._of_communicator[comm.id]
 
-    def leaving(self) -> Selection:
+    def inter_host_net_paths(self) -> Selection:
         """Network paths that leave the host or, in a fragment, may do so."""
-        return self.once(_leaving)
+        return self.cached(_inter_host_net_paths)
 
-    def unfinished(self, comms: Iterable[CommunicatorInfo]) -> bool:
-        """Whether no rank of these communicators finished the initialisation, as far as the log goes."""
+    def none_initialized(self, comms: Iterable[CommunicatorInfo]) -> bool:
+        """Whether no rank of these communicators finished the initialization, as far as the log shows."""
         return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
 
-    def rdma(self) -> Selection:
-        """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
-        return self.once(_rdma)
+    def inter_host_rdma_paths(self) -> Selection:
+        """Those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
+        return self.cached(_inter_host_rdma_paths)
 
-    def once(self, make: Callable[[Facts], _Made]) -> _Made:
-        """What a function finds in these facts, found when it is first asked for."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        made: _Made = self._made[make]
+    def cached(self, make: Callable[[Facts], _Made]) -> _Made:
+        """The result of a function of these facts, computed once."""
+        if make not in self._cache:
+            self._cache[make] = make(self)
+        made: _Made = self._cache[make]
         return made
 
     def notices(self, *productions: str) -> list[Notice]:
-        """What processes said by one of these productions, in the order of the log."""
-        found = [entry for name in set(productions) for entry in self._named.get(name, ())]
-        return [notice for _, notice in sorted(found, key=itemgetter(0))]
+        """The statements of these productions, in the order of the log."""
+        entries = [entry for name in set(productions) for entry in self._by_production.get(name, ())]
+        return [notice for _, notice in sorted(entries, key=itemgetter(0))]
 
     def with_role(self, *roles: str) -> list[Notice]:
-        """What processes said by productions of one of these roles (``role:``), in the order of the log."""
-        by_role = self.once(_by_role)
-        found = {index: notice for role in roles for index, notice in by_role.get(role, ())}
-        return [found[index] for index in sorted(found)]
+        """The statements of productions with one of these roles (``role:``), in the order of the log."""
+        by_role = self.cached(_by_role)
+        by_index = {index: notice for role in roles for index, notice in by_role.get(role, ())}
+        return [by_index[index] for index in sorted(by_index)]
 
-    def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
-        """What processes said by events of that class."""
-        if kind not in self._said:
-            self._said[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
-        return [notice for notice in self._said[kind] if notice.event and where(notice.event)]
+    def with_event(
+        self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True
+    ) -> list[Notice]:
+        """The statements with an event of that class."""
+        if kind not in self._by_event:
+            self._by_event[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
+        return [notice for notice in self._by_event[kind] if notice.event and where(notice.event)]
 
     def completions(self, *statuses: int) -> list[Notice]:
         """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
@@ -158,18 +160,18 @@ class Facts:
         def fits(event: events.Event) -> bool:
             return isinstance(event, events.PluginStatus) and event.kind == kind and event.status in statuses
 
-        return self.said(events.PluginStatus, fits)
+        return self.with_event(events.PluginStatus, fits)
 
     def settings(self, *names: str) -> list[Setting]:
-        """The values that these variables have."""
+        """The settings of these variables."""
         return [setting for setting in self.job.environment if setting.name in names]
 
-    def switched_on(self, *names: str) -> list[Setting]:
-        """Those of these switches that somebody set to something else than 0."""
+    def enabled_settings(self, *names: str) -> list[Setting]:
+        """The settings of these variables with a value other than 0."""
         return [setting for setting in self.settings(*names) if setting.value not in ("0", "")]
 
-    def chosen(self, *names: str) -> list[Setting]:
-        """The values that the user gave these variables; what a plugin sets is its own affair."""
+    def user_settings(self, *names: str) -> list[Setting]:
+        """The settings of these variables by the user, without those by plugins."""
         return [setting for setting in self.settings(*names) if setting.source != "plugin"]
 
     def ranks_with(self, settings: Iterable[Setting]) -> set[int]:
@@ -177,20 +179,21 @@ class Facts:
         ranks = [self.job.ranks_seen if setting.ranks is None else setting.ranks for setting in settings]
         return {rank for some in ranks for rank in some}
 
-    def errors(self) -> list[Notice]:
-        """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
-        return [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
+    def errors(self, *, forced_ends: bool = True) -> list[Notice]:
+        """Errors where they occurred, without echoes and without plugins that NCCL continued without.
 
-    def leading_to(self, rule: str) -> list[Notice]:
+        Args:
+            forced_ends: include reports that the job was ended, which a hanging job does not have.
+        """
+        errors = [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
+        return errors if forced_ends else [notice for notice in errors if not job_end.is_forced(notice.event)]
+
+    def errors_of_rule(self, rule: str) -> list[Notice]:
         """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
-        return self.once(_by_rule).get(rule, [])
-
-    def failures(self) -> list[Notice]:
-        """Errors without those that only say that somebody ended the job: what a hanging job does not have."""
-        return [notice for notice in self.errors() if not job_end.is_forced(notice.event)]
+        return self.cached(_by_rule).get(rule, [])
 
     def is_over(self) -> bool:
-        """Whether all communicators that were used came to their end in order."""
+        """Whether all communicators that were used were finalized in order."""
         return usage.is_over(self.job)
 
     def hosts(self) -> list[str]:
@@ -201,52 +204,52 @@ class Facts:
         """Whether the library is RCCL, and the GPUs are of AMD."""
         return "rccl" in self.job.dialects
 
-    def several_hosts(self) -> bool:
+    def spans_hosts(self) -> bool:
         """Whether the job is known to span hosts."""
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
 
     def _pair_class(self, host: str | None, src: int, src_gpu: str | None, dst: int, dst_gpu: str | None) -> str | None:
-        known = [topology for topology in self.topologies if topology.host in (None, host)]
+        topologies = [topology for topology in self.topologies if topology.host in (None, host)]
         ends = self.gpu(src, src_gpu), self.gpu(dst, dst_gpu)
-        kinds = [kind for topology in known if (kind := topology.pair(*ends))]
+        kinds = [kind for topology in topologies if (kind := topology.pair(*ends))]
         return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
 
     def gpu(self, rank: int, bracket: str | None = None) -> Named:
-        """The GPU of a rank as its initialisation names it, else as the bracket of a connection line does."""
-        known = self.job.gpus.get(rank)
-        if known is None or (known.nvml_dev is None and known.bus_id is None):
+        """The GPU of a rank as its initialization names it, else as the bracket of a connection line does."""
+        gpu = self.job.gpus.get(rank)
+        if gpu is None or (gpu.nvml_dev is None and gpu.bus_id is None):
             return named(bracket)
-        return Named(known.nvml_dev, known.bus_id)
+        return Named(gpu.nvml_dev, gpu.bus_id)
 
     def allows_p2p(self, kind: PathKind) -> bool | None:
-        """Whether the hardware lets NCCL use P2P between these ranks; None when nothing tells."""
+        """Whether the hardware lets NCCL use P2P between these ranks; None if unknown."""
         if kind.pair_class:
             return kind.pair_class.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
 
 
-def _leaving(facts: Facts) -> Selection:
+def _inter_host_net_paths(facts: Facts) -> Selection:
     return facts.paths(transport="NET").where(lambda kind: kind.scope != "intra")
 
 
-def _rdma(facts: Facts) -> Selection:
-    return facts.leaving().where(lambda kind: kind.net not in _TCP)
+def _inter_host_rdma_paths(facts: Facts) -> Selection:
+    return facts.inter_host_net_paths().where(lambda kind: kind.net not in _TCP)
 
 
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
-    found: dict[str, list[Notice]] = {}
+    by_rule: dict[str, list[Notice]] = {}
     for notice in facts.errors():
-        found.setdefault(notice.rule, []).append(notice)
-    return found
+        by_rule.setdefault(notice.rule, []).append(notice)
+    return by_rule
 
 
 def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
-    found: dict[str, list[tuple[int, Notice]]] = {}
+    by_role: dict[str, list[tuple[int, Notice]]] = {}
     for index, notice in enumerate(facts.job.notices):
         for role in notice.roles:
-            found.setdefault(role, []).append((index, notice))
-    return found
+            by_role.setdefault(role, []).append((index, notice))
+    return by_role
 
 
 _TCP = ("Socket", "FastSocket")
@@ -254,22 +257,22 @@ _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
-def using(paths: Selection) -> str:
-    """The ways that paths take, with the verb: ``use SHM/direct``."""
+def usage_of(paths: Selection) -> str:
+    """The connections that paths use, with the verb: ``use SHM/direct``."""
     return f"{does(len(paths), 'use')} {listed(kind.detail for kind in paths.kinds)}"
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
-    """The global ranks of some ranks of a communicator, as far as the log tells them."""
-    return {known for rank in members if rank < len(comm.ranks) and (known := comm.ranks[rank]) is not None}
+    """The global ranks of some ranks of a communicator, as far as the log shows them."""
+    return {global_rank for rank in members if rank < len(comm.ranks) and (global_rank := comm.ranks[rank]) is not None}
 
 
-def ends(paths: Selection) -> set[int]:
+def ranks_of_paths(paths: Selection) -> set[int]:
     """The ranks at both ends of some paths."""
     return paths.ends()
 
 
-def hosts_of(paths: Selection) -> set[str | None]:
+def hosts_of_paths(paths: Selection) -> set[str | None]:
     """The hosts at both ends of some paths."""
     return paths.hosts()
 
@@ -286,7 +289,7 @@ def _ends_at(side: str, kind: PathKind) -> frozenset[End]:
 
 
 ENDS = {side: partial(_ends_at, side) for side in SIDES}
-"""What kinds of network paths have at their ends, as a column of a selection."""
+"""The ends of kinds of network paths, as columns of a selection."""
 HOSTS = {"send": "src_host", "receive": "dst_host"}
 """The columns of the hosts at both ends."""
 _AT = {"send": ("src_host", "src"), "receive": ("dst_host", "dst")}
@@ -294,13 +297,13 @@ _AT = {"send": ("src_host", "src"), "receive": ("dst_host", "dst")}
 
 def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
     """The NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
-    found: dict[str, dict[int, set[int]]] = {}
+    by_host: dict[str, dict[int, set[int]]] = {}
     for side in SIDES:
         for host, rank, end in ends_of(paths, side):
             if end.nic_index is not None:
                 user = rank if end.pxn_rank is None else end.pxn_rank
-                found.setdefault(host, {}).setdefault(end.nic_index, set()).add(user)
-    return found
+                by_host.setdefault(host, {}).setdefault(end.nic_index, set()).add(user)
+    return by_host
 
 
 def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
@@ -309,32 +312,33 @@ def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
 
 
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
-    """The ranks that said something."""
-    return {rank for notice in notices for rank in notice.ranks}
+    """The ranks that made a statement; where no line of its process names one, the rank in front of it."""
+    ranks = (notice.ranks or (rank_prefix(notice),) for notice in notices)
+    return {rank for several in ranks for rank in several if rank is not None}
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:
-    """The hosts on which something was said."""
+    """The hosts of these statements."""
     return {host for notice in notices for host in notice.hosts}
 
 
-def first_said(notices: Iterable[Notice]) -> list[Evidence]:
+def first_evidence(notices: Iterable[Notice]) -> list[Evidence]:
     """The first line of each statement."""
     return [notice.evidence[0] for notice in notices]
 
 
-def words_of(settings: Iterable[Setting]) -> str:
-    """Settings as they are written in a shell."""
+def as_shell(settings: Iterable[Setting]) -> str:
+    """Settings as written in a shell."""
     return listed(" or ".join(setting.assignments) for setting in settings)
 
 
-def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
+def evidence_of_settings(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
     """The first lines of each setting."""
     return [line for setting in settings for line in setting.evidence[:limit]]
 
 
-def unset(settings: Iterable[Setting]) -> list[str]:
-    """What to do about settings that should not be there."""
+def unset_steps(settings: Iterable[Setting]) -> list[str]:
+    """The steps that remove settings."""
     notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 

@@ -1,4 +1,4 @@
-"""What failed first: by the time of its lines, or because it is the only one whose error is no echo."""
+"""The first failure: by the times of its lines, or because it is the only error that is not an echo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import quoted, rank_in_front, value
+from nccl_inspect.judging.statements import notices_shown, rank_prefix, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.util.times import in_order, moment
@@ -17,31 +17,31 @@ _Ranks = dict[Process, list[int]]
 
 
 def first(facts: Facts, judgement: Judgement, results: Results) -> FirstFailure | None:
-    """The first failing rank of a job that failed, or several at once; None where the log does not tell.
+    """The first failing rank of a failed job, or several at once; None if the log does not show it.
 
-    Only the errors that the leading finding shows count, when it shows any: a local resource error beats the network
-    errors that it leads to. What a file beside the log explains is shown by its effects.
+    If the leading finding shows errors, only those count: a local resource error precedes the network errors that it
+    leads to. For a finding from a file beside the log, the errors of its effects count.
     """
     if judgement.verdict != "failed":
         return None
     lead = next((finding for finding in judgement.findings if finding.fatal), None)
-    leads = [one for one in judgement.findings if lead and (one is lead or one.rule in lead.explains)]
-    shown = {id(notice) for one in leads for notice in quoted(facts.errors(), one)}
+    leads = [entry for entry in judgement.findings if lead and (entry is lead or entry.rule in lead.explains)]
+    shown = {id(notice) for entry in leads for notice in notices_shown(facts.errors(), entry)}
     errors = [notice for notice in facts.errors() if _counts(results, notice, id(notice) in shown)]
     kinds = {notice.production for notice in errors if id(notice) in shown}
     leading = [notice for notice in errors if notice.production in kinds]
     if lead and not leading:
         return None
     if any(process.host == NO_HOST for notice in leading or errors for process in notice.processes):
-        return None  # which lines are of one process is not known
-    found = _first_of(_known_ranks(facts, judgement), leading or errors)
-    return found if found and (found.ranks or found.processes) else None
+        return None  # lines cannot be assigned to processes
+    failure = _first_of(_ranks_by_process(facts, judgement), leading or errors)
+    return failure if failure and (failure.ranks or failure.processes) else None
 
 
 def follows(facts: Facts, finding: Finding, other: Finding) -> bool:
-    """Whether all that one finding shows was said after the first line of another, by processes which said that.
+    """Whether all lines of a finding follow the first line of another, and its processes printed that one as well.
 
-    Excerpts without a prefix show no processes: then the order of the lines tells.
+    Excerpts without a prefix show no processes: then only the order of the lines counts.
     """
     if finding is other or not finding.evidence or not other.evidence:
         return False
@@ -51,52 +51,53 @@ def follows(facts: Facts, finding: Finding, other: Finding) -> bool:
 
 
 def _speakers(facts: Facts, finding: Finding) -> set[Process]:
-    """The processes that said what a finding shows."""
-    told = {(line.source, line.order) for line in finding.evidence}
+    """The processes that printed the evidence of a finding."""
+    lines = {(line.source, line.order) for line in finding.evidence}
     return {
         process
         for notice in facts.job.notices
         for process, line in zip(notice.processes, notice.evidence, strict=False)  # evidence is of the first ones
-        if (line.source, line.order) in told
+        if (line.source, line.order) in lines
     }
 
 
 def _counts(results: Results, notice: Notice, is_shown: bool) -> bool:
-    """Whether an error may be the first one.
+    """Whether an error may be the first failure.
 
-    The traceback of a rank that lost another is shown, and is none; Hydra reports those that it killed, too.
+    The traceback of a rank that lost its peer is evidence but not the first failure; Hydra also reports processes that
+    it killed.
     """
     if report_of(notice).kills_with:
         return False
     return not results.is_effect(notice) or (is_shown and notice.production != "torch/rank-traceback")
 
 
-def _first_of(known: _Ranks, errors: list[Notice]) -> FirstFailure | None:
+def _first_of(ranks: _Ranks, errors: list[Notice]) -> FirstFailure | None:
     if len({process for notice in errors for process in notice.processes}) == 1:
-        # Other programs print without a prefix: then the ranks in front tell who it was.
-        is_alone = len({rank for notice in errors if (rank := rank_in_front(notice)) is not None}) < 2
-        return _failure(known, errors[:1], "alone") if is_alone else None
+        # Other programs print without a prefix: then PyTorch's rank prefixes identify the process.
+        is_alone = len({rank for notice in errors if (rank := rank_prefix(notice)) is not None}) < 2
+        return _failure(ranks, errors[:1], "alone") if is_alone else None
     times = [moment(notice.earliest.time) for notice in errors]
     if not in_order(*times) or not all(notice.earliest.is_ordered for notice in errors):
         return None
     first_time = min(time.seconds for time in times if time)
-    at_once = [one for one, time in zip(errors, times, strict=True) if time and time.seconds == first_time]
-    return _failure(known, at_once, "time")
+    at_once = [error for error, time in zip(errors, times, strict=True) if time and time.seconds == first_time]
+    return _failure(ranks, at_once, "time")
 
 
 def _stated(errors: list[Notice]) -> set[int]:
-    """The ranks that lines of other programs name, and those that stand in front of what exceptions retell."""
+    """The ranks that lines of other programs name, and those in the prefixes of quoted exceptions."""
     named = {rank for notice in errors if (rank := value(notice, "global_rank")) is not None}
     return named | {rank for notice in errors for rank in notice.ranks}
 
 
-def _known_ranks(facts: Facts, judgement: Judgement) -> _Ranks:
-    """The ranks of each process, or the one that it probably is."""
+def _ranks_by_process(facts: Facts, judgement: Judgement) -> _Ranks:
+    """The ranks of each process, or its probable rank."""
     likely = {position: [rank] for position, rank in judgement.likely_ranks.items()}
     return {last.process: last.ranks or likely.get(at, []) for at, last in enumerate(facts.job.last_lines)}
 
 
-def _failure(known: _Ranks, errors: list[Notice], basis: str) -> FirstFailure:
+def _failure(ranks: _Ranks, errors: list[Notice], basis: str) -> FirstFailure:
     processes = [
         process
         for process in dict.fromkeys(process for notice in errors for process in notice.earliest.processes)
@@ -104,7 +105,7 @@ def _failure(known: _Ranks, errors: list[Notice], basis: str) -> FirstFailure:
     ]
     earliest = errors[0].earliest
     return FirstFailure(
-        ranks=sorted({rank for process in processes for rank in known.get(process, [])} or _stated(errors)),
+        ranks=sorted({rank for process in processes for rank in ranks.get(process, [])} or _stated(errors)),
         processes=[(process.host, process.pid) for process in processes],
         device=earliest.device if len(processes) == 1 else None,
         time=earliest.time,

@@ -1,8 +1,8 @@
-"""How fast each way between GPUs is, as ranges with their sources: what findings and ``traffic`` estimate with.
+"""Bandwidths of the connections between GPUs, as ranges with their sources, for findings and ``traffic``.
 
-All numbers are bus bandwidth in GB/s, as nccl-tests counts it, of one GPU's way to the next. They come from
-measurements and from the limits that vendors' health checks ask for; what nobody stated is not here. The page
-``docs/explanation/measurements.md`` lists them, and what else rules quote.
+All numbers are bus bandwidth in GB/s, as nccl-tests counts it, from one GPU to the next. They come from measurements
+and from the thresholds of vendors' health checks; unpublished numbers are not here. The page
+``docs/explanation/measurements.md`` lists them, and the others that rules quote.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.platforms import Platform
 
 MEASURED = "docs/explanation/measurements.md"
-"""The page that says how the authors measured, and has the addresses of all others."""
+"""The page with the authors' measurements and links to all others."""
 _AZURE = "github.com/Azure/azurehpc-health-checks"
 _LINKS = "github.com/stas00/ml-engineering"
 
 
 def cited(figure: str, what: str, link: str) -> Reference:
-    """The source of a figure; what is no page of the documentation becomes an address that opens."""
+    """The source of a figure; a link that is not a page of the documentation becomes a URL."""
     is_page = link.startswith(("docs/", "sample_logs/", "https://"))
     return Reference(figure, what, link if is_page else f"https://{link}")
 
@@ -31,26 +31,26 @@ class Rate(NamedTuple):
     low: float
     high: float
     what: str
-    """Whose rate that is, or how it was found."""
+    """What has that rate, or how it was measured."""
     link: str
-    """Where that can be read."""
+    """The page or site that states it."""
 
     def __str__(self) -> str:
         return f"{self.low:g} GB/s" if self.low == self.high else f"{self.low:g}-{self.high:g} GB/s"
 
     @property
     def source(self) -> str:
-        """What stands in brackets behind it."""
+        """The source, for brackets after the rate."""
         return f"{self.what}: {self.link}"
 
     @property
     def reference(self) -> Reference:
-        """Where it comes from, to stand apart from the sentence that it is in."""
+        """The source, for a list of references."""
         return cited(str(self), self.what, self.link)
 
 
 class Estimate(NamedTuple):
-    """What something costs, in a sentence that is short, and where its figures come from."""
+    """A cost in a short sentence, with the sources of its figures."""
 
     text: str
     references: tuple[Reference, ...]
@@ -59,12 +59,12 @@ class Estimate(NamedTuple):
         return self.text
 
     def after(self, text: str) -> Estimate:
-        """The same behind another sentence."""
+        """The same after another sentence."""
         return Estimate(text + self.text, self.references)
 
 
 def estimate(text: str, *rates: Rate) -> Estimate:
-    """A sentence in which these rates stand."""
+    """An estimate that quotes these rates."""
     return Estimate(text, tuple(rate.reference for rate in rates))
 
 
@@ -74,7 +74,7 @@ NVLINK = {
     4: Rate(347, 480, "347 measured on 8 x H200 (ring), 480 on 8 x H100 (with NVLS)", MEASURED),
     5: Rate(600, 900, "AWS asks for 600, 847 measured on 72 x GB200, the links of a B200 give 900", MEASURED),
 }
-"""By generation, all GPUs of a board or rack. Of generation 6 nothing is published."""
+"""By generation, all GPUs of a board or rack. Nothing is published for generation 6."""
 PCIE = Rate(20, 63, "20 measured on PCIe Gen4 x16, 63 is the line rate of Gen5 x16; Gen3 gives less", MEASURED)
 ON_NVLINK = Rate(NVLINK[2].low, NVLINK[5].high, "NVLink 2 to 5", MEASURED)
 P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen4 to NVLink 5", MEASURED)
@@ -92,11 +92,11 @@ WITHOUT_NVLS = Estimate(
 READ_OF_4_H200 = Rate(190, 190, "all-reduce of 16 MiB on 4 x H200", MEASURED)
 WRITTEN_OF_4_H200 = Rate(249, 249, READ_OF_4_H200.what, MEASURED)
 _NIC_SHARE = (0.9, 0.975)
-"""How much of its line rate a NIC gives: Azure asks for 360 of 400 Gb/s (GPU memory) and for 390 (host memory)."""
+"""The share of its line rate that a NIC delivers: Azure requires 360 of 400 Gb/s (GPU memory) and 390 (host memory)."""
 _MESH = 2
-"""The generation whose boards join some pairs only, and whose rate is that of the board; later ones are bridges."""
+"""The generation whose boards link some pairs only, and whose rate is that of the board; later ones are bridges."""
 _SLOW_NIC = 10
-"""GB/s; below, a rate is told with one decimal."""
+"""GB/s; slower rates have one decimal."""
 _L40S = cited("90 against 41 minutes", "a job on 16 L40S over Socket and over EFA", MEASURED)
 _AWS_FLOW = cited(
     "5, 10 or 25 Gb/s for one TCP flow",
@@ -109,8 +109,8 @@ def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
     """One NIC with GPUDirect RDMA.
 
     Args:
-        gbps: its line rate; None for one of the usual ones.
-        what: stands before the line rate in :attr:`Rate.what`.
+        gbps: its line rate; None for a usual one.
+        what: precedes the line rate in :attr:`Rate.what`.
     """
     if not gbps:
         return Rate(nic(100).low, nic(400).high, "one NIC of 100 to 400 Gb/s", _AZURE)
@@ -120,14 +120,14 @@ def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
 
 
 def network(platform: Platform | None) -> Rate:
-    """What the network gives one GPU with GPUDirect RDMA: a plugin may join all its NICs to one device."""
+    """The network bandwidth of one GPU with GPUDirect RDMA: a plugin may merge all its NICs into one device."""
     if platform is not None and platform.gpu_gbps:
         return nic(platform.gpu_gbps, "the network of one GPU with")
     return nic(platform.rate if platform else None)
 
 
 def socket(platform: Platform | None) -> Rate:
-    """TCP; where that is the network of the machine, its NIC sets the limit."""
+    """The bandwidth of TCP; if that is the network of the machine, its NIC sets the limit."""
     if platform is None or platform.network != "tcp" or not platform.nic_gbps:
         return SOCKET
     line = platform.nic_gbps / 8
@@ -136,7 +136,7 @@ def socket(platform: Platform | None) -> Rate:
 
 
 def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
-    """Direct access between two GPUs of a host; None where nobody stated the rate of such GPUs.
+    """Direct access between two GPUs of a host; None if no rate is published for such GPUs.
 
     Args:
         platform: the machine type, if it is known.
@@ -155,7 +155,7 @@ def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
 
 
 def of(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
-    """What a path gives; None for what nobody measured (no GPUDirect RDMA, CollNet)."""
+    """The bandwidth of a path; None if nobody measured it (no GPUDirect RDMA, CollNet)."""
     if path.transport == "P2P":
         return p2p(platform)
     if path.transport == "SHM":
@@ -168,9 +168,9 @@ def of(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
 
 
 def usual(path: Path | PathKind, platform: Platform | None = None) -> float:
-    """What orders paths by their speed: the middle of what each gives, in GB/s.
+    """The midpoint of a path's bandwidth in GB/s, to order paths by speed.
 
-    How slow RDMA without GPUDirect is nobody stated: it comes after TCP and before all others.
+    No rate is published for RDMA without GPUDirect: it ranks above TCP and below all others.
     """
     if path.transport == "P2P" and path.link == "NVLink":
         rate = p2p(platform, nvlink=True) or ON_NVLINK
@@ -184,7 +184,7 @@ def usual(path: Path | PathKind, platform: Platform | None = None) -> float:
 
 
 def over_tcp(platform: Platform | None) -> Estimate:
-    """What TCP costs between hosts that have, or may have, an RDMA network."""
+    """The cost of TCP between hosts that have, or may have, an RDMA network."""
     gbps = platform.nic_gbps if platform else None
     if platform is not None and platform.gdr is False and gbps:
         line = cited(f"{gbps / 8:g} GB/s", f"the line rate of {platform.name}", platform.source("nic_gbps"))
@@ -197,19 +197,19 @@ def over_tcp(platform: Platform | None) -> Estimate:
 
 
 def against_nvlink(paths: Selection, platform: Platform | None) -> Estimate:
-    """What paths give that take another way than the NVLink between their GPUs."""
+    """The bandwidth of paths that do not use the NVLink between their GPUs."""
     best = p2p(platform, nvlink=True)
     rates = {kind.detail: rate for kind in paths.kinds if (rate := of(kind, platform))}
-    told = [
+    parts = [
         f"{detail} gives {rate}" + (f", {compared(rate, best)}" if best else "")
         for detail, rate in sorted(rates.items())
     ]
-    text = "; ".join([f"NVLink would give {best} bus bandwidth" if best else "NVLink is idle", *told])
+    text = "; ".join([f"NVLink would give {best} bus bandwidth" if best else "NVLink is idle", *parts])
     return estimate(text, *([best] if best else []), *(rate for _, rate in sorted(rates.items())))
 
 
 def compared(slow: Rate, fast: Rate) -> str:
-    """How much less bandwidth, in words. A step of training loses less: it also computes."""
+    """How much less bandwidth, in words. A training step loses less: it also computes."""
     low, high = fast.low / slow.high, fast.high / slow.low
     if low <= 1:
         return f"up to {_rounded(high)} times less"

@@ -1,4 +1,4 @@
-"""Runs the rules over a job, joins causes with their effects and gives the verdict."""
+"""Run the rules over a job, join causes with their effects and decide the verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.process_ends import last_words
 from nccl_inspect.judging.relations import relations
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import is_retold, value
+from nccl_inspect.judging.statements import is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
@@ -31,27 +31,27 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 
     Args:
         facts: about the job.
-        rules: that are to run.
-        terms: how the user wants findings to be taken; None as their rules say.
+        rules: to run.
+        terms: the user's severities and suppressions; None for those of the rules.
     """
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     returned = results.of(facts, registered())
-    found = returned.findings
-    # What rules that are left out have to say is not told, but while they find fault nothing is called good.
-    left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    kept = _settled(facts, _confirmed(_without_retold(_without_general(found, wanted), by_name)))
-    kept = last_words.made_fatal(facts, kept)
+    all_findings = returned.findings
+    # Findings of ignored rules are not reported, but while there are some nothing is called good.
+    left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
+    kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
+    kept = last_words.with_fatal_errors(facts, kept)
     culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
     counting = kept
     suppressed: list[Suppressed] = []
     if terms:
-        counting, _ = terms.parted(kept)
-        kept, suppressed = terms.parted(terms.weighed(kept))
+        counting, _ = terms.split_accepted(kept)
+        kept, suppressed = terms.split_accepted(terms.with_user_severities(kept))
     accepted = {entry.finding.rule for entry in suppressed}
-    aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
+    aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
     findings = _sorted(_with_causes(facts, kept, by_name, accepted), by_name, aside)
     paths, withheld = verdicts.of_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
@@ -73,15 +73,15 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     return judgement
 
 
-def _without_general(found: list[Finding], wanted: set[str]) -> list[Finding]:
-    """The findings of the wanted rules, where no more specific one of these found something."""
-    present = {finding.rule for finding in found} & wanted
-    kept = {name for name in present if present.isdisjoint(relations().specific(name))}
-    return [finding for finding in found if finding.rule in kept]
+def _without_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
+    """The findings of the wanted rules, without those superseded by a more specific wanted rule."""
+    present = {finding.rule for finding in findings} & wanted
+    kept = {name for name in present if present.isdisjoint(relations().superseding(name))}
+    return [finding for finding in findings if finding.rule in kept]
 
 
 def _confirmed(findings: list[Finding]) -> list[Finding]:
-    """The findings, of which those are certain that a file beside the log explains for certain."""
+    """The findings; those that a file beside the log explains for certain become certain."""
     proven = {rule for finding in findings if finding.confidence == "certain" for rule in finding.explains}
     sure = [finding.rule in proven and not finding.clue for finding in findings]
     return [
@@ -91,75 +91,78 @@ def _confirmed(findings: list[Finding]) -> list[Finding]:
 
 
 def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """The findings, with what files of machines say of them."""
+    """The findings, settled by files from the machines."""
     if not facts.job.artifacts:
         return findings
     from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
-    return settled.settled(facts, findings)
+    return settled.settle(facts, findings)
 
 
 def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
-    """The questions that are left: where it asks about the effect of another finding, that one answers it."""
+    """The open questions, without those about an effect of a finding: that finding answers them."""
     asked = (question for question in questions if question.rule in wanted)
-    return [question for question in asked if present.isdisjoint(relations().leads(question.rule))]
+    return [question for question in asked if present.isdisjoint(relations().leading(question.rule))]
 
 
 def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule], accepted: set[str]) -> list[Finding]:
-    """The findings, each with those of which it is the effect.
+    """The findings, each with its causes.
 
     Args:
         facts: about the job.
-        findings: that are told.
+        findings: to report.
         by_name: all rules.
         accepted: rules with findings that the user accepts.
     """
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
-    leaders = [by_name[name] for name in present if by_name[name].leads]
-    reasons = [by_name[f.rule] for f in findings if f.fatal and not by_name[f.rule].symptom]
-    upset = [f for f in findings if by_name[f.rule].upsets and f.fatal]
+    leaders = [by_name[name] for name in present if by_name[name].suppresses_later]
+    reasons = [by_name[f.rule] for f in findings if f.fatal and not by_name[f.rule].is_symptom]
+    upset = [f for f in findings if by_name[f.rule].suppresses_later_in_process and f.fatal]
     joined = []
     for finding in findings:
         rule = by_name[finding.rule]
-        before = [by_name[one.rule] for one in upset if first_failure.follows(facts, finding, one)]
-        causes = [by_name[one.rule] for one in findings if finding.rule in one.explains]
+        before = [by_name[other.rule] for other in upset if first_failure.follows(facts, finding, other)]
+        causes = [by_name[other.rule] for other in findings if finding.rule in other.explains]
         before += [cause for cause in causes if not cause.explains]
-        first = [*(reasons if rule.symptom else leaders), *before]
+        first = [*(reasons if rule.is_symptom else leaders), *before]
         shown = [cause for cause in causes if cause.explains]
         joined.append(_joined(finding, rule, present, accepted, first, shown))
     return joined
 
 
 def _sorted(findings: list[Finding], by_name: dict[str, Rule], aside: set[str]) -> list[Finding]:
-    """The findings in the order in which they are told."""
+    """The findings in the order of the report."""
     worst = {finding.rule: _worst(finding, findings, by_name) for finding in findings}
     return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
 
 
-def _without_retold(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
-    """The findings without symptoms of which each line is shown by another one, which says more of it."""
-    saying_more = [one for one in findings if not by_name[one.rule].symptom and one.category != CATEGORIES[-1]]
-    told = {(line.source, line.order) for one in saying_more for line in one.evidence}
+def _without_repeated_symptoms(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
+    """The findings without symptoms whose lines all appear in findings that say more."""
+    informative = [
+        finding for finding in findings if not by_name[finding.rule].is_symptom and finding.category != CATEGORIES[-1]
+    ]
+    lines = {(line.source, line.order) for finding in informative for line in finding.evidence}
     return [
-        one
-        for one in findings
-        if not by_name[one.rule].symptom or not told.issuperset((line.source, line.order) for line in one.evidence)
+        finding
+        for finding in findings
+        if not by_name[finding.rule].is_symptom
+        or not lines.issuperset((line.source, line.order) for line in finding.evidence)
     ]
 
 
 def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
-    """Errors that no finding shows; a finding that shows one of a kind shows all of it, unless it is about the log.
+    """Errors that no finding shows; one error shown by a finding covers its kind, unless the finding is about the log.
 
-    Where a finding tells why the job is dead, what PyTorch and launchers say of that needs no other explanation. Where
-    none does, every warning may: also one that is harmless elsewhere.
+    If a finding explains why the job is dead, the reports of PyTorch and launchers about it need no other explanation.
+    If none does, every warning may matter, even one that is harmless elsewhere.
 
     Args:
         facts: about the job.
-        returned: by all rules, also those that are not asked for: a rule explains the error, whoever wants to hear it.
+        returned: by all rules, including ignored ones: an error is explained even if its finding is not reported.
     """
     about_the_job = [finding for finding in returned.findings if finding.category != CATEGORIES[-1]]
-    told = {(line.source, line.order) for finding in about_the_job for line in finding.evidence}
-    shown = {id(notice) for notice in facts.job.notices if any((e.source, e.order) in told for e in notice.evidence)}
+    lines = {(line.source, line.order) for finding in about_the_job for line in finding.evidence}
+    shown = {id(notice) for notice in facts.job.notices if any((e.source, e.order) in lines for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
     why = any(finding.fatal for finding in about_the_job)
     errors = set(map(id, facts.errors()))
@@ -172,11 +175,15 @@ def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
         and not returned.is_effect(notice)
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
-    return [one for one in left if not (why and is_retold(one)) and not (dead and job_end.is_forced(one.event))]
+    return [
+        error
+        for error in left
+        if not (why and is_propagated_error(error)) and not (dead and job_end.is_forced(error.event))
+    ]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:
-    """What makes errors the same: the wording, and the status in it, which tells apart what NICs report."""
+    """What makes errors the same: the wording, and its status, which distinguishes the reports of NICs."""
     return notice.production, value(notice, "status")
 
 
@@ -188,28 +195,28 @@ def _joined(
     leaders: Iterable[Rule],
     shown: Iterable[Rule],
 ) -> Finding:
-    """The finding with its causes: first those that lead.
+    """The finding with its causes, leading ones first.
 
     Args:
-        finding: as its rule gave it.
+        finding: as returned by its rule.
         rule: its rule.
         present: rules with findings, and their severities.
         accepted: rules with findings that the user accepts.
-        leaders: rules with findings that came first, in this job or before this finding; for a symptom, all that tell
-            why the job ended.
+        leaders: rules with findings that came first, in this job or before this finding; for a symptom, all that
+            explain why the job ended.
         shown: rules with findings that explain it by a file beside the log.
     """
     own = SEVERITIES.index(finding.severity)
-    leading, causing = relations().leads(rule.name), relations().causes(rule.name)
-    # What the user made less severe than its effect does not hide it.
-    before = [one for one in leaders if one.name not in finding.explains]
+    leading, causing = relations().leading(rule.name), relations().causes(rule.name)
+    # A cause that the user made less severe than its effect does not hide it.
+    before = [cause for cause in leaders if cause.name not in finding.explains]
     first = [
-        one.name
-        for one in before
-        if finding.fatal and rule.name != one.name and rule.name not in relations().leads(one.name)
+        cause.name
+        for cause in before
+        if finding.fatal and rule.name != cause.name and rule.name not in relations().leading(cause.name)
     ]
-    proven = [one.name for one in shown]
-    over = [one.name for one in shown if not one.folds]
+    proven = [cause.name for cause in shown]
+    over = [cause.name for cause in shown if not cause.nest_under_effect]
     leads = [name for name in (*leading, *first, *over) if present.get(name, -1) >= own]
     causes = [name for name in (*proven, *leading, *first, *causing) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
@@ -217,8 +224,8 @@ def _joined(
 
 
 def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
-    """How severe it is, together with the causes that are told under it: a slow path leads, whatever leads to it."""
-    under = [other for other in findings if other.rule in finding.because and by_name[other.rule].folds]
+    """The severity of a finding and of the causes nested under it: a slow path leads, whatever its cause."""
+    under = [other for other in findings if other.rule in finding.because and by_name[other.rule].nest_under_effect]
     return max(SEVERITIES.index(other.severity) for other in (finding, *under))
 
 
@@ -228,19 +235,19 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
     Args:
         finding: with its causes.
         rule: its rule.
-        severity: its own, or that of what is told under it.
-        aside: rules whose findings are accepted or not asked for; their effects stand behind the roots that are told.
+        severity: its own, or that of the causes nested under it.
+        aside: rules whose findings are accepted or ignored; their effects follow the reported roots.
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
-    is_effect = not finding.root or not aside.isdisjoint(relations().leads(rule.name))
+    is_effect = not finding.root or not aside.isdisjoint(relations().leading(rule.name))
     return (
         not finding.root,
         is_effect,
         about_log,
-        not (finding.fatal or rule.ends),
+        not (finding.fatal or rule.explains_job_end),
         -severity,
-        rule.folds,
+        rule.nest_under_effect,
         confidence,
         finding.rule,
     )

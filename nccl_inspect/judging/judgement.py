@@ -1,4 +1,4 @@
-"""What is concluded from a job: a value that is put into it in one place."""
+"""The conclusions about a job, as a value that is written into the job in one place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nccl_inspect.util.records import Record
 
 @dataclass(slots=True, eq=False, repr=False)
 class Judgement(Record):
-    """What rules, and what follows from their findings, say of a job; the fields are those of the job."""
+    """The results of the rules, and what follows from them; the fields are those of the job."""
 
     rules: list[str]
     left_out: list[str]
@@ -26,7 +26,7 @@ class Judgement(Record):
     """How many are unknown only because of rules that were left out."""
     platform: str | None = None
     likely_ranks: dict[int, int] = field(default_factory=dict)
-    """The ranks that processes probably are, by their position among the last lines."""
+    """The probable ranks of processes, by their position among the last lines."""
     waiting: Waiting | None = None
     verdict: str = "unknown"
     first_failure: FirstFailure | None = None

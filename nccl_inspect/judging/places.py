@@ -1,4 +1,4 @@
-"""Where ranks run: host, process, pod and GPU, as far as the log tells."""
+"""Where ranks run: host, process, pod and GPU, as far as the log shows."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nccl_inspect.model.job import Job
 _LABEL = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")
 _PARTS = re.compile(r"[\s/›]+")
 POD = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*-[a-z0-9]+")
-"""The name of a pod: what makes pods gives them a number or some letters behind their job's name."""
-_POINTING = ("rank", "gpu")
+"""The name of a pod: controllers append a number or some letters to the name of their job."""
+_RANK_KINDS = ("rank", "gpu")
 """Kinds of culprits that are ranks."""
 
 
 def pod_of(process: Process) -> str | None:
-    """The pod of a process as its collector names it; None where none does.
+    """The pod of a process according to its collector; None if it names none.
 
-    ``kubectl logs --prefix`` says that it is a pod; others put its name before that of its container.
+    ``kubectl logs --prefix`` marks pods as such; others put the pod's name before that of the container.
     """
-    if found := _LABEL.search(process.apart):
-        return found[1]
+    if match := _LABEL.search(process.apart):
+        return match[1]
     *_, pod, _ = ["", "", *_PARTS.split(process.apart)]
     return pod if POD.fullmatch(pod) else None
 
@@ -40,8 +40,8 @@ class Places:
         self._processes: dict[int, Process | None] = {}
         for last in job.last_lines:
             for rank in last.ranks:
-                known = self._processes.setdefault(rank, last.process)
-                if known is not None and known[:2] != last.process[:2]:
+                process = self._processes.setdefault(rank, last.process)
+                if process is not None and process[:2] != last.process[:2]:
                     self._processes[rank] = None  # restarted, or two ranks of that number
         self._hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._gpus = {rank: gpu.nvml_dev for rank, gpu in job.gpus.items()}
@@ -57,42 +57,44 @@ class Places:
         return Place(rank, host or None, pid, pod_of(process) if process else None, self._gpus.get(rank))
 
     def all(self) -> list[Place]:
-        """Those of all ranks."""
+        """The places of all ranks."""
         return [self.of(rank) for rank in sorted(self._processes)]
 
     def is_pod(self, host: str) -> bool:
-        """Whether a collector says that a host is a pod, or that it runs in one."""
+        """Whether, according to a collector, a host is a pod or runs in one."""
         return host in self._pods
 
     def pod_on(self, host: str) -> str | None:
-        """The pod that has the name of a host."""
+        """The pod whose processes report this host name."""
         return self._pods.get(host)
 
 
 def culprit_ranks(finding: Finding) -> list[int]:
-    """The ranks to look at: those that the bad ones have in common, else all that the finding names."""
-    return _pointed_at(finding) or finding.ranks
+    """The ranks to look at: the culprits of a finding, else all its ranks."""
+    return _culprit_ranks(finding) or finding.ranks
 
 
 def _by_tone(job: Job, tone: str) -> set[int]:
-    """The ranks whose lines have a tone: they wait, or tell that another one is gone."""
-    return {rank for one in job.notices if getattr(one.event, "tone", "") == tone for rank in one.ranks}
+    """The ranks with lines of a tone: ``wait``, or ``echo`` of the end of another."""
+    return {rank for notice in job.notices if getattr(notice.event, "tone", "") == tone for rank in notice.ranks}
 
 
-def _pointed_at(finding: Finding) -> list[int]:
-    named: Iterable[int] = (rank for one in finding.culprits if one.kind in _POINTING for rank in one.ranks)
+def _culprit_ranks(finding: Finding) -> list[int]:
+    named: Iterable[int] = (
+        rank for culprit in finding.culprits if culprit.kind in _RANK_KINDS for rank in culprit.ranks
+    )
     return sorted(set(named))
 
 
 def blamed_ranks(job: Job) -> list[int]:
-    """The ranks of a failed job that its verdict points at; none where these are all, or only those that wait."""
-    lead = next((one for one in job.findings if one.root and one.fatal), None)
+    """The ranks that the verdict of a failed job points at; none if these are all, or only the waiting ones."""
+    lead = next((entry for entry in job.findings if entry.root and entry.fatal), None)
     if job.verdict != "failed" or lead is None:
         return []
-    causes = [one for one in job.findings if one.root and one.rule in lead.because]
+    causes = [entry for entry in job.findings if entry.root and entry.rule in lead.because]
     for finding in (lead, *causes):
-        if pointed := _pointed_at(finding):
-            return pointed
+        if ranks := _culprit_ranks(finding):
+            return ranks
     waiting = _by_tone(job, "wait")
     if job.waiting:
         waiting.update(job.waiting.waiting)

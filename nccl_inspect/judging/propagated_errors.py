@@ -1,10 +1,10 @@
-"""What the callers of NCCL pass on of a call that failed, where no warning stands in the log: a code."""
+"""Result codes that callers of NCCL pass on when a call fails and the log has no warning."""
 
 from __future__ import annotations
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import error_of, is_retold
+from nccl_inspect.judging.statements import error_of, is_propagated_error
 from nccl_inspect.model.job import Notice
 
 _WORDS = {
@@ -23,7 +23,7 @@ _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 
 def frames(facts: Facts, code: int) -> list[Notice]:
     """The lines ``file:line -> code`` with this code, in the order of the log."""
-    return facts.said(ErrorCascade, lambda event: isinstance(event, ErrorCascade) and event.code == code)
+    return facts.with_event(ErrorCascade, lambda event: isinstance(event, ErrorCascade) and event.code == code)
 
 
 def file_of(frame: Notice) -> str:
@@ -33,22 +33,25 @@ def file_of(frame: Notice) -> str:
 
 
 def unexplained(facts: Facts, code: int) -> list[Notice]:
-    """What tells that a call failed with this code, its first frame before; nothing where the log says more of it."""
-    found = frames(facts, code)
-    reached = [frame for frame in found if file_of(frame).rpartition("/")[2] in _INTERFACE]
+    """The statements that a call failed with this code, its first frame first; none if the log says more."""
+    cascade = frames(facts, code)
+    reached = [frame for frame in cascade if file_of(frame).rpartition("/")[2] in _INTERFACE]
     named, words = _WORDS[code]
-    told = [*facts.notices(named), *(one for one in facts.with_role("nccl-result") if words in error_of(one))]
-    if not (reached or told) or _is_explained(facts):
+    statements = [
+        *facts.notices(named),
+        *(notice for notice in facts.with_role("nccl-result") if words in error_of(notice)),
+    ]
+    if not (reached or statements) or _is_explained(facts):
         return []
-    return [*found[:1], *told, *reached]
+    return [*cascade[:1], *statements, *reached]
 
 
 def remote(facts: Facts) -> list[Notice]:
-    """The frames by which a call failed as a peer is gone; nothing where the log says more of it."""
+    """The frames of a call that failed because a peer is gone; none if the log says more."""
     return [] if _is_explained(facts) else frames(facts, _REMOTE)
 
 
 def _is_explained(facts: Facts) -> bool:
-    """Whether a warning, an echo of a peer's end or another error tells more than the code."""
+    """Whether a warning, an echo of a peer's end or another error says more than the code."""
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
-    return warned or any(not is_retold(notice) for notice in facts.failures())
+    return warned or any(not is_propagated_error(notice) for notice in facts.errors(forced_ends=False))

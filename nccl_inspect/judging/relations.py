@@ -1,4 +1,4 @@
-"""Which findings explain, lead and replace which: what rules declare as causes, seen from their effects.
+"""Which findings explain, lead and supersede others: the effects that rules declare, looked up by effect.
 
 A rule names its effects, so a new cause is a new file and edits none of them.
 """
@@ -18,7 +18,7 @@ class Relations:
     """The relations of some rules.
 
     Args:
-        rules: all there are, in the order in which causes are to be named.
+        rules: all rules, in the order in which causes are named.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -27,32 +27,32 @@ class Relations:
         self._causes = self._inverse(lambda rule: rule.causes)
         self._specific = self._inverse(lambda rule: rule.supersedes)
 
-    def leads(self, name: str) -> tuple[str, ...]:
-        """Of these rules the finding of that one is an echo."""
+    def leading(self, name: str) -> tuple[str, ...]:
+        """Rules whose findings have those of this rule as their echoes."""
         return tuple(self._echoes.get(name, ()))
 
     def causes(self, name: str) -> tuple[str, ...]:
-        """Rules whose findings may explain those of that one."""
+        """Rules whose findings may explain those of this rule."""
         return tuple(self._causes.get(name, ()))
 
-    def specific(self, name: str) -> tuple[str, ...]:
-        """Rules that replace that one where they find something."""
+    def superseding(self, name: str) -> tuple[str, ...]:
+        """More specific rules, whose findings replace those of this rule."""
         return tuple(self._specific.get(name, ()))
 
-    def unknown(self) -> list[str]:
-        """Names and globs in declarations that fit no rule."""
+    def unmatched(self) -> list[str]:
+        """Names and globs in declarations that match no rule."""
         declared = {name for rule in self._rules.values() for name in (*rule.causes, *rule.echoes, *rule.supersedes)}
-        return sorted(name for name in declared if not self._fitting(name))
+        return sorted(name for name in declared if not self._matching(name))
 
     def _inverse(self, effects: Callable[[Rule], Iterable[str]]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        causes: dict[str, list[str]] = {}
         for rule in self._rules.values():
-            for name in dict.fromkeys(name for pattern in effects(rule) for name in self._fitting(pattern)):
+            for name in dict.fromkeys(name for pattern in effects(rule) for name in self._matching(pattern)):
                 if name != rule.name:
-                    found.setdefault(name, []).append(rule.name)
-        return found
+                    causes.setdefault(name, []).append(rule.name)
+        return causes
 
-    def _fitting(self, pattern: str) -> Iterable[str]:
+    def _matching(self, pattern: str) -> Iterable[str]:
         if _GLOB.isdisjoint(pattern):
             return (pattern,) if pattern in self._rules else ()
         return [name for name in self._rules if fnmatchcase(name, pattern)]
@@ -60,5 +60,5 @@ class Relations:
 
 @cache
 def relations() -> Relations:
-    """Those of all rules."""
+    """The relations of all rules."""
     return Relations(entry.rule for entry in registered())

@@ -1,4 +1,4 @@
-"""What the rules return for a job, in an order that does not depend on the order in which they run."""
+"""The results of the rules for a job, in an order independent of the order in which the rules run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nccl_inspect.model.job import Notice, Paths, Selection
 
 
 class Mark(NamedTuple):
-    """What rules said of a path."""
+    """The marks of rules on a path."""
 
     rules: tuple[str, ...] = ()
     """Those whose findings are about it."""
@@ -32,11 +32,11 @@ class Mark(NamedTuple):
 
 
 class Results:
-    """The findings of all rules, and what they leave open."""
+    """The findings of all rules, and the questions that they leave open."""
 
     def __init__(self, paths: Paths) -> None:
         self.marking = [0] * len(paths)
-        """For each path the place of what is said of it among the marks."""
+        """For each path the index of its entry in the marks."""
         self.findings: list[Finding] = []
         self.questions: list[NotJudged] = []
         self._effects: set[int] = set()
@@ -44,20 +44,20 @@ class Results:
 
     @property
     def marks(self) -> list[Mark]:
-        """All that is said of some path."""
+        """All distinct marks of paths."""
         return list(self._marks)
 
     def where(self, paths: Selection, test: Callable[[Mark], object]) -> Selection:
-        """Those of some paths of which rules said certain things."""
+        """The paths whose marks meet a condition."""
         passed = [bool(test(mark)) for mark in self._marks]
         return Selection(paths.table, (), [row for row in paths.rows if passed[self.marking[row]]])
 
     def is_effect(self, notice: Notice) -> bool:
-        """Whether an error is only the effect of something else, or a finding explains it."""
+        """Whether an error is only an effect, or a finding explains it."""
         return id(notice) in self._effects
 
     def add(self, result: Result) -> None:
-        """Take one result of a rule."""
+        """Add one result of a rule."""
         if isinstance(result, Effects):
             self._effects.update(map(id, result.errors))
         elif isinstance(result, NotJudged):
@@ -81,25 +81,25 @@ class Results:
 
 
 def of(facts: Facts, rules: Iterable[Registered]) -> Results:
-    """What rules return: first those that judge the job, then those that explain the findings of these.
+    """Run the rules: first those that judge the job, then those that explain their findings.
 
     Args:
         facts: about the job.
         rules: to run, in any order.
     """
     rules = list(rules)
-    found = Results(facts.job.paths)
+    collected = Results(facts.job.paths)
     judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if not entry.rule.explains]
     for rule, results in sorted(judged, key=_place):
         for result in results:
-            found.add(_fitting(facts, rule, result))
-    first = list(found.findings)
+            collected.add(_for_cloud(facts, rule, result))
+    first = list(collected.findings)
     later = (entry for entry in rules if entry.rule.explains)
     explained = [(entry.rule, list(entry.judge(facts, _effects(entry.rule, first)))) for entry in later]
     for _, results in sorted(explained, key=_place):
         for result in results:
-            found.add(result)  # a file beside the log names the steps that help
-    return found
+            collected.add(result)  # a file beside the log names the steps that help
+    return collected
 
 
 def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
@@ -107,14 +107,14 @@ def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
 
 
 def _effects(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that a rule may explain, without those that a more specific one replaces."""
+    """The findings that a rule may explain, without those superseded by a more specific rule."""
     present = {finding.rule for finding in findings}
-    wanted = {name for name in rule.explains if present.isdisjoint(relations().specific(name))}
+    wanted = {name for name in rule.explains if present.isdisjoint(relations().superseding(name))}
     return [finding for finding in findings if finding.rule in wanted]
 
 
-def _fitting(facts: Facts, rule: Rule, result: Result) -> Result:
-    """A finding without steps for clouds on which the job does not run."""
+def _for_cloud(facts: Facts, rule: Rule, result: Result) -> Result:
+    """The result; a finding without steps for clouds where the job does not run."""
     if not isinstance(result, Finding):
         return result
-    return replace(result, fix=clouds.fitting(result.fix, {rule.cloud, *clouds.known(facts)}))
+    return replace(result, fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))

@@ -1,4 +1,4 @@
-"""Findings about errors that say what failed: how much they matter follows from what became of the job."""
+"""Findings about errors that name what failed: their severity follows from how the job continued."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from nccl_inspect.judging.process_ends.exceptions import came_up_below
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 
-_SOUND = "none that this log shows: all communicators came to their end in order"
+_SOUND = "none visible in this log: all communicators were finalized in order"
 _LOSS = "nccl/socket-closed-by-peer"
 """A communicator does not survive the loss of a rank."""
-_GOES_ON = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
+_CONTINUES = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
 
 
 def finding(
     rule: Rule,
     facts: Facts,
-    said: list[Notice],
+    notices: list[Notice],
     summary: str,
     *,
     cause: str,
@@ -30,21 +30,21 @@ def finding(
     confidence: str = "likely",
     deadly: bool = False,
 ) -> Finding:
-    """An error where nothing came up, a clue where the job may have gone on, an info where it came to its end.
+    """An error if the job failed, a clue if it may have continued, an info if it ended in order.
 
     Args:
         rule: that found it.
         facts: about the job.
-        said: what was said of it; nothing else needs to explain these statements.
+        notices: the statements about it; nothing else needs to explain them.
         summary: what failed, in one line.
         cause: why.
-        stops: what follows where NCCL cannot do without.
+        stops: the impact if NCCL cannot continue without it.
         fix: step by step.
-        confirm: what tells whether it did harm.
+        confirm: how to check whether it did harm.
         confidence: in the cause.
-        deadly: whether no job goes on after it, also where its communicators were up.
+        deadly: no job survives it, even with its communicators up.
     """
-    if is_fatal(facts, said, deadly):
+    if is_fatal(facts, notices, deadly):
         return rule.finding(
             summary,
             cause=cause,
@@ -52,8 +52,8 @@ def finding(
             fix=fix,
             severity="error",
             confidence=confidence,
-            notices=said,
-            explains_errors=said,
+            notices=notices,
+            explains_errors=notices,
             fatal=True,
         )
     if facts.is_over():
@@ -64,36 +64,36 @@ def finding(
             fix=fix,
             severity="info",
             confidence=confidence,
-            notices=said,
-            explains_errors=said,
+            notices=notices,
+            explains_errors=notices,
         )
     return rule.clue(
         summary,
         cause=cause,
-        impact=_GOES_ON.format(stops),
+        impact=_CONTINUES.format(stops),
         fix=fix,
         confirm=confirm,
         severity="warning",
         confidence="likely" if confidence == "certain" else confidence,
-        notices=said,
-        explains_errors=said,
+        notices=notices,
+        explains_errors=notices,
     )
 
 
-def is_fatal(facts: Facts, said: Iterable[Notice], deadly: bool = False) -> bool:
-    """Whether a call of NCCL failed, peers were lost after it, or nothing that the log shows came up beside it."""
+def is_fatal(facts: Facts, notices: Iterable[Notice], deadly: bool = False) -> bool:
+    """Whether a call of NCCL failed, peers were lost after it, or no connection came up despite it."""
     if facts.job.failed:
         return True
     if facts.is_over():
         return False
-    said = list(said)
-    if deadly or _lost_after(facts, said):
+    notices = list(notices)
+    if deadly or _lost_after(facts, notices):
         return True
-    return not facts.job.paths and not all(came_up_below(facts, notice) for notice in said)
+    return not facts.job.paths and not all(came_up_below(facts, notice) for notice in notices)
 
 
-def _lost_after(facts: Facts, said: Iterable[Notice]) -> bool:
+def _lost_after(facts: Facts, notices: Iterable[Notice]) -> bool:
     """Whether ranks lost a connection below one of these errors."""
-    first = first_of_each(one.evidence[0] for one in said)
+    first = first_of_each(notice.evidence[0] for notice in notices)
     lines = (loss.evidence[0] for loss in facts.notices(_LOSS))
     return any(line.order > first.get(line.source, line.order) for line in lines)

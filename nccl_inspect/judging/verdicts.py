@@ -1,4 +1,4 @@
-"""The verdicts: of each path by what rules found about it, and of the job by its findings and paths."""
+"""The verdicts: of each path by the findings about it, and of the job by its findings and paths."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def of_paths(
     suppressed: Iterable[Suppressed],
     left_out: Iterable[str],
 ) -> tuple[Paths, int]:
-    """The paths with their verdicts, and how many rules that are left out keep from one.
+    """The paths with their verdicts, and the number of paths without one because of ignored rules.
 
-    A path with which a rule that was left out finds fault is not judged.
+    A path is not judged if an ignored rule has a finding about it.
 
-    A finding that the user accepts stands beside its paths and does not make them bad. One that the user calls an info
-    weighs less, which does not make its paths any better.
+    A finding that the user accepts is listed with its paths but does not make them bad. One that the user makes an info
+    weighs less, which does not make its paths better.
 
     Args:
         facts: about the job.
@@ -37,7 +37,7 @@ def of_paths(
         findings: that are shown, with the severities that the user gives them.
         counting: the findings that are not accepted, with the severities that their rules gave them.
         suppressed: the findings that are accepted.
-        left_out: rules that were not asked for and find fault.
+        left_out: ignored rules with findings.
     """
     worst: dict[str, int] = {entry.finding.rule: 0 for entry in suppressed}
     for finding in findings:
@@ -57,29 +57,29 @@ def of_paths(
 
     def judged(kind: PathKind, place: int) -> PathKind:
         link, expected = facts.link(kind), facts.expected(kind)
-        told = replace(kind, link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
-        return replace(told, pair_class=None, on_fabric=False)
+        path = replace(kind, link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
+        return replace(path, pair_class=None, on_fabric=False)
 
     number = sum(place in withheld for place in results.marking) if withheld else 0
     return refined(facts.paths_with_hardware, results.marking, judged), number
 
 
 def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
-    """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
+    """``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
 
-    ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
-    left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
-    a clue, an error that no rule explains, a rule that is left out and finds fault, a rank without a line, ranks that
-    wait where the log ends. An excerpt never shows that a job is sound.
+    ``ok`` needs paths that are all judged, and good except for infos. Everything else is ``unknown``: no path, an
+    unjudged path, unplaced connections, a finding that is only possible, a clue, an unexplained error, a finding of an
+    ignored rule, a rank without a line, ranks that wait at the end of the log. An excerpt never shows that a job is
+    healthy.
 
     Args:
         job: that is judged.
         judgement: its findings, and the verdicts of its paths.
-        is_dead: a rank died of an error, whether a finding tells of it or not.
+        is_dead: a rank died of an error, whether or not a finding reports it.
         is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
     """
     findings = judgement.findings
-    everything = [*findings, *(entry.finding for entry in judgement.suppressed)]  # who accepts a death does not undo it
+    everything = [*findings, *(entry.finding for entry in judgement.suppressed)]  # accepting a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed or is_dead:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
@@ -91,13 +91,13 @@ def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting:
 
 
 def _lacks_ranks(job: Job) -> bool:
-    """Whether ranks of the world have no line in the log: what they would say of their paths is not known."""
+    """Whether ranks of the world have no line in the log, so that their paths are unknown."""
     if job.rank_space != "global" or not job.world_size or any(not last.ranks for last in job.last_lines):
         return False
     return len(set(job.ranks_seen)) < job.world_size
 
 
 def _lost_a_rank(job: Job) -> bool:
-    """Whether a peer closed a connection of a communicator that has not come to its end."""
+    """Whether a peer closed a connection of a communicator that was not finalized."""
     is_over = usage.is_over(job) or not job.communicators
     return not is_over and any(notice.production == _LOSS for notice in job.notices)

@@ -1,12 +1,12 @@
-"""How the ways of data look in pictures: each has a colour, a dash pattern and a word, so that none depends on
-color alone. The colours are those of Okabe and Ito, which people with colour blindness can tell apart."""
+"""The look of links in pictures: each kind has a color, a dash pattern and a word, so that none depends on color
+alone. The colors are those of Okabe and Ito, which color-blind people can distinguish."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_inspect.picture.view import Link, View
+from nccl_inspect.picture.view import DrawnLink, View
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import STATES, count, ranges
 
@@ -18,7 +18,7 @@ class Look(NamedTuple):
     words: str
     color: str
     dashes: str
-    """As SVG writes them; empty for a solid line."""
+    """In SVG notation; empty for a solid line."""
     dot_style: str
 
 
@@ -33,8 +33,8 @@ LOOKS = (
 _BY_KEY = {look.key: look for look in LOOKS}
 
 
-def look_of(link: Link) -> Look:
-    """How a link is drawn."""
+def look_of(link: DrawnLink) -> Look:
+    """The look of a link."""
     if link.transport == "NET":
         return _BY_KEY["gdr" if link.gdr is True else "net"]
     return _BY_KEY.get((link.transport or "unknown").lower(), _BY_KEY["unknown"])
@@ -45,7 +45,7 @@ def lanes(channels: Sequence[int]) -> str:
     return f"channel{'s' if len(channels) > 1 else ''} {ranges(channels)}"
 
 
-def words_of(link: Link) -> str:
+def words_of(link: DrawnLink) -> str:
     """A link in words."""
     way = printable(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
     return f"{link.src} -> {link.dst}: {way}, {lanes(link.channels)}"
@@ -61,7 +61,7 @@ def title_of(view: View) -> str:
 
 
 def gpu_words(view: View, rank: int) -> str:
-    """The GPU of a rank, empty when the log does not name it."""
+    """The GPU of a rank; empty if the log does not name it."""
     gpu = view.gpus.get(rank)
     if gpu is None:
         return ""

@@ -1,21 +1,21 @@
-"""Where the hosts of a tree stand: a column for each level, children beside their parent, so no link crosses a box."""
+"""The layout of the hosts of a tree: a column per level, children beside their parent, so no link crosses a box."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from nccl_inspect.picture.view import Shape, View
+from nccl_inspect.picture.view import DrawnShape, View
 
 
 class Place(NamedTuple):
-    """Of a host: its level, and how far down it stands, in heights of a leaf."""
+    """The position of a host: its level, and its distance from the top in heights of a leaf."""
 
     level: int
     down: float
 
 
-def places(view: View, tree: Shape) -> dict[str, Place]:
-    """The places of all hosts; those that the tree does not reach are roots below."""
+def places(view: View, tree: DrawnShape) -> dict[str, Place]:
+    """The positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
     neighbours = _children(view, tree)
     below = {child for some in neighbours.values() for child in some}
     levels: dict[str, int] = {}
@@ -37,7 +37,7 @@ def places(view: View, tree: Shape) -> dict[str, Place]:
 def _walked(
     root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
 ) -> list[str]:
-    """A host and all below it, each before its children; notes levels and who is placed below whom."""
+    """A host and all below it, each before its children; records levels and parents."""
     levels[root] = 0
     order, waiting = [], [root]
     while waiting:
@@ -49,7 +49,7 @@ def _walked(
     return order
 
 
-def _children(view: View, tree: Shape) -> dict[str, list[str]]:
+def _children(view: View, tree: DrawnShape) -> dict[str, list[str]]:
     """The hosts directly below each host."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
     below: dict[str, dict[str, None]] = {}

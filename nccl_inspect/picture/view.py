@@ -16,8 +16,8 @@ UNKNOWN_HOST = "?"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Link(Record):
-    """Two neighbours: of a ring (in its direction), of a tree (parent first), or of a connection line."""
+class DrawnLink(Record):
+    """Two neighbors: of a ring (in its direction), of a tree (parent first), or of a connection line."""
 
     src: int
     dst: int
@@ -25,13 +25,13 @@ class Link(Record):
     """``ring``, ``tree`` or ``connection``."""
     channels: tuple[int, ...]
     detail: str | None = None
-    """How data goes there, ``P2P/CUMEM``; None when the log has no connection line for it."""
+    """The path, ``P2P/CUMEM``; None if the log has no connection line for it."""
     transport: str | None = None
     gdr: bool | str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Shape(Record):
+class DrawnShape(Record):
     """A ring or a tree, with the channels that have it."""
 
     channels: tuple[int, ...]
@@ -53,22 +53,22 @@ class View(Record):
     hosts: dict[str, list[int]]
     """The ranks of each host; those of unknown hosts under ``?``."""
     gpus: dict[int, Gpu] = field(default_factory=dict)
-    rings: tuple[Shape, ...] = ()
-    trees: tuple[Shape, ...] = ()
-    links: tuple[Link, ...] = ()
+    rings: tuple[DrawnShape, ...] = ()
+    trees: tuple[DrawnShape, ...] = ()
+    links: tuple[DrawnLink, ...] = ()
     others: tuple[str, ...] = ()
     """Communicators that are not drawn."""
     info: CommunicatorInfo | None = None
-    """All that is known of it; None for connections without a communicator."""
+    """The communicator; None for connections without one."""
 
     @property
     def folded(self) -> bool:
-        """Whether there are too many ranks to draw each."""
+        """Whether there are too many ranks to draw each one."""
         return self.nranks > FOLD_ABOVE
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of links, in the order in which they are drawn."""
+        """The kinds of links, in drawing order."""
         return [kind for kind in ("ring", "tree", "connection") if any(link.kind == kind for link in self.links)]
 
 
@@ -90,7 +90,7 @@ def views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) 
 
 
 def channels_of(job: Job, wanted: Iterable[str] = ()) -> set[int]:
-    """The channels that the log shows of some communicators; of all when none is named."""
+    """The channels of some communicators in the log; of all if none is named."""
     names = set(wanted)
     comms = [comm for comm in job.communicators if not names or comm.id in names]
     sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
@@ -99,7 +99,7 @@ def channels_of(job: Job, wanted: Iterable[str] = ()) -> set[int]:
 
 
 def largest(candidates: list[View]) -> list[View]:
-    """The one that a picture shows unless others are asked for: the largest with links."""
+    """The communicator that a picture shows by default: the largest one with links."""
     if len(candidates) < 2:
         return candidates
     best = max(candidates, key=lambda view: (bool(view.links), view.nranks))
@@ -107,14 +107,14 @@ def largest(candidates: list[View]) -> list[View]:
 
 
 class _Links:
-    """What views of one job look up: its paths by ends and by communicator, and the hosts of its ranks."""
+    """Lookup tables of a job for its views: paths by ends and by communicator, and the hosts of ranks."""
 
     def __init__(self, job: Job) -> None:
         self.by_pair = {(path.src, path.dst): path for path in job.paths}
         self.host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
         self.of_communicator: dict[str, list[Path]] = {}
         self._ways: dict[tuple[str, int, int], Path | AlsoPath] = {}
-        """How ranks talk in a communicator."""
+        """The paths between ranks in a communicator."""
         for path in job.paths:
             for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
                 if host is not None:
@@ -127,7 +127,7 @@ class _Links:
                     self._ways.setdefault((name, path.src, path.dst), way)
 
     def way(self, path: Path, comm: str) -> Path | AlsoPath:
-        """How the ends of a path talk in a communicator; as in others, where the log does not have it."""
+        """The path between two ranks in a communicator; that in others if the log lacks it."""
         return self._ways.get((comm, path.src, path.dst), path)
 
     def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
@@ -179,16 +179,16 @@ def _in(channel: int, ranges: list[range]) -> bool:
 
 def _shapes(
     per_channel: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
-) -> tuple[Shape, ...]:
-    """Rings or trees that several channels share, each once."""
-    by_shape: dict[object, Shape] = {}
+) -> tuple[DrawnShape, ...]:
+    """Rings or trees, once for all channels that share them."""
+    by_shape: dict[object, DrawnShape] = {}
     for channel, ranks, links in per_channel:
         shape = by_shape.get((ranks, links))
-        by_shape[ranks, links] = Shape((*(shape.channels if shape else ()), channel), ranks, links)
+        by_shape[ranks, links] = DrawnShape((*(shape.channels if shape else ()), channel), ranks, links)
     return tuple(by_shape.values())
 
 
-def _links(kind: str, shapes: Iterable[Shape], job_links: _Links, comm: str) -> list[Link]:
+def _links(kind: str, shapes: Iterable[DrawnShape], job_links: _Links, comm: str) -> list[DrawnLink]:
     channels: dict[tuple[int, int], set[int]] = {}
     for shape in shapes:
         pairs = shape.links or tuple(zip(shape.ranks, (*shape.ranks[1:], *shape.ranks[:1]), strict=True))
@@ -203,7 +203,7 @@ def _links(kind: str, shapes: Iterable[Shape], job_links: _Links, comm: str) -> 
     return links
 
 
-def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm: str) -> list[Link]:
+def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm: str) -> list[DrawnLink]:
     return [
         _link(path.src, path.dst, "connection", some, job_links.way(path, comm))
         for path in paths
@@ -211,8 +211,8 @@ def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm
     ]
 
 
-def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | AlsoPath | None) -> Link:
-    return Link(
+def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | AlsoPath | None) -> DrawnLink:
+    return DrawnLink(
         src=src,
         dst=dst,
         kind=kind,

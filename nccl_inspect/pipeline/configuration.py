@@ -33,8 +33,8 @@ from nccl_inspect.util.toml import Table, load
 
 def applied(options: Options, path: Path) -> Options:
     """As :func:`completed`; of a folder it is the file there or above, if there is one."""
-    found = settings_file(path.resolve()) if path.is_dir() else path
-    return completed(options, found) if found else options
+    file = settings_file(path.resolve()) if path.is_dir() else path
+    return completed(options, file) if file else options
 
 
 def completed(options: Options, path: Path) -> Options:
@@ -94,13 +94,13 @@ def _rules(table: Table, pattern: str) -> frozenset[str]:
 
 
 def _severities(table: Table) -> dict[str, str]:
-    found: dict[str, str] = {}
+    severities: dict[str, str] = {}
     for pattern in table.names():
         severity = table.text(pattern, SEVERITIES)
         for rule in _rules(table, pattern):
             if severity and (rule == pattern or rule not in table):
-                found[rule] = severity
-    return found
+                severities[rule] = severity
+    return severities
 
 
 def _suppression(table: Table) -> Suppression:

@@ -90,20 +90,20 @@ def _lines(
         short.add(lines)
         if lines.mended and lines.mended.stands is not None:
             stands.extend(lines.mended.stands)
-        found: list[tuple[int, Origin, Text]] = []
+        rows: list[tuple[int, Origin, Text]] = []
 
-        def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
-            found.append((stands[number - 1] if stands else number, origin, text))
+        def sink(number: int, origin: Origin, text: Text, rows: list[tuple[int, Origin, Text]] = rows) -> None:
+            rows.append((stands[number - 1] if stands else number, origin, text))
 
         scanner.scan(lines.lines, counts, sink, lines.mended)
-        yield from found
+        yield from rows
     yield from short.read(source.name, counts, engine.shipped())
 
 
-def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:
+def _joined(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:
     """The events; lines that continue a message of several lines become part of its event."""
     where, before = Where(), None
-    for number, origin, text in found:
+    for number, origin, text in rows:
         if text.parsed is None:
             continue
         event = text.use = text.use or without_secrets(text.parsed.event)  # the same text comes many times
@@ -120,7 +120,16 @@ def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
 def _where(source: str, number: int, origin: Origin, level: str) -> Where:
     if not origin.head:
         return Where(source, number, level=level)
-    one = origin
     return Where(
-        source, number, one.time, one.host, one.pid, one.tid, one.device, level, one.location, one.label, one.rank
+        source,
+        number,
+        origin.time,
+        origin.host,
+        origin.pid,
+        origin.tid,
+        origin.device,
+        level,
+        origin.location,
+        origin.label,
+        origin.rank,
     )

@@ -69,9 +69,9 @@ def judged(
     names = titles(shares)
     if choice.job is not None or choice.run is not None:
         at = _chosen(names, choice.job)
-        found = _of_run(shares[at], shares[at].gathered(), judge, choice.run)
-        found.name = names[at]
-        return _shown(found, visit)
+        job = _of_run(shares[at], shares[at].gathered(), judge, choice.run)
+        job.name = names[at]
+        return _shown(job, visit)
     return _worst(fold, judge, list(zip(shares, names, strict=True)), visit)
 
 
@@ -80,20 +80,20 @@ def _worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: 
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
     for number, (share, name) in enumerate(jobs, 1):
-        found = _shown(_of_run(share, share.gathered(), judge, None), visit)
-        found.name = name
-        standing = _standing(number, share, found)
+        job = _shown(_of_run(share, share.gathered(), judge, None), visit)
+        job.name = name
+        standing = _standing(number, share, job)
         standings.append(standing)
         insort(detailed, (_order(standing), standing), key=lambda row: row[0])
-        for _, one in detailed[MAX_DETAILED:]:
-            one.detail = None
+        for _, standing_beyond in detailed[MAX_DETAILED:]:
+            standing_beyond.detail = None
         del detailed[MAX_DETAILED:]
     standings.sort(key=_order)
     worst = standings[0].detail
     assert worst is not None
     worst.jobs = standings
-    known = jobs[standings[0].number - 1][0].numbered
-    unread = (source for number, source in enumerate(fold.sources) if number not in known and source.problem)
+    numbers = jobs[standings[0].number - 1][0].numbered
+    unread = (source for number, source in enumerate(fold.sources) if number not in numbers and source.problem)
     worst.sources.extend(source.info() for source in unread)
     return worst
 
@@ -110,7 +110,9 @@ def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | N
         job = judge(share, gathered)
         if job.earlier_runs:
             earlier = runs_of(share, gathered)[:-1]
-            job.earlier_verdicts = [judge(one, one.gathered()).verdict for one in earlier[-_MAX_EARLIER:]]
+            job.earlier_verdicts = [
+                judge(run_before, run_before.gathered()).verdict for run_before in earlier[-_MAX_EARLIER:]
+            ]
         return job
     runs = runs_of(share, gathered)
     if not 1 <= run <= len(runs):
@@ -139,7 +141,7 @@ def _standing(number: int, share: Share, job: Job) -> Standing:
     from nccl_inspect.report import digest  # an input mostly holds one job
 
     finding = job.findings[0] if job.findings else None
-    highest = max((SEVERITIES.index(one.severity) for one in job.findings), default=-1)
+    highest = max((SEVERITIES.index(candidate.severity) for candidate in job.findings), default=-1)
     logs = [log for log in share.processes.values() if log.process.host] or list(share.processes.values())
     first = min(logs, key=lambda log: log.first, default=None)
     last = max(logs, key=lambda log: log.last, default=None)

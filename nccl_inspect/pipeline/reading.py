@@ -290,9 +290,9 @@ class Judge:
         """What was said of the machine and cannot be so by this log, in words."""
         busiest = max(job.hosts, key=lambda host: host.gpus, default=None)
         named = self._platform
-        told = platform_of(job) if named else None
-        if named and told and told.excludes(named):
-            yield f"the platform is to be {named.name}, but the log says {told.name}; leave --platform out"
+        stated = platform_of(job) if named else None
+        if named and stated and stated.excludes(named):
+            yield f"the platform is to be {named.name}, but the log says {stated.name}; leave --platform out"
         if busiest is None:
             return
         seen = f"but the log shows {busiest.gpus} on host {busiest.name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from nccl_inspect.judging.facts import ends, first_lines
+from nccl_inspect.judging.facts import first_lines, ranks_of_paths
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path, PathKind, Selection
@@ -79,7 +79,7 @@ def _broken(what: str, paths: Selection, job: Job) -> Answer:
     summary = f"{count(len(paths), 'pair')} ({pairs}) {what}"
     finding = _about(paths, job)
     todo = finding.fix[0] if finding else _NO_RULE
-    return broken(summary, todo, first_lines(paths), ends(paths), finding.rule if finding else "")
+    return broken(summary, todo, first_lines(paths), ranks_of_paths(paths), finding.rule if finding else "")
 
 
 def _about(paths: Selection, job: Job) -> Finding | None:

@@ -1,6 +1,6 @@
 """Output formats, one module each; renderers see the judged job and nothing else.
 
-A module states ``render(job, style)``, which gives the text; its name is the name of the format.
+A module defines ``render(job, style)``, which returns the text; its name is the name of the format.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from nccl_inspect.util.records import Record
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Style(Record):
-    """How a report for people is to look; formats for machines heed its last two fields."""
+    """The look of a report; formats for programs use the last two fields only."""
 
     width: int = 100
     """Columns of the terminal."""
     color: bool = False
     verbose: bool = False
     indent: bool = False
-    """Whether a document for programs is indented, for reading."""
+    """Whether to indent a document for programs."""
     only: frozenset[str] = frozenset()
-    """The fields of such a document that are wanted; all when empty."""
+    """The fields to write to such a document; all if empty."""
 
 
 class Format(Protocol):
-    """What a format module has."""
+    """The interface of a format module."""
 
     def render(self, job: Job, style: Style) -> str:
         """The report as text that ends with a line end."""
@@ -61,7 +61,7 @@ def names() -> tuple[str, ...]:
 
 
 def lines(name: str, job: Job, style: Style) -> Iterable[str]:
-    """A report in the format of that name, in parts that end where lines end; large ones come as they are made."""
+    """A report in the named format, in parts that end where lines end; large reports are streamed."""
     form = load(name)
     in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)
     return in_parts(job, style) if in_parts else form.render(job, style).removesuffix("\n").split("\n")

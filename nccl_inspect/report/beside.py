@@ -1,4 +1,4 @@
-"""The rows of a report about the evidence beside the log, and about files that are neither."""
+"""The rows of a report about the evidence beside the log, and about skipped files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nccl_inspect.util.wording import count
 _MAX_UNUSED = 3
 _MAX_PASSED = 3
 _PLAIN = (UNKNOWN, OTHER)
-"""Reasons that go without saying."""
+"""Reasons that need no mention."""
 
 
 def rows(job: Job) -> Iterator[tuple[str, str]]:
-    """The evidence that is used, by kind, what is not used, and what is passed over; each where there is some."""
+    """The evidence in use by kind, the unused evidence, and the skipped files, if any."""
     used = Counter(entry.kind for entry in job.artifacts if not entry.problem)
     if used:
         yield "evidence", ", ".join(count(number, kind) for kind, number in used.items())
@@ -31,11 +31,11 @@ def rows(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
-    """What is not used and why, in words; files of one kind with one reason together.
+    """Unused evidence and the reasons; files of the same kind and reason together.
 
     Args:
         artifacts: used or not.
-        short: without the folders of files, and what they are not used for follows from the place of the words.
+        short: without folders and without "not used", which the label of the row says.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for entry in artifacts:
@@ -51,16 +51,16 @@ def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str
 
 
 def _passed(files: list[PassedOver]) -> str:
-    """Some files, first those whose name does not explain the reason."""
-    ordered = sorted(files, key=lambda one: _weight(one.reason))
-    words = (_base(one.name) if one.reason in _PLAIN else f"{_base(one.name)} ({one.reason})" for one in ordered)
+    """A few skipped files, first those whose name does not explain the reason."""
+    ordered = sorted(files, key=lambda file: _weight(file.reason))
+    words = (_base(file.name) if file.reason in _PLAIN else f"{_base(file.name)} ({file.reason})" for file in ordered)
     names = list(dict.fromkeys(words))
     number = f"{len(files):,} files: " if len(files) > 1 else ""
     return f"{number}{', '.join(names[:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
 
 
 def _weight(reason: str) -> int:
-    """How soon a file is named: first what somebody may have meant to be read, last what its name says to be no log."""
+    """The sort key of a skipped file: first those that may have been meant as input."""
     if reason == OTHER:
         return 3
     return 1 if reason == UNKNOWN else 2 if reason in HARMLESS else 0

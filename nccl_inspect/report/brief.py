@@ -1,7 +1,7 @@
-"""What an engineer would send to a colleague: at most ten lines, each of which can be read, cut or pasted alone.
+"""A summary to send to a colleague: at most ten lines, each of which can be read, cut or pasted alone.
 
 The verdict, the culprit, the cause, the first fix and three lines of evidence, from the same model as the head of the
-report; nothing is wrapped, so that commands can be pasted and any chat may break lines as it likes.
+report; nothing is wrapped, so that commands can be pasted and a chat can break lines itself.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
-from nccl_inspect.judging.statements import is_error, quoted
+from nccl_inspect.judging.statements import is_error, notices_shown
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import head, jobs
-from nccl_inspect.report.digest import facts, first_said, lead_of, short_names, under
+from nccl_inspect.report.digest import facts, first_unexplained, lead_of, short_names, under
 from nccl_inspect.report.markup import code, plain
 from nccl_inspect.report.tables import by_kind
 from nccl_inspect.report.words import shortened
@@ -32,13 +32,13 @@ _MAX_LINE = 400
 """Of all other lines: they name hosts and quote messages."""
 _MAX_QUOTED = 200
 _STEPS = ("fix", "do", "more")
-"""Labels of what is to be pasted."""
+"""Labels of texts to paste."""
 _MAX_KINDS = 4
 _LEFT_OUT_FIRST = ("open", "more", "job", "cost", "since")
-"""Labels of the lines that are left out where there are too many, in this order."""
+"""Labels of the lines to drop if there are too many, in this order."""
 
 
-class Line(NamedTuple):
+class BriefLine(NamedTuple):
     """One line, without its mark-up."""
 
     label: str
@@ -49,15 +49,15 @@ class Line(NamedTuple):
     """A line of the log."""
 
 
-def lines(job: Job) -> list[Line]:
+def lines(job: Job) -> list[BriefLine]:
     """The lines of a judged job; of several jobs those of the worst, and one about the others."""
     first = head.of(job)
-    told = list(_sound(job, first) if job.verdict == "ok" else _unsound(job, first))
+    summary = list(_sound(job, first) if job.verdict == "ok" else _unsound(job, first))
     for label in _LEFT_OUT_FIRST:
-        if len(told) <= MAX_LINES:
+        if len(summary) <= MAX_LINES:
             break
-        told = [line for line in told if line.label != label]
-    return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in told]
+        summary = [line for line in summary if line.label != label]
+    return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in summary]
 
 
 def render(job: Job, form: str = "text") -> str:
@@ -71,60 +71,60 @@ def render(job: Job, form: str = "text") -> str:
     return "".join(f"{write(line)}\n" for line in lines(job))
 
 
-def _sound(job: Job, first: Head) -> Iterator[Line]:
-    """Three lines: what, which job, and over what its ranks talk."""
-    yield Line("", first.headline)
+def _sound(job: Job, first: Head) -> Iterator[BriefLine]:
+    """Three lines: the verdict, the job and its paths."""
+    yield BriefLine("", first.headline)
     yield from _of_several(job)
     yield from _job(job)
     kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in by_kind(job.paths)]
     if kinds:
-        yield Line("paths", shortened(kinds, _MAX_KINDS))
+        yield BriefLine("paths", shortened(kinds, _MAX_KINDS))
 
 
-def _unsound(job: Job, first: Head) -> Iterator[Line]:
+def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     lead = lead_of(job)
-    yield Line("", f"{first.headline} (partial: the reading was interrupted)" if job.partial else first.headline)
+    yield BriefLine("", f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline)
     yield from _labelled("where", first.where)
     yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead:
-        yield Line("cause", _fitted(_cause(lead, job)))
+        yield BriefLine("cause", _fitted(_cause(lead, job)))
         yield from _labelled("cost", "" if lead.fatal else _fitted(lead.impact))
         yield from _labelled("confirm", _fitted(lead.confirm))
     yield from _labelled("fix" if lead else "do", first.do)
     names = short_names(job)
     for line in _evidence(lead, job):
-        yield Line("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
+        yield BriefLine("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
     if lead is None:
         for entry in job.not_judged[:1]:
-            yield Line("open", _fitted(f"{entry.reason}; {entry.needs}"))
+            yield BriefLine("open", _fitted(f"{entry.reason}; {entry.needs}"))
     yield from _of_several(job)
     yield from _job(job)
-    yield Line("more", _more(lead, job))
+    yield BriefLine("more", _more(lead, job))
 
 
-def _labelled(label: str, text: str) -> Iterator[Line]:
+def _labelled(label: str, text: str) -> Iterator[BriefLine]:
     if text:
-        yield Line(label, text)
+        yield BriefLine(label, text)
 
 
-def _of_several(job: Job) -> Iterator[Line]:
-    """Where the input holds several jobs, which one this is and how the others are."""
+def _of_several(job: Job) -> Iterator[BriefLine]:
+    """If the input holds several jobs: which one this is, and the verdicts of the others."""
     if job.jobs:
-        yield Line("jobs", f"{jobs.headline(job)}; the worst is {job.name}; --job N or NAME reports another one")
+        yield BriefLine("jobs", f"{jobs.headline(job)}; the worst is {job.name}; --job N or NAME reports another one")
 
 
-def _job(job: Job) -> Iterator[Line]:
-    told = {label: text for label, text in facts(job) if label in ("job", "NCCL", "network")}
-    parts = [told["job"], f"NCCL {told['NCCL']}" if job.nccl_versions else "", _network(told)]
-    yield Line("job", _fitted("; ".join(filter(None, parts))))
+def _job(job: Job) -> Iterator[BriefLine]:
+    texts = {label: text for label, text in facts(job) if label in ("job", "NCCL", "network")}
+    parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", _network(texts)]
+    yield BriefLine("job", _fitted("; ".join(filter(None, parts))))
 
 
-def _network(told: dict[str, str]) -> str:
-    return f"network {told['network']}" if "network" in told else ""
+def _network(texts: dict[str, str]) -> str:
+    return f"network {texts['network']}" if "network" in texts else ""
 
 
 def _more(lead: Finding | None, job: Job) -> str:
-    """What the colleague runs to read on."""
+    """The command that shows more."""
     if lead:
         return f"nccl-inspect explain {lead.rule}   # the rule and all its fixes"
     names = [source.name for source in job.sources]
@@ -133,7 +133,7 @@ def _more(lead: Finding | None, job: Job) -> str:
 
 
 def _cause(lead: Finding, job: Job) -> str:
-    """Why: what leads to the finding, where that is known, else what the finding itself says."""
+    """The cause: the finding that leads to this one, if there is one, else its own text."""
     roots = [finding for finding in under(lead, job) if finding.root and finding.confidence != "possible"]
     if lead.confidence == "certain" and lead.fatal:
         roots = []
@@ -145,20 +145,20 @@ def _cause(lead: Finding, job: Job) -> str:
 def _evidence(lead: Finding | None, job: Job) -> list[Evidence]:
     """Three lines in the order of the log: first what several findings rest on, then errors, then warnings."""
     if lead is None:
-        notice = first_said(job)
-        others = [one for one in job.unexplained if one is not notice]
-        return [one.evidence[0] for one in [*([notice] if notice else []), *others] if one.evidence][:_MAX_EVIDENCE]
+        notice = first_unexplained(job)
+        others = [other for other in job.unexplained if other is not notice]
+        return [error.evidence[0] for error in (notice, *others) if error and error.evidence][:_MAX_EVIDENCE]
     findings = [lead, *(finding for finding in under(lead, job) if finding.root)]
-    told = {(line.source, line.order): line for finding in findings for line in finding.evidence}
+    quotes = {(line.source, line.order): line for finding in findings for line in finding.evidence}
     times = Counter(place for finding in findings for place in {(line.source, line.order) for line in finding.evidence})
     levels = {
         (line.source, line.order): 0 if is_error(notice) else 1 if notice.level == "WARN" else 2
         for finding in findings
-        for notice in quoted(job.notices, finding)
+        for notice in notices_shown(job.notices, finding)
         for line in notice.evidence
     }
-    best = sorted(told, key=lambda place: (-times[place], levels.get(place, 2)))[:_MAX_EVIDENCE]
-    return [told[place] for place in sorted(best)]
+    best = sorted(quotes, key=lambda place: (-times[place], levels.get(place, 2)))[:_MAX_EVIDENCE]
+    return [quotes[place] for place in sorted(best)]
 
 
 def _fitted(text: str) -> str:
@@ -170,22 +170,22 @@ def _fitted(text: str) -> str:
     return text[:end] if end > 0 else cut(text, _MAX_TEXT)
 
 
-def _quoted(line: Line) -> str:
+def _quoted(line: BriefLine) -> str:
     return cut(printable(line.quote).strip(), _MAX_QUOTED)
 
 
-def _in_text(line: Line) -> str:
+def _in_text(line: BriefLine) -> str:
     text = f"{line.text}: {_quoted(line)}" if line.quote else printable(line.text)
     return f"{line.label}: {printable(text)}" if line.label else text
 
 
-def _in_markdown(line: Line) -> str:
+def _in_markdown(line: BriefLine) -> str:
     if not line.label:
         return f"**{plain(line.text)}**\n"
     return f"- **{line.label}:** {_marked(line)}"
 
 
-def _marked(line: Line) -> str:
+def _marked(line: BriefLine) -> str:
     if line.quote:
         return f"{plain(line.text)}: {code(_quoted(line))}"
     if line.label not in _STEPS or is_sentence(line.text):

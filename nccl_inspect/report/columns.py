@@ -1,4 +1,4 @@
-"""Tables that fit a width: which columns go, which values move below, and which cells are cut."""
+"""Tables that fit a width: columns are dropped, shared values move below, and cells are cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nccl_inspect.util.wording import ranges
 UNBOUNDED = 1 << 30
 """The width of a table in a file or a pipe: programs read it."""
 NOTHING = "-"
-"""The cell of what the log does not tell, or what does not apply."""
+"""The cell for unknown values and values that do not apply."""
 _ELLIPSIS = "…"
 _BETWEEN = 2
 """Blanks between columns."""
@@ -48,15 +48,15 @@ def words(value: object) -> str:
 
 
 def fitted(columns: Sequence[Column], body: list[list[str]], width: int) -> Table:
-    """The table as wide as it may be, if it can.
+    """The table, fitted to a width if possible.
 
-    Columns in which nothing stands are left out. Where the rest is too wide, hosts lose what all names begin with,
-    values that all rows share move below, long cells are cut, and at last columns go.
+    Empty columns are left out. If the rest is too wide, the common prefix of host names is removed, values that all
+    rows share move below, long cells are cut, and finally columns are dropped.
 
     Args:
         columns: of the body.
         body: one list of cells for each row.
-        width: that lines may have.
+        width: of a line, at most.
     """
     fit = _Fit(columns, body, width)
     fit.leave_out_empty()
@@ -68,7 +68,7 @@ def fitted(columns: Sequence[Column], body: list[list[str]], width: int) -> Tabl
 
 def drawn(table: Table, width: int) -> str:
     """The text of a table."""
-    from tabulate import tabulate  # summaries, which need none of this, would wait for it
+    from tabulate import tabulate  # slow to load, and summaries do not need it
 
     # With a head of its own, tabulate would widen each column by two.
     lines = ["-" * max(map(len, column)) for column in zip(table.head, *table.body, strict=True)]
@@ -100,13 +100,13 @@ class _Fit:
         return self._excess() > 0
 
     def leave_out_empty(self) -> None:
-        """Leave out columns with nothing in them that may go."""
+        """Drop empty columns that may be dropped."""
         for at, column in enumerate(self._columns):
             if (column.goes or column.folds) and all(row[at] == NOTHING for row in self._body):
                 del self._widths[at]
 
     def shorten_hosts(self) -> None:
-        """Take what all names of hosts begin with out of the table, where there are several."""
+        """Remove the common prefix of host names, if there are several."""
         places = [at for at in self._widths if self._columns[at].is_host]
         names = {row[at] for row in self._body for at in places}
         start = _shared_start(names) if len(names) > 1 else ""
@@ -124,14 +124,14 @@ class _Fit:
                 self._notes.append(f"{self._columns[at].head} of all: {values.pop()}")
 
     def cut(self) -> None:
-        """Cut the cells of the widest columns that may be cut, as far as they may."""
+        """Cut the cells of the widest columns, as far as they may be cut."""
         for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
             least = self._columns[at].least
             if least and self.is_too_wide():
                 self._cut(at, max(least, self._widths[at] - self._excess()))
 
     def leave_out(self) -> None:
-        """Leave out columns, the least important ones first."""
+        """Drop columns, the least important ones first."""
         order = sorted((at for at in self._widths if self._columns[at].goes), key=lambda at: self._columns[at].goes)
         for at in order:
             if self.is_too_wide():
@@ -139,7 +139,7 @@ class _Fit:
                 self._gone.append(self._columns[at].head)
 
     def cut_all(self) -> None:
-        """Cut whatever is too wide still."""
+        """Cut whatever is still too wide."""
         for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
             if self.is_too_wide():
                 self._cut(at, max(len(self._columns[at].head), self._widths[at] - self._excess()))

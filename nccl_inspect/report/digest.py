@@ -1,4 +1,4 @@
-"""What reports for people say of a job in words: the reason for the verdict, its facts, the nesting of findings."""
+"""A job in words, for reports that people read: the reason for the verdict, its facts, the nesting of findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging import culprit_words
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report import beside, gaps
@@ -31,96 +31,95 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
-_EXCERPT = "an excerpt, not a whole log: pass all that the job printed to get a verdict"
+_EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
 _HEAD = "torch/rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
 
 def verdict_line(job: Job) -> str:
-    """The verdict with what it rests on: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
+    """The verdict with its reason: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
     joint = ", " if job.verdict == "unknown" and _leads(job) else ": "
     return f"{verdict_word(job)}{joint}{reason(job)}"
 
 
 def verdict_word(job: Job) -> str:
-    """The verdict in capitals; ``WAITING`` where ranks are stuck and nothing proves that the log goes on to the end."""
+    """The verdict in capitals; ``WAITING`` if ranks are stuck and the log may end before the job does."""
     leads = _leads(job) if job.verdict == "failed" else []
     return "WAITING" if leads and leads[0].open_end else job.verdict.upper()
 
 
 def _leads(job: Job) -> list[Finding]:
-    """The findings that may make the headline; where the job is not judged, the likely before the possible."""
+    """The candidates for the headline; in a job without a verdict, likely ones before possible ones."""
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
 
 
 def lead_of(job: Job) -> Finding | None:
-    """The finding that makes the headline; None where an error without a rule does, or nothing explains it."""
+    """The finding in the headline; None if an error without a rule is there, or nothing explains the verdict."""
     leads = _leads(job)
     if job.verdict == "failed" and not any(finding.fatal for finding in leads):
         return None
     return leads[0] if leads else None
 
 
-def first_said(job: Job) -> Notice | None:
-    """The error to begin with, where no finding explains it."""
+def first_unexplained(job: Job) -> Notice | None:
+    """The error to begin with, if no finding explains it."""
     return _first(job.unexplained) if job.unexplained else None
 
 
 def who(finding: Finding) -> str:
-    """How sure a finding is and whom it is about, for its heading: the culprit says more than a list of ranks."""
+    """The confidence and subject of a finding, for its heading: the culprit if known, else its ranks."""
     about = culprit_words.subject(finding.culprits) if finding.culprits else ""
     about = about or (ranks_word(finding.ranks) if finding.ranks else "")
     return f"{finding.confidence}, {about}" if about else finding.confidence
 
 
 def reason(job: Job) -> str:
-    """What the verdict rests on, in one sentence."""
+    """The reason for the verdict, in one sentence."""
     leads = _leads(job)
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
-        return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
+        return f"{_MEANING['failed']}; the log says: {_first_message(job.unexplained)}"
     if job.verdict == "failed" and not any(finding.fatal for finding in job.findings):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
         lead = leads[0].summary + _whose(leads[0], job)
         return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
     if job.verdict == "unknown" and job.unexplained:
-        return f"an error that no rule explains: {_said(job.unexplained)}"
-    if job.verdict == "unknown" and job.excerpt and job.paths and _known(job) == _MEANING["ok"]:
+        return f"an error that no rule explains: {_first_message(job.unexplained)}"
+    if job.verdict == "unknown" and job.excerpt and job.paths and _path_summary(job) == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
-    if job.verdict == "unknown" and (lacking := gaps.lacking(job, _known(job) == _MEANING["ok"])):
+    if job.verdict == "unknown" and (lacking := gaps.lacking(job, _path_summary(job) == _MEANING["ok"])):
         return lacking
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
-        unjudged, told = _unjudged(job), _left_out(job)
-        return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
-    return _known(job) if job.verdict == "ok" else _MEANING[job.verdict]
+        unjudged, left_out = _unjudged(job), _left_out(job)
+        return "; ".join([*left_out, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
+    return _path_summary(job) if job.verdict == "ok" else _MEANING[job.verdict]
 
 
 def _doubt(lead: Finding, text: str, job: Job) -> str:
-    """What keeps a job without verdict from one, and what the log shows of its paths all the same."""
+    """The likely reason of a job without a verdict, and what the log shows of its paths."""
     how = "possibly" if lead.confidence == "possible" else "likely"
-    known = _known(job)
-    is_said = known != _MEANING["unknown"] and not (
-        job.excerpt and known == _MEANING["ok"]
-    )  # its other paths may be bad
-    return f"{how}: {text}" + (f"; {known}" if is_said else "")
+    paths = _path_summary(job)
+    # The paths that an excerpt lacks may be bad.
+    is_shown = paths != _MEANING["unknown"] and not (job.excerpt and paths == _MEANING["ok"])
+    return f"{how}: {text}" + (f"; {paths}" if is_shown else "")
 
 
 def _whose(lead: Finding, job: Job) -> str:
-    """The ranks that failed, where they are few and the summary names none."""
-    is_told = "rank" in lead.summary or job.verdict != "failed"
-    return "" if is_told or not 0 < len(lead.ranks) <= _MAX_NAMED else f" ({ranks_word(lead.ranks)})"
+    """The failed ranks, if they are few and the summary names none."""
+    is_named = "rank" in lead.summary or job.verdict != "failed"
+    return "" if is_named or not 0 < len(lead.ranks) <= _MAX_NAMED else f" ({ranks_word(lead.ranks)})"
 
 
-def _known(job: Job) -> str:
+def _path_summary(job: Job) -> str:
     """The paths in the log, summed up."""
-    if told := _left_out(job):
-        return told[0]
+    if left_out := _left_out(job):
+        return left_out[0]
     if _unjudged(job) or not job.paths:
         return _MEANING["unknown"]
     worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
     if worse:
-        return f"{_of_all(worse, job)} could be better, which your settings take for an info"
+        return f"{_of_all(worse, job)} could be better; your settings lower this to info"
     return _MEANING["ok"]
 
 
@@ -130,25 +129,25 @@ def _unjudged(job: Job) -> int:
 
 
 def _left_out(job: Job) -> list[str]:
-    """That rules which are left out find fault, in a sentence; what they say is not told."""
+    """A sentence if deselected rules have findings; the findings themselves are not shown."""
     if job.withheld:
-        return [f"{_of_all(job.withheld, job)} not judged: a rule that is left out finds fault there"]
-    return ["a rule that is left out finds fault"] if job.left_out else []
+        return [f"{_of_all(job.withheld, job)} not judged: a rule that is left out has findings there"]
+    return ["a rule that is left out has findings"] if job.left_out else []
 
 
 def _of_all(number: int, job: Job) -> str:
     return f"{number} of {count(len(job.paths), 'path')}"
 
 
-def _said(unexplained: list[Notice]) -> str:
+def _first_message(unexplained: list[Notice]) -> str:
     return cut(_first(unexplained).message, _MAX_MESSAGE)
 
 
 def _first(unexplained: list[Notice]) -> Notice:
-    """The message to begin with: an error, or a warning that the grammar does not know, before what may be harmless."""
-    errors = [one for one in unexplained if one.event is None or getattr(one.event, "tone", "") == "error"]
-    errors = [one for one in errors if one.production != _HEAD] or errors
-    return next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
+    """The message to begin with: errors and unrecognized warnings before messages that may be harmless."""
+    errors = [notice for notice in unexplained if notice.event is None or getattr(notice.event, "tone", "") == "error"]
+    errors = [notice for notice in errors if notice.production != _HEAD] or errors
+    return next((notice for notice in errors if not is_propagated_error(notice)), (errors or unexplained)[0])
 
 
 def _earlier(job: Job) -> Iterator[tuple[str, str]]:
@@ -161,7 +160,7 @@ def _earlier(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def facts(job: Job) -> Iterator[tuple[str, str]]:
-    """What the log shows of the job, as labels and texts; a text without a label continues the one before."""
+    """The facts of a job as labels and texts; a text without a label continues the previous one."""
     yield "log", _sources(job)
     if job.excerpt:
         yield "", _EXCERPT
@@ -192,7 +191,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _stops(job: Job) -> Iterator[tuple[str, str]]:
-    """What failed first, or for how long ranks have been waiting."""
+    """The first error, or for how long ranks have been waiting."""
     if job.first_failure:
         yield "first error", _first_failure(job, job.first_failure, short_names(job))
     if job.waiting and (quiet := gaps.quiet(job.waiting)):
@@ -246,7 +245,7 @@ def _sources(job: Job) -> str:
     unknown = sum(source.unrecognised_lines for source in job.sources)
     damaged = sum(source.damaged_lines for source in job.sources)
     if unknown:
-        text += f", {unknown:,} not recognised (-v lists them)"
+        text += f", {unknown:,} not recognized (-v lists them)"
     repaired = sum(source.repaired_lines for source in job.sources)
     if repaired:
         text += f", {repaired:,} repaired"
@@ -267,11 +266,11 @@ def _setting(setting: Setting) -> str:
 
 def _hosts(job: Job) -> str:
     """The hosts with their names; hosts without a known rank are listed separately."""
-    known = [host.name for host in job.hosts if host.ranks]
+    named = [host.name for host in job.hosts if host.ranks]
     others = [host.name for host in job.hosts if not host.ranks]
-    if not known:
+    if not named:
         return _named(others)
-    return _named(known) + (f" and, without a known rank, {_named(others)}" if others else "")
+    return _named(named) + (f" and, without a known rank, {_named(others)}" if others else "")
 
 
 def _named(hosts: list[str]) -> str:
@@ -315,8 +314,8 @@ def _network(job: Job) -> str:
 
 def _purpose_of(comms: list[CommunicatorInfo]) -> str:
     """What communicators are for in one short phrase, where all have the same; empty where nothing tells."""
-    said = {_purpose(comm) for comm in comms}
-    return said.pop() if len(said) == 1 else ""
+    purposes = {_purpose(comm) for comm in comms}
+    return purposes.pop() if len(purposes) == 1 else ""
 
 
 def _purpose(comm: CommunicatorInfo) -> str:
@@ -336,8 +335,8 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     if first.id != "world" and (purpose := _purpose_of(comms)):
         size += f", {purpose}"
     if len(comms) == 1:
-        known = some_ranks(rank for rank in first.ranks if rank is not None)
-        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {known or '?'}")
+        ranks = some_ranks(rank for rank in first.ranks if rank is not None)
+        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {ranks or '?'}")
     groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
     members = shortened([f"[{some_ranks(ranks, _MAX_PARTS) or '?'}]" for ranks in groups], _MAX_GROUPS)
     kind = first.id.partition(" color ")[0]
@@ -350,23 +349,23 @@ def steps_under(finding: Finding, lead: Finding) -> list[str]:
 
 
 def meaning(notice: Notice) -> str:
-    """What a message means; empty where that is not known."""
+    """What a message means; empty if unknown."""
     return engine.says(notice.event.dialect, notice.event.production) if notice.event else ""
 
 
 def in_words(notice: Notice) -> str:
-    """A message with what it means, where that is known."""
+    """A message with what it means, if known."""
     means = meaning(notice)
     return f"{notice.message} ({means})" if means else notice.message
 
 
 def accepted_causes(finding: Finding, job: Job) -> list[str]:
-    """What explains a finding and is accepted, in words."""
-    told = {other.rule for other in job.findings}
+    """The accepted findings that explain a finding, in words."""
+    reported = {other.rule for other in job.findings}
     return [
         f"{entry.finding.rule} (accepted: {entry.reason}): {entry.finding.summary}"
         for entry in job.suppressed
-        if entry.finding.rule in finding.because and entry.finding.rule not in told
+        if entry.finding.rule in finding.because and entry.finding.rule not in reported
     ]
 
 
@@ -379,10 +378,10 @@ def under(lead: Finding, job: Job) -> list[Finding]:
 def folded(findings: list[Finding]) -> dict[str, str]:
     """Which finding is nested under which: causes and echoes under what leads."""
     under: dict[str, str] = {}
-    told = {finding.rule for finding in findings}
+    rules = {finding.rule for finding in findings}
     for finding in findings:
         for cause in finding.because:
             lead, other = (finding.rule, cause) if finding.root else (cause, finding.rule)
-            if cause in told and lead not in under and other != lead:
+            if cause in rules and lead not in under and other != lead:
                 under.setdefault(other, lead)
     return under

@@ -1,4 +1,4 @@
-"""What a report for people leaves to ``--verbose``, so that what counts now fits on a screen."""
+"""What a report leaves to ``--verbose``, so that the essentials fit on a screen."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 
 MOST_STEPS = 4
-"""Steps of a fix that are shown; what comes later is less likely to help, or costs more."""
+"""Steps of a fix that are shown; later ones are less likely to help, or cost more."""
 _FIRST_EVIDENCE = 3
-"""Lines of evidence of the finding that comes first; of the others one is shown."""
+"""Lines of evidence of the first finding; the others show one."""
 MORE = "-v shows all of each"
 
 
 def is_brief(finding: Finding, job: Job, verbose: bool) -> bool:
     """Whether a finding takes one line.
 
-    In a job that failed so is what does not explain that; elsewhere what is only information, unless there is no
-    verdict and it may be all there is.
+    In a failed job: findings that do not explain the failure. Otherwise: info findings, unless there is no verdict.
     """
     if verbose:
         return False
@@ -29,15 +28,15 @@ def is_brief(finding: Finding, job: Job, verbose: bool) -> bool:
 
 
 def in_one_line(finding: Finding) -> str:
-    """A finding of which the rest is left out."""
+    """A finding without its details."""
     return f"{finding.severity.upper()} {finding.rule}: {finding.summary}"
 
 
-class Shown:
-    """What the report has shown already: it is not repeated.
+class AlreadyShown:
+    """Steps and lines that the report has shown already, so that it does not repeat them.
 
     Args:
-        verbose: everything is shown, however often.
+        verbose: repeat them anyway.
     """
 
     def __init__(self, verbose: bool) -> None:
@@ -47,7 +46,7 @@ class Shown:
         self._is_first = True
 
     def steps(self, finding: Finding, steps: Iterable[str], most: int = MOST_STEPS) -> list[str]:
-        """The steps of a fix that are new, the first few of them, and a word about the others."""
+        """The first few new steps of a fix, and a word about the others."""
         steps = list(steps)
         if self._verbose:
             return steps
@@ -60,7 +59,7 @@ class Shown:
         return shown + ([f"{more} more with -v."] if more > 0 else [])
 
     def evidence(self, evidence: Iterable[Evidence], most: int = _FIRST_EVIDENCE) -> list[Evidence]:
-        """The lines that are new, the first few of them; of later findings one, old or new."""
+        """The first few new lines; one line for later findings."""
         evidence = list(evidence)
         if self._verbose:
             return evidence

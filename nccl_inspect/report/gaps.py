@@ -1,4 +1,4 @@
-"""What reports for people say of a log of which a part is missing, or that ends while ranks wait."""
+"""Words about logs that are incomplete, or that end while ranks wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STARTING = ("rank-missing", "hang-in-init")
 _MAX_NAMED = 2
 _MAX_RUNS = 12
 _LEAST = 60.0
-"""Seconds without a line that are worth a word."""
+"""Seconds without a line that are worth mentioning."""
 
 
 def lacking(job: Job, are_ok: bool) -> str:
@@ -23,7 +23,7 @@ def lacking(job: Job, are_ok: bool) -> str:
         job: without a verdict.
         are_ok: whether all paths in the log are as good as expected.
     """
-    ends = (found.summary for found in job.findings if found.rule in (_INCOMPLETE, _SPARSE) or _is_end(found))
+    ends = (finding.summary for finding in job.findings if finding.rule in (_INCOMPLETE, _SPARSE) or _is_end(finding))
     begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
     starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
     what = next(ends, "") or next(begins, "") or next(starts, "")
@@ -32,18 +32,18 @@ def lacking(job: Job, are_ok: bool) -> str:
 
 
 def _is_end(finding: Finding) -> bool:
-    """Whether it says that the log ends in the middle of something."""
+    """Whether a finding says that the log ends in the middle of something."""
     return finding.clue and finding.category == "failures"
 
 
 def missing(job: Job) -> str:
-    """Ranks of the world that printed nothing, or that are probably processes which name no rank."""
+    """Ranks of the world without a line, or the processes without a rank that they probably are."""
     absent = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     mute = [last for last in job.last_lines if not last.ranks]
     likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
     if likely.keys() >= set(absent):
-        told = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
-        return shortened(told, _MAX_NAMED)
+        guesses = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
+        return shortened(guesses, _MAX_NAMED)
     runs = shortened(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
     ranks = f"rank {absent[0]} has" if len(absent) == 1 else f"ranks {runs} have"
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
@@ -52,7 +52,7 @@ def missing(job: Job) -> str:
 
 
 def quiet(waiting: Waiting) -> str:
-    """For how long nothing came, where that is known and the job may still be there."""
+    """For how long nothing was printed, if known and if the job may still be running."""
     if waiting.age is None or waiting.cut is False or waiting.age < _LEAST:
         return ""
     return f"no new line for {duration(waiting.age)}"

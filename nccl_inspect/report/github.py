@@ -25,14 +25,15 @@ def render(job: Job, style: Style) -> str:
 
 
 def _jobs(job: Job) -> Iterator[str]:
-    """Where there are several jobs: how many, and each bad one; what follows is about the worst."""
+    """The number of jobs, if there are several, and each bad one; the other commands are about the worst."""
     if job.jobs:
         text = f"{jobs.headline(job)}; worst: {jobs.worst(job)}"
         yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
-    for one in job.jobs[1:]:
-        if one.verdict not in ("ok", "unknown"):
-            text = f"{one.verdict.upper()}: {one.reason}"
-            yield f"::{_VERDICT[one.verdict]} {_place(one.first)}title={_property(jobs.title(one))}::{_data(text)}"
+    for standing in job.jobs[1:]:
+        if standing.verdict not in ("ok", "unknown"):
+            text = f"{standing.verdict.upper()}: {standing.reason}"
+            place, title = _place(standing.first), _property(jobs.title(standing))
+            yield f"::{_VERDICT[standing.verdict]} {place}title={title}::{_data(text)}"
 
 
 def _commands(job: Job) -> Iterator[str]:
@@ -76,7 +77,7 @@ def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence]
 
 
 def _place(line: Evidence) -> str:
-    """The file and line; of what came through a pipe there is no file to annotate."""
+    """The file and line; empty for standard input, which cannot be annotated."""
     return "" if line.source.startswith("<") else f"file={_property(line.source)},line={line.line},"
 
 

@@ -1,4 +1,4 @@
-"""The first lines of every report: verdict, where, since when, and the one thing to do now."""
+"""The first lines of every report: the verdict, where, since when, and what to do now."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.judging import capture
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.statements import is_error, quoted, rank_in_front
+from nccl_inspect.judging.statements import is_error, notices_shown, rank_prefix
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
+from nccl_inspect.report.digest import first_unexplained, lead_of, short_names, under, verdict_line
 from nccl_inspect.report.words import duration, shortened
 from nccl_inspect.util.wording import count, ranks_word
 
@@ -23,9 +23,9 @@ _MOST_PLACES = 2
 """Most ranks that are named with their processes; for more, the hosts are named."""
 _MOST_HOSTS = 3
 _LATER_STEPS = 3
-"""Among this many steps the first without a placeholder is taken; later ones are unlikely."""
+"""The first of this many steps without a placeholder is used; later steps are less likely to help."""
 _OPEN = re.compile(r"<[A-Za-z][^<>]*>")
-_MORE = "Pass what all ranks of the job print with NCCL_DEBUG=INFO, from its beginning (kubectl logs --tail=-1)."
+_MORE = "Pass the complete output of all ranks, from a run with NCCL_DEBUG=INFO (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
 
@@ -35,11 +35,11 @@ def of(job: Job, is_now: bool = False) -> Head:
 
     Args:
         job: with its verdict.
-        is_now: also how old the last line is; documents must not differ by when they were made.
+        is_now: also state the age of the last line; documents must not depend on the time of the report.
     """
     if job.verdict == "ok":
         return Head(verdict_line(job))
-    lead, notice = lead_of(job), first_said(job)
+    lead, notice = lead_of(job), first_unexplained(job)
     located = next(_located(lead, job), lead) if lead else None
     places = _places(job, located, notice)
     since = (
@@ -58,42 +58,42 @@ def of(job: Job, is_now: bool = False) -> Head:
 
 
 def _culprits(job: Job) -> str:
-    """Where the fault in the headline is, in a sentence; empty where it is everywhere, or where nothing tells."""
+    """Where the fault in the headline is, in a sentence; empty if it is everywhere or unknown."""
     lead = lead_of(job)
     return next((finding.where for finding in _located(lead, job)), "") if lead else ""
 
 
 def _located(lead: Finding, job: Job) -> Iterator[Finding]:
-    """The finding that leads and its causes, where they say where the fault is: an effect names victims."""
+    """The leading finding and its causes, if they locate the fault; effects only name victims."""
     for finding in (lead, *under(lead, job)):
         if finding.where and (finding is lead or finding.root):
             yield finding
 
 
 def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
-    """Where the ranks are that the headline is about."""
-    known = Places(job)
+    """The places of the ranks in the headline."""
+    index = Places(job)
     ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
     if ranks:
-        return [known.of(rank) for rank in ranks]
+        return [index.of(rank) for rank in ranks]
     failure = job.first_failure
-    said = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
-    if lead and lead.hosts and {host for host, _ in said} != set(lead.hosts):
+    processes = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
+    if lead and lead.hosts and {host for host, _ in processes} != set(lead.hosts):
         return []  # who reports first is one of them, or none: not the culprit
-    return [Place(None, host, pid) for host, pid in said if is_named(host) and host and pid >= 0]
+    return [Place(None, host, pid) for host, pid in processes if is_named(host) and host and pid >= 0]
 
 
 def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
     """The culprit on one line."""
-    told = _in_words(job, lead, places)
+    words = _in_words(job, lead, places)
     culprits = lead.culprits if lead else []
-    if culprits and culprits[0].kind == "rank" and all(one.kind in _THINGS for one in culprits):
+    if culprits and culprits[0].kind == "rank" and all(culprit.kind in _THINGS for culprit in culprits):
         others = culprits[0].good_elsewhere
-        beside = [one.name for one in culprits if one.kind in _BESIDE]
+        beside = [culprit.name for culprit in culprits if culprit.kind in _BESIDE]
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
-        return "; ".join(filter(None, (told, none, f"only there: {shortened(beside, 2)}" if beside else "")))
+        return "; ".join(filter(None, (words, none, f"only there: {shortened(beside, 2)}" if beside else "")))
     line = _culprits(job)
-    return "; ".join(filter(None, (line, told if len(places) <= _MOST_PLACES or not line else "")))
+    return "; ".join(filter(None, (line, words if len(places) <= _MOST_PLACES or not line else "")))
 
 
 def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
@@ -110,13 +110,13 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
 
 
 def _is_missed(place: Place, job: Job) -> bool:
-    """Whether a rank of a failed job has no line at all: its program may speak where NCCL does not."""
+    """Whether a rank of a failed job has no NCCL line at all: its program may still have printed something."""
     first = job.first_failure.ranks if job.first_failure else []
-    return job.verdict == "failed" and place.rank not in {*first, *(rank_in_front(one) for one in job.notices)}
+    return job.verdict == "failed" and place.rank not in {*first, *(rank_prefix(entry) for entry in job.notices)}
 
 
 def _of_place(place: Place, is_missed: bool) -> str:
-    """A rank with its process, or a process without a rank; of a rank that is missed, that it printed nothing."""
+    """A rank with its process, or a process without a rank; a missing rank as such."""
     parts = [place.host if place.rank is None else f"on {place.host}"] if place.host else []
     parts += [f"pod {place.pod}"] if place.pod and place.pod != place.host else []
     parts += [f"pid {place.pid}"] if place.pid is not None else []
@@ -134,32 +134,32 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
         return _line("first error", job.first_failure.evidence, job.first_failure.time, names)
     if lead is None:
         return _line("first error", notice.evidence[0], notice.earliest.time, names) if notice else ""
-    said = quoted(job.notices, lead)
-    errors = [one for one in said if is_error(one)]
-    signs = errors or [one for one in said if one.level == "WARN"]
+    notices = notices_shown(job.notices, lead)
+    errors = [candidate for candidate in notices if is_error(candidate)]
+    signs = errors or [candidate for candidate in notices if candidate.level == "WARN"]
     if signs and job.verdict == "failed":
-        first = min(signs, key=lambda one: one.place)
+        first = min(signs, key=lambda candidate: candidate.place)
         return _line("first error" if errors else "first sign", first.evidence[0], first.earliest.time, names)
     if not lead.evidence or job.verdict == "failed":
         return ""
     first_line = lead.evidence[0]
-    times = [one.earliest.time for one in said if one.earliest.evidence == first_line]
+    times = [candidate.earliest.time for candidate in notices if candidate.earliest.evidence == first_line]
     return _line("first seen", first_line, times[0] if times else None, names)
 
 
 def _silence(job: Job, places: list[Place]) -> Iterator[str]:
-    """The last lines of ranks that are to blame and report no error, if others continue after them."""
+    """The last lines of the ranks to blame that report no error, if others continue after them."""
     few = places if len(places) <= _MOST_PLACES and len(places) < len(job.ranks_seen) else []
     ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
-    spoke = {rank for one in job.notices if is_error(one) for rank in (*one.ranks, rank_in_front(one))}
-    last = max((one.order for one in job.last_lines), default=0)
-    for one in job.last_lines:
-        rank = ends.get(one.process[:2])
+    spoke = {rank for entry in job.notices if is_error(entry) for rank in (*entry.ranks, rank_prefix(entry))}
+    last = max((entry.order for entry in job.last_lines), default=0)
+    for entry in job.last_lines:
+        rank = ends.get(entry.process[:2])
         if rank is None or rank in spoke:
             continue
-        if len(one.ranks) == 1 and (one.order < last or len(job.sources) > 1):
+        if len(entry.ranks) == 1 and (entry.order < last or len(job.sources) > 1):
             times = [row.stamps["last"].time for row in job.timeline if row.rank == rank and "last" in row.stamps]
-            line = Evidence(one.source, one.line, "")
+            line = Evidence(entry.source, entry.line, "")
             yield _line(f"rank {rank} silent since", line, times[0].strip("[]") if times else None, short_names(job))
 
 
@@ -168,7 +168,7 @@ def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) ->
 
 
 def _end(job: Job, is_now: bool) -> str:
-    """The last line of the log, and how old it is, where that is known."""
+    """The last line of the log, and its age, if known."""
     stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
     if stamps:
         last = max(stamps, key=lambda stamp: stamp.seconds)
@@ -179,7 +179,7 @@ def _end(job: Job, is_now: bool) -> str:
         final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
         first = job.first_failure.evidence if job.first_failure else None
         if final is None or (first and first.source == final.source and first.line > final.line):
-            return ""  # the program went on after the last line of NCCL: where it ended is not known
+            return ""  # the program continued after the last NCCL line: its end is unknown
         return f"last line {short_names(job)[final.source]}:{final.line}"
     if len(job.sources) == 1 and job.sources[0].lines:
         return f"last line {short_names(job)[job.sources[0].name]}:{job.sources[0].lines}"
@@ -187,7 +187,7 @@ def _end(job: Job, is_now: bool) -> str:
 
 
 def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
-    """The first step: of what leads to the fault, where that is known, else of the fault."""
+    """The first step: that of the cause, if known, else that of the fault."""
     steps = [step for finding in _first_to_mend(job, lead) if (step := step_now(finding))] if lead else []
     if steps:
         return steps[0]
@@ -200,19 +200,19 @@ def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
 
 
 def step_now(finding: Finding) -> str:
-    """The step to begin with: the first one, unless it has something to fill in and a later one has not."""
+    """The step to begin with: the first one without a placeholder, else the first."""
     return next((step for step in finding.fix[:_LATER_STEPS] if not _OPEN.search(step)), next(iter(finding.fix), ""))
 
 
 def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:
     """The causes nested under a finding that is not certain, and then that finding."""
-    causes = (one for one in under(lead, job) if one.root and one.confidence != "possible")
+    causes = (finding for finding in under(lead, job) if finding.root and finding.confidence != "possible")
     yield from causes if lead.confidence != "certain" or not lead.fatal else ()
     yield lead
 
 
 def code_of(step: str) -> str:
-    """What can be pasted of a step, or the whole of a sentence."""
+    """The command of a step without its comment, or the whole sentence."""
     return step.partition(COMMENT)[0]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from nccl_inspect.model.job import Selection
-from nccl_inspect.report.tables import CORNER, LEFT_OUT, MARKS, Grid, Kind, grid, letters_of, names_of_ends
+from nccl_inspect.report.tables import CORNER, LEFT_OUT, MARKS, Grid, PathClass, grid, letters_of, names_of_ends
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import folded
 
@@ -25,21 +25,21 @@ class _Worst:
     """The worst path from host to host."""
 
     hosts: list[str]
-    cells: Mapping[tuple[str, str], Kind]
+    cells: Mapping[tuple[str, str], PathClass]
     left_out: frozenset[tuple[str, str]]
     """Pairs of hosts all of whose paths a filter leaves out."""
     letters: Mapping[str, str]
 
     def text(self, pairs: Iterable[tuple[str, str]]) -> str:
-        """The worst of some pairs of hosts in a letter."""
+        """The letter of the worst of some pairs of hosts."""
         pairs = list(pairs)
         kinds = [self.cells[pair] for pair in pairs if pair in self.cells]
         if kinds:
             return self.mark(max(kinds, key=_badness))
         return LEFT_OUT if any(pair in self.left_out for pair in pairs) else _NOTHING
 
-    def mark(self, kind: Kind) -> str:
-        """A kind of path in a letter, with a sign behind it where it is not good."""
+    def mark(self, kind: PathClass) -> str:
+        """The letter of a kind of path, with a sign if it is not good."""
         return self.letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
 
 
@@ -49,26 +49,26 @@ def parts(paths: Selection, among: Selection, width: int) -> tuple[list[str], li
     Args:
         paths: that are shown.
         among: all paths of the job.
-        width: in columns; where each host has no room, those that look alike come together, else neighbours.
+        width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
     """
     worst = _worst(grid(paths, "host"), paths, among)
     drawn = next(table for groups in _groupings(worst) if _fits(table := _drawn(groups, worst), width, groups))
     return drawn, _legend(worst, paths, drawn)
 
 
-def _worst(found: Grid, paths: Selection, among: Selection) -> _Worst:
-    cells = {pair: max(kinds, key=_badness) for pair, kinds in found.cells.items()}
+def _worst(by_host: Grid, paths: Selection, among: Selection) -> _Worst:
+    cells = {pair: max(kinds, key=_badness) for pair, kinds in by_host.cells.items()}
     others = names_of_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
-    return _Worst(found.names, cells, frozenset(others), letters_of(paths))
+    return _Worst(by_host.names, cells, frozenset(others), letters_of(paths))
 
 
-def _badness(kind: Kind) -> tuple[bool, bool, int, bool, bool]:
+def _badness(kind: PathClass) -> tuple[bool, bool, int, bool, bool]:
     speed = _SPEED.get(kind.detail.partition("/")[0], len(_SPEED))
     return kind.verdict == "fallback", kind.verdict == "unknown", speed, "Socket" in kind.detail, kind.gdr is not True
 
 
 def _groupings(worst: _Worst) -> Iterator[list[list[str]]]:
-    """Each host alone, then neighbours that look alike, then more and more neighbours."""
+    """Each host alone, then neighbors that look alike, then more and more neighbors."""
     yield [[host] for host in worst.hosts]
     seen: dict[str, set[tuple[str, str]]] = {host: set() for host in worst.hosts}
     for (src, dst), kind in worst.cells.items():
@@ -86,7 +86,7 @@ def _fits(table: Sequence[str], width: int, groups: Sequence[Sequence[str]]) -> 
 
 
 def _drawn(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Head and rows; of a group, paths within its hosts precede those between them."""
+    """Head and rows; in a group, paths within hosts precede those between them."""
     cells = _cells(groups, worst)
     senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = [[f"{cut(_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]
@@ -111,7 +111,7 @@ def _cells(groups: Sequence[Sequence[str]], worst: _Worst) -> dict[tuple[int, in
 
 
 def _label(hosts: Sequence[str]) -> str:
-    """Hosts in one name, if they differ in numbers only; else the first and the last."""
+    """Hosts as one name if only their numbers differ, else the first and the last."""
     names = folded(hosts)
     return names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
 

@@ -1,7 +1,7 @@
-"""One HTML file for people: verdict, findings, a matrix of paths, rings and trees, a time line, the environment.
+"""One HTML file: verdict, findings, a matrix of paths, rings and trees, a timeline, the environment.
 
-Nothing in it asks for anything elsewhere, and a policy in the page (CSP) forbids it: only the one script and the one
-style that were put into it may run. Text of the log reaches the page escaped, or as data that scripts show as text.
+The page loads nothing from elsewhere, and its content security policy (CSP) forbids it: only the embedded script and
+style may run. Text of the log is escaped, or is data that scripts show as text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _PAGE = Path(__file__).parent / "page"
 _ANSWERS: dict[str, Answer] = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
-"""The tables that commands print, too."""
+"""The tables that commands also print."""
 _URL = re.compile(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
 
 
@@ -72,7 +72,7 @@ def render(job: Job, style: Style) -> str:
         "phases": sections.PHASES,
         "width": sections.WIDTH,
         "soundness": sections.soundness,
-        # Own files and JSON in which nothing can end the script: what comes from the log is escaped in it.
+        # Own files, and JSON with log text escaped, so that it cannot end the script.
         "script": Markup(script),  # noqa: S704
         "data": Markup(data.document(job, names)),  # noqa: S704
         **look(job.verdict),

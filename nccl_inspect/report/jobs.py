@@ -24,10 +24,10 @@ _DROPPED = ("lines", "began", "NCCL", "culprit")
 
 
 def headline(job: Job) -> str:
-    """How many jobs there are and what came of them: ``3 jobs: 1 failed, 2 ok``."""
-    numbers = Counter(one.verdict for one in job.jobs)
-    told = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in VERDICTS if numbers[verdict])
-    return f"{count(len(job.jobs), 'job')}: {told}"
+    """The number of jobs by verdict: ``3 jobs: 1 failed, 2 ok``."""
+    numbers = Counter(standing.verdict for standing in job.jobs)
+    verdicts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in VERDICTS if numbers[verdict])
+    return f"{count(len(job.jobs), 'job')}: {verdicts}"
 
 
 def worst(job: Job) -> str:
@@ -38,62 +38,63 @@ def worst(job: Job) -> str:
 
 def rows(standings: Sequence[Standing]) -> list[list[str]]:
     """A row for each job, with a cell for each name in :data:`HEAD`."""
-    return [[printable(cell) for cell in _row(one)] for one in standings]
+    return [[printable(cell) for cell in _row(standing)] for standing in standings]
 
 
-def _row(one: Standing) -> Iterator[str]:
-    yield str(one.number)
-    yield one.name
-    yield one.verdict
-    yield str(one.ranks or "?")
-    yield shortened(one.hosts, 1) if len(one.hosts) < 2 else str(len(one.hosts))
-    yield ", ".join(version.partition("+")[0] for version in one.nccl_versions) or "?"
-    yield one.finding.rule if one.finding else "-"
-    yield _culprit(one) or "-"
-    yield one.first.text or "-"
-    same = one.first.source == one.last.source
-    yield f"{one.first.line}-{one.last.line}" if same else f"{one.first.line}-…"
+def _row(standing: Standing) -> Iterator[str]:
+    yield str(standing.number)
+    yield standing.name
+    yield standing.verdict
+    yield str(standing.ranks or "?")
+    yield shortened(standing.hosts, 1) if len(standing.hosts) < 2 else str(len(standing.hosts))
+    yield ", ".join(version.partition("+")[0] for version in standing.nccl_versions) or "?"
+    yield standing.finding.rule if standing.finding else "-"
+    yield _culprit(standing) or "-"
+    yield standing.first.text or "-"
+    same = standing.first.source == standing.last.source
+    yield f"{standing.first.line}-{standing.last.line}" if same else f"{standing.first.line}-…"
 
 
-def _culprit(one: Standing) -> str:
-    """What the worst finding of a job is about, where that is little."""
-    if one.finding is None:
+def _culprit(standing: Standing) -> str:
+    """What the worst finding of a job is about, if that is short."""
+    if standing.finding is None:
         return ""
-    if one.finding.culprits:
-        return culprit_words.subject(one.finding.culprits)
-    return ranks_word(one.finding.ranks) if 0 < len(one.finding.ranks) <= _MAX_RANKS else ""
+    if standing.finding.culprits:
+        return culprit_words.subject(standing.finding.culprits)
+    return ranks_word(standing.finding.ranks) if 0 < len(standing.finding.ranks) <= _MAX_RANKS else ""
 
 
 def left_out(job: Job) -> str:
-    """How many jobs a table does not list; empty where it lists all."""
+    """How many jobs a table does not list; empty if it lists all."""
     more = len(job.jobs) - MAX_ROWS
     return f"… and {count(more, 'job')} more; --format json lists all" if more > 0 else ""
 
 
 def details(job: Job) -> list[Standing]:
-    """The jobs reported in full: the worst few, but none that is ok beside one that is not."""
-    known = [one for one in job.jobs if one.detail is not None]
-    return [one for one in known if one.verdict != "ok"] or known[:1]
+    """The jobs to report in full: the worst few, and ok ones only if all are ok."""
+    detailed = [standing for standing in job.jobs if standing.detail is not None]
+    return [standing for standing in detailed if standing.verdict != "ok"] or detailed[:1]
 
 
-def title(one: Standing) -> str:
+def title(standing: Standing) -> str:
     """The heading of a job in detail."""
-    return f"job {one.number}" if one.name == f"job {one.number}" else f"job {one.number}, {one.name}"
+    number = f"job {standing.number}"
+    return number if standing.name == number else f"{number}, {standing.name}"
 
 
 def others(job: Job) -> str:
-    """How to see the jobs that are not told in detail; empty where all are."""
+    """How to see the jobs that are not reported in detail; empty if all are."""
     more = len(job.jobs) - len(details(job))
     return f"{count(more, 'other job')}: --job N (or its name) reports one of them" if more else ""
 
 
-def in_text(job: Job, style: Style, one: Callable[[Job, Style], str]) -> str:
+def in_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
     """The report for a terminal.
 
     Args:
         job: the worst, with all in brief.
         style: how it is to look.
-        one: gives the report of a single job.
+        render: gives the report of a single job.
     """
     lines = [paint(headline(job), "bold", style)]
     lines += block("worst", printable(worst(job)), style, indent=0, hang=7)
@@ -102,14 +103,14 @@ def in_text(job: Job, style: Style, one: Callable[[Job, Style], str]) -> str:
     for standing in details(job):
         assert standing.detail is not None
         rule = paint(f"== {printable(title(standing))} ==", "bold", style)
-        parts.append(f"{rule}\n{one(standing.detail, style)}")
+        parts.append(f"{rule}\n{render(standing.detail, style)}")
     if text := others(job):
         parts.append(f"{text}\n")
     return "\n".join(parts)
 
 
 def _table(job: Job, style: Style) -> Iterator[str]:
-    """As many columns as there is room for."""
+    """As many columns as fit."""
     shown = job.jobs[:MAX_ROWS]
     cells = [[cut(cell, _MAX_CELL) for cell in row] for row in rows(shown)]
     keep = [at for at, name in enumerate(HEAD) if name in ("#", "verdict") or any(row[at] not in "-?" for row in cells)]

@@ -1,8 +1,8 @@
 """JUnit XML, which most CI servers show: a suite for each category of rules.
 
-A case is the verdict, a rule that has something to say, or a category in which nothing was found: so a finding comes
-and goes as one case of the same name, and a clean log is not an empty report. Rules that found nothing are not cases of
-their own, because silence proves nothing.
+A case is the verdict, a rule with a result, or a category without findings: a finding appears and disappears as one
+case of the same name, and the report of a clean log is not empty. Rules without findings are not cases of their own,
+because silence proves nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NAME = "nccl-inspect"
 
 
 def render(job: Job, style: Style) -> str:
-    """Errors and warnings are failures; what is accepted or could not be judged is skipped, with the reason."""
+    """Errors and warnings are failures; accepted findings and open questions are skipped, with the reason."""
     suites = [suite("verdict", [_verdict(job), *unread(job)])]
-    suites += [suite(printable(one.name), [_standing(one)]) for one in job.jobs]
+    suites += [suite(printable(standing.name), [_standing(standing)]) for standing in job.jobs]
     categories = {entry.rule.name: entry.rule.category for entry in registered()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
@@ -60,7 +60,7 @@ def new_case(name: str, category: str) -> TestCase:
 
 
 def _verdict(job: Job) -> TestCase:
-    """Fails when the job is slow or dead, also where only an error without a rule tells it."""
+    """Fails if the job is slow or dead, even if only an error without a rule shows it."""
     case = new_case("verdict", "verdict")
     words = printable(reason(job))
     if job.verdict == "unknown":
@@ -72,14 +72,14 @@ def _verdict(job: Job) -> TestCase:
     return case
 
 
-def _standing(one: Standing) -> TestCase:
+def _standing(standing: Standing) -> TestCase:
     """The verdict on one of several jobs, in brief."""
     case = new_case("verdict", "jobs")
-    words = printable(one.reason)
-    if one.verdict == "unknown":
+    words = printable(standing.reason)
+    if standing.verdict == "unknown":
         case.result = [Skipped(words)]
-    elif one.verdict != "ok":
-        case.result = [failure(words, one.verdict, f"{one.first.source}:{one.first.line}")]
+    elif standing.verdict != "ok":
+        case.result = [failure(words, standing.verdict, f"{standing.first.source}:{standing.first.line}")]
     return case
 
 
@@ -93,13 +93,13 @@ def unread(job: Job) -> Iterator[TestCase]:
 
 
 def _case(job: Job, rule: str, category: str) -> TestCase | None:
-    """What a rule has to say; None when it keeps silent."""
-    found = [finding for finding in job.findings if finding.rule == rule]
+    """The case of a rule; None if it has no result."""
+    findings = [finding for finding in job.findings if finding.rule == rule]
     accepted = [entry for entry in job.suppressed if entry.finding.rule == rule]
     open_questions = [question for question in job.not_judged if question.rule == rule]
     case = new_case(rule, category)
-    bad = [finding for finding in found if finding.severity != "info"]
-    text = "\n\n".join("\n".join(lines(finding)) for finding in found)
+    bad = [finding for finding in findings if finding.severity != "info"]
+    text = "\n\n".join("\n".join(lines(finding)) for finding in findings)
     if bad:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         case.result = [failure(bad[0].summary + more, bad[0].severity, text)]
@@ -107,9 +107,9 @@ def _case(job: Job, rule: str, category: str) -> TestCase | None:
         case.result = [Skipped(printable(f"accepted: {accepted[0].reason}: {accepted[0].finding.summary}"))]
     elif open_questions:
         case.result = [Skipped(printable(f"not judged: {q.reason}; needs {q.needs}")) for q in open_questions[:1]]
-    elif found:
+    elif findings:
         case.system_out = printable_lines(text)
-    return case if found or accepted or open_questions else None
+    return case if findings or accepted or open_questions else None
 
 
 def failure(message: str, kind: str, text: str) -> Failure:
@@ -120,7 +120,7 @@ def failure(message: str, kind: str, text: str) -> Failure:
 
 
 def lines(finding: Finding) -> Iterator[str]:
-    """All that a finding says."""
+    """A finding in full."""
     yield f"{finding.severity.upper()} {finding.rule} ({who(finding)})"
     yield f"what      {finding.summary}"
     if finding.where:

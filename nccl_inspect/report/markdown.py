@@ -1,7 +1,7 @@
 """Markdown for an issue or a pull request, as GitHub and GitLab show it.
 
-All that comes from the log is escaped or quoted as code: it must neither look like something of the report's own, nor
-call people (``@name``) or refer to issues (``#1``).
+Text from the log is escaped or quoted as code: it must not look like part of the report, mention people (``@name``) or
+refer to issues (``#1``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, head, jobs
 from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, under, who
-from nccl_inspect.report.folding import MORE, Shown, in_one_line, is_brief
+from nccl_inspect.report.folding import MORE, AlreadyShown, in_one_line, is_brief
 from nccl_inspect.report.head import labelled
 from nccl_inspect.report.markup import code, details, plain, step, table
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
@@ -25,11 +25,11 @@ from nccl_inspect.util.wording import count
 
 _MAX_ERRORS = 5
 _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
-"""What begins a list or underlines a heading, at the begin of a paragraph."""
+"""What starts a list or underlines a heading, at the start of a paragraph."""
 
 
 def render(job: Job, style: Style) -> str:
-    """Verdict, facts, paths, findings with their evidence folded away, and what is left open."""
+    """Verdict, facts, paths, findings with folded evidence, and open questions."""
     if job.jobs:
         return "\n\n".join(_jobs(job, style)) + "\n"
     return _single(job, style)
@@ -42,10 +42,10 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
     yield table(jobs.HEAD, [tuple(map(plain, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
     if more := jobs.left_out(job):
         yield plain(more)
-    for one in jobs.details(job):
-        assert one.detail is not None
-        yield f"# {plain(jobs.title(one))}"
-        yield _single(one.detail, style).rstrip("\n")
+    for standing in jobs.details(job):
+        assert standing.detail is not None
+        yield f"# {plain(jobs.title(standing))}"
+        yield _single(standing.detail, style).rstrip("\n")
     if more := jobs.others(job):
         yield plain(more)
 
@@ -56,18 +56,18 @@ def _single(job: Job, style: Style) -> str:
 
 
 def _head(job: Job) -> Iterator[str]:
-    partial = " (partial: the reading was interrupted)" if job.partial else ""
+    partial = " (partial: reading was interrupted)" if job.partial else ""
     first = head.of(job, is_now=True)
     yield f"## {plain(first.headline)}{partial}"
     if lines := labelled(first):
         yield "\n".join(f"- **{label}:** {_in_line(text, label)}" for label, text in lines)
-    told: list[list[str]] = []
+    rows: list[list[str]] = []
     for label, text in facts(job):
         if label:
-            told.append([label, text])
+            rows.append([label, text])
         else:
-            told[-1][1] += f", {text}"
-    yield table(("", ""), [(f"**{label}**", plain(text)) for label, text in told])
+            rows[-1][1] += f", {text}"
+    yield table(("", ""), [(f"**{label}**", plain(text)) for label, text in rows])
 
 
 def _paths(job: Job) -> Iterator[str]:
@@ -85,19 +85,19 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     whole = [finding for finding in leads if not is_brief(finding, job, style.verbose)]
     if whole:
         yield "### Findings"
-    shown = Shown(style.verbose)
+    shown = AlreadyShown(style.verbose)
     for finding in whole:
         yield from _finding(finding, style, names, shown)
         for other in under(finding, job):
             yield from _folded(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
             yield f"**Because** {plain(words)}"
-    if others := [one for finding in leads if finding not in whole for one in (finding, *under(finding, job))]:
+    if others := [member for finding in leads if finding not in whole for member in (finding, *under(finding, job))]:
         yield f"### Also found ({MORE})"
         yield "\n".join(f"- {plain(in_one_line(finding))}" for finding in others)
 
 
-def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Shown) -> Iterator[str]:
+def _finding(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
     yield f"#### {finding.severity.upper()} `{finding.rule}` ({plain(who(finding))})"
     yield _BEGINS_BLOCK.sub(r"\1\\\2", plain(finding.summary))
     if finding.where:
@@ -115,11 +115,11 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Shown
 
 
 def _footnote_mark(finding: Finding) -> str:
-    """What refers to the sources of the figures."""
+    """The reference to the sources of the figures."""
     return f" [^{finding.rule}]" if finding.references else ""
 
 
-def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: Shown) -> Iterator[str]:
+def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown) -> Iterator[str]:
     """A cause or an effect of the finding before."""
     kind = "Because" if finding.root else "Effect"
     yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {plain(finding.summary)}"
@@ -147,7 +147,7 @@ def _suppressed(job: Job) -> Iterator[str]:
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
-    """Errors that no finding explains, so that none is passed over in silence."""
+    """Errors that no finding explains: none is dropped silently."""
     if not job.unexplained:
         return
     names = short_names(job)
@@ -177,5 +177,5 @@ def _foot() -> Iterator[str]:
 
 
 def _in_line(text: str, label: str) -> str:
-    """A line of the head: what can be pasted as code."""
+    """A line of the head; commands as code."""
     return code(text) if label == "do" and not is_sentence(text) else plain(text)

@@ -1,4 +1,4 @@
-"""Markdown into which no log text gets unescaped: it is escaped or quoted as code."""
+"""Markdown with all log text escaped or quoted as code."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nccl_inspect.report import Style
 from nccl_inspect.util.text import cut, printable
 
 _MAX_LINE = 500
-"""Characters of a line of evidence, unless all is wanted: an issue takes 65,536 in all."""
+"""Characters of a line of evidence, unless verbose: an issue holds 65,536 in all."""
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>|~&$#]")
 _CALLS = re.compile(r"(\\?[@#]|\bGH-)(?=\w)")
 
 
 def details(title: str, lines: Iterable[str], style: Style) -> str:
-    """Lines of the log that are shown when asked for; the fence is longer than any in them."""
+    """Log lines in a folded section; the fence is longer than any in them."""
     text = "\n".join(printable(line) if style.verbose else cut(printable(line), _MAX_LINE) for line in lines)
     fence = "`" * max(3, _ticks(text) + 1)
     return f"<details><summary>{html.escape(title)}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>"
@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 
 def step(step: str) -> str:
-    """A step as an item of a list: what can be pasted as code."""
+    """A step as an item of a list; commands as code."""
     return f"- {plain(step) if is_sentence(step) else code(step)}"
 
 

@@ -10,7 +10,7 @@ from nccl_inspect.report.columns import Table, cells, fitted
 
 
 def _nics(path: Path) -> str:
-    """The NICs of sender and receiver; one whose line is not in the log is a question mark."""
+    """The NICs of sender and receiver; a question mark if the log lacks the line."""
     sender, receiver = path.nic_at("send"), path.nic_at("receive")
     if sender or receiver:
         return f"{sender or '?'} -> {receiver or '?'}"
@@ -43,12 +43,12 @@ def pairs(paths: Sequence[Path], width: int, is_global: bool = True, more: Seque
         paths: of the rows.
         width: that lines may have.
         is_global: whether ranks are those of the job.
-        more: columns behind the usual ones.
+        more: columns after the usual ones.
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fitted(columns, cells(columns, paths), width)
     return table if is_global else table._replace(notes=[*table.notes, OWN_RANKS])
 
 
-OWN_RANKS = "ranks are those of each communicator: the log does not show the one of all ranks"
+OWN_RANKS = "ranks are relative to each communicator: the log does not show the communicator of all ranks"
 """The note under tables of paths whose ranks are not global."""

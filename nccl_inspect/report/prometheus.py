@@ -15,32 +15,32 @@ from nccl_inspect.util.text import printable
 
 _VERDICTS = ("ok", "degraded", "failed", "unknown")
 WORLD_SIZE = "Ranks of the job."
-RANKS_SEEN = "Ranks that the log shows."
+RANKS_SEEN = "Ranks in the log."
 _LINES = ("nccl", "typed", "unrecognised", "repaired", "damaged", "related")
 
 
 def render(job: Job, style: Style) -> str:
-    """All metrics are gauges: they describe the job whose log was read last."""
+    """The metrics as text; all are gauges that describe the job whose log was read last."""
     return of_job(job).text()
 
 
 def of_job(job: Job) -> Metrics:
     """The metrics of a job, which others may be added to."""
     metrics = Metrics()
-    metrics.add("info", "The nccl-inspect that read the log.", ("version",), [((__version__,), 1)])
+    metrics.add("info", "Version of nccl-inspect that read the log.", ("version",), [((__version__,), 1)])
     metrics.verdict(job.verdict)
     if job.jobs:
-        states = [((one.name, name), int(name == one.verdict)) for one in job.jobs for name in _VERDICTS]
+        states = [((standing.name, name), int(name == standing.verdict)) for standing in job.jobs for name in _VERDICTS]
         says = "1 for the verdict of each job of the input, 0 for the others; all other metrics are of the worst job."
         metrics.add("job_verdict", says, ("job", "verdict"), states)
-    found = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
+    findings = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
     names = ("rule", "category", "severity", "confidence")
-    metrics.add("findings", "Findings of each rule.", names, found.items())
+    metrics.add("findings", "Findings of each rule.", names, findings.items())
     bad = [((f.rule, culprit.kind, culprit.name), culprit.bad) for f in job.findings for culprit in f.culprits]
-    says = "How many bad paths or ranks of a finding touch a host, GPU, NIC, … that good ones do without."
+    says = "Bad paths or ranks of a finding that share a host, GPU, NIC, … which good ones do not use."
     metrics.add("culprits", says, ("rule", "kind", "name"), bad)
     accepted = Counter((entry.finding.rule, entry.finding.severity) for entry in job.suppressed)
-    metrics.add("findings_suppressed", "Findings that are accepted.", ("rule", "severity"), accepted.items())
+    metrics.add("findings_suppressed", "Accepted findings.", ("rule", "severity"), accepted.items())
     metrics.add("rules_run", "Rules that judged the log.", (), [((), len(job.rules))])
     unjudged = Counter((question.rule,) for question in job.not_judged)
     metrics.add("not_judged", "Questions that the log leaves open.", ("rule",), unjudged.items())
@@ -49,20 +49,20 @@ def of_job(job: Job) -> Metrics:
     for kind, number in job.paths.counted():
         ways[kind.transport, kind.detail, kind.scope, _gdr(kind.gdr), kind.verdict] += number
     kinds = ("transport", "path", "scope", "gdr", "verdict")
-    metrics.add("paths", "Directed rank pairs by the path that they take.", kinds, ways.items())
+    metrics.add("paths", "Directed rank pairs by path.", kinds, ways.items())
     lines = [((kind,), sum(getattr(s, f"{kind}_lines") for s in job.sources)) for kind in _LINES]
     every = (("all",), sum(source.lines for source in job.sources))
     metrics.add("log_lines", "Lines of the log by kind.", ("kind",), [every, *lines])
     unread = sum(bool(source.problem) for source in job.sources)
-    metrics.add("sources_unread", "Inputs that could not be read, or not to their end.", (), [((), unread)])
-    metrics.add("partial", "1 when the reading was interrupted.", (), [((), int(job.partial))])
+    metrics.add("sources_unread", "Inputs that could not be read completely.", (), [((), unread)])
+    metrics.add("partial", "1 if reading was interrupted.", (), [((), int(job.partial))])
     if job.world_size is not None:
         metrics.add("world_size", WORLD_SIZE, (), [((), job.world_size)])
     metrics.add("ranks_seen", RANKS_SEEN, (), [((), len(job.ranks_seen))])
-    metrics.add("hosts", "Hosts that the log shows.", (), [((), len(job.hosts))])
-    metrics.add("communicators", "Communicators that the log shows.", (), [((), len(job.communicators))])
+    metrics.add("hosts", "Hosts in the log.", (), [((), len(job.hosts))])
+    metrics.add("communicators", "Communicators in the log.", (), [((), len(job.communicators))])
     versions = [(("nccl", text), 1) for text in job.nccl_versions] + [(("cuda", text), 1) for text in job.cuda_versions]
-    metrics.add("software_info", "Versions that the log names.", ("name", "version"), versions)
+    metrics.add("software_info", "Versions in the log.", ("name", "version"), versions)
     return metrics
 
 

@@ -29,13 +29,13 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 """By severity."""
 Fingerprints: TypeAlias = Counter[tuple[str, tuple[int, ...]]]
-"""How often each rule spoke of the same ranks."""
+"""Number of findings by rule and ranks."""
 _EXAMPLES = re.compile(r"^## Examples\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n+")
 
 
 def render(job: Job, style: Style) -> str:
-    """One run; what could not be judged is a notification, because it has no line."""
+    """One run; open questions are notifications, because they have no line."""
     findings = [(finding, "") for finding in job.findings]
     findings += [(entry.finding, entry.reason) for entry in job.suppressed]
     used = {finding.rule for finding, _ in findings}
@@ -51,8 +51,8 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
 
     Args:
         job: that was read.
-        rules: what the results refer to.
-        results: each with its place.
+        rules: that the results refer to.
+        results: each with its location.
         properties: of the run, besides those of the job.
     """
     driver = {"name": "nccl-inspect", "version": __version__, "rules": rules}
@@ -68,7 +68,7 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
             "worldSize": job.world_size,
             "ncclVersions": job.nccl_versions,
             **properties,
-            **({"jobs": [standing_to_dict(one) for one in job.jobs]} if job.jobs else {}),
+            **({"jobs": [standing_to_dict(standing) for standing in job.jobs]} if job.jobs else {}),
         },
     }
     whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -100,7 +100,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 def result(
     rule: str, index: int, level: str, message: str, evidence: Iterable[Evidence], fingerprints: dict[str, str]
 ) -> dict[str, Any]:
-    """A result, the first line of its evidence being where it is."""
+    """A result, located at the first line of its evidence."""
     locations = [_location(line) for line in evidence]
     return {
         "ruleId": rule,
@@ -141,7 +141,7 @@ def _message(finding: Finding) -> Iterator[str]:
 
 
 def fingerprints(rule: str, ranks: list[int], counts: Fingerprints) -> dict[str, str]:
-    """What stays the same from run to run: the rule and the ranks, not hosts, process ids and places in the log."""
+    """Fingerprints that are stable between runs: rule and ranks, not hosts, process ids or line numbers."""
     key = (rule, tuple(ranks))
     text = json.dumps([*key, counts[key]])
     counts[key] += 1

@@ -39,7 +39,7 @@ KIND_HEAD = ["scope", "path", "pairs", "GDR", "channels", "verdict"]
 def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table, as tabulate's format "simple" has them.
 
-    To load tabulate takes as long as to read a short log, and this is all that a summary needs of it.
+    Loading tabulate takes as long as reading a short log, and a summary needs no more than this.
     """
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, [f"{name}  " for name in head], strict=True)]
@@ -47,8 +47,8 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
-class Kind(NamedTuple):
-    """What paths of one kind have in common."""
+class PathClass(NamedTuple):
+    """Paths that look the same in a table."""
 
     detail: str
     gdr: bool | str | None
@@ -61,13 +61,13 @@ class Kind(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Who talks to whom, and how: rank by rank, above 64 ranks host by host."""
+    """The paths between all ends: rank by rank, above 64 ranks host by host."""
 
     by: str
     """``rank`` or ``host``."""
     names: list[str]
     """Of the rows, which send, and of the columns."""
-    cells: dict[tuple[str, str], dict[Kind, int]]
+    cells: dict[tuple[str, str], dict[PathClass, int]]
     """Number of rank pairs by kind."""
 
 
@@ -80,7 +80,7 @@ def grid(paths: Selection, by: str | None = None) -> Grid:
     """
     ranks = sorted(paths.ends())
     by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE
-    cells: dict[tuple[str, str], dict[Kind, int]] = {}
+    cells: dict[tuple[str, str], dict[PathClass, int]] = {}
     for (src, dst, kind), number in Counter(paths.values(*_ends(by_rank), _kind)).items():
         cell = cells.setdefault((str(src), str(dst)) if by_rank else (_host(src), _host(dst)), {})
         cell[kind] = cell.get(kind, 0) + number
@@ -92,8 +92,8 @@ def _ends(by_rank: bool) -> tuple[str, str]:
     return ("src", "dst") if by_rank else ("src_host", "dst_host")
 
 
-def _kind(kind: PathKind) -> Kind:
-    return Kind(kind.detail, kind.gdr, kind.verdict)
+def _kind(kind: PathKind) -> PathClass:
+    return PathClass(kind.detail, kind.gdr, kind.verdict)
 
 
 def names_of_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:
@@ -123,17 +123,17 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
         width: columns; where names of hosts as heads need more, the heads are numbers.
         by: ``rank`` or ``host``, as in :func:`grid`.
     """
-    found = grid(paths, by)
+    whole_grid = grid(paths, by)
     letters = letters_of(paths)
     is_part = len(paths) < len(among)
-    by_rank = found.by == "rank"
+    by_rank = whole_grid.by == "rank"
     others = names_of_ends(among, by_rank) if is_part else set()
-    sending, receiving = ({pair[side] for pair in found.cells} for side in (0, 1))
-    senders = [name for name in found.names if not is_part or name in sending]
-    receivers = [name for name in found.names if not is_part or name in receiving]
+    sending, receiving = ({pair[side] for pair in whole_grid.cells} for side in (0, 1))
+    senders = [name for name in whole_grid.names if not is_part or name in sending]
+    receivers = [name for name in whole_grid.names if not is_part or name in receiving]
 
     def text(src: str, dst: str) -> str:
-        cell = found.cells.get((src, dst), {})
+        cell = whole_grid.cells.get((src, dst), {})
         words = [f"{letters[kind.label]}{MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
         if not by_rank:
             words = [f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True)]
@@ -147,13 +147,13 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
     occur = {kind.verdict for kind in paths.kinds}
     legend = [f"{letter} = {label}" for label, letter in letters.items()]
     legend += [f"{LEFT_OUT} = left out by the filter"] if LEFT_OUT in cells else []
-    said = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
+    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
     if by_rank:
-        legend += filter(None, [". = no connection line" if "." in cells else "", said])
+        legend += filter(None, [". = no connection line" if "." in cells else "", marks])
         return Matrix([CORNER, *receivers], body, legend)
-    legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", said])))
+    legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", marks])))
     whole = Matrix([CORNER, *receivers], body, legend)
-    return whole if total_width(whole) <= width else _numbered(whole, found.names)
+    return whole if total_width(whole) <= width else _numbered(whole, whole_grid.names)
 
 
 def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:

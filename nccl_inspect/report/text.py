@@ -1,4 +1,4 @@
-"""The summary for people: verdict first, then the job, its paths, what was found and what could not be judged."""
+"""The summary for people: the verdict, then the job, its paths, the findings and what could not be judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, under, who
-from nccl_inspect.report.folding import MORE, Shown, in_one_line, is_brief
+from nccl_inspect.report.folding import MORE, AlreadyShown, in_one_line, is_brief
 from nccl_inspect.report.head import code_of, labelled
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
@@ -85,13 +85,13 @@ def headline(job: Job, style: Style) -> Iterator[str]:
 
 
 def _step_lines(step: str, style: Style) -> list[str]:
-    """The thing to do now: without the words about a command where both need more lines than there are."""
+    """The step to do now; without its comment if both need too many lines."""
     lines = step_block("do", step, style, indent=0, hang=_HANG)
     return lines if len(lines) <= _MAX_LABELLED else step_block("do", code_of(step), style, indent=0, hang=_HANG)
 
 
 def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
-    """The first lines; on narrow terminals all, where few words fill one."""
+    """The first lines; all of them on narrow terminals, where a line holds few words."""
     if len(lines) <= most or style.width < NARROW:
         return lines
     return [*lines[: most - 1], cut(f"{lines[most - 1]}…", style.width)]
@@ -117,7 +117,7 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
     if job.unplaced_lines:
         lines = count(job.unplaced_lines, "connection line")
         text = (
-            f"{lines} could not be placed: they are cut off, or the log does not tell their communicator or its ranks"
+            f"{lines} could not be placed: they are cut off, or the log does not show their communicator or its ranks"
         )
         yield from block("", text, style, indent=0, hang=0)
     yield ""
@@ -127,7 +127,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     folded_under = folded(job.findings)
     names = short_names(job)
     leads = [finding for finding in job.findings if finding.rule not in folded_under]
-    shown, first = Shown(style.verbose), head.of(job, is_now=True)
+    shown, first = AlreadyShown(style.verbose), head.of(job, is_now=True)
     for finding in leads:
         if is_brief(finding, job, style.verbose):
             continue
@@ -138,11 +138,11 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         for words in accepted_causes(finding, job):
             yield from block("because", printable(words), style)
         yield ""
-    yield from _in_brief([one for one in leads if is_brief(one, job, style.verbose)], job, style)
+    yield from _in_brief([brief for brief in leads if is_brief(brief, job, style.verbose)], job, style)
 
 
 def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
-    """Findings that do not explain the verdict, a line for each, with those nested under them."""
+    """Findings that do not explain the verdict, one line each, with those nested under them."""
     if not leads:
         return
     yield paint("also found", "bold", style) + f" ({MORE})"
@@ -157,7 +157,7 @@ def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
 
 
 def _suppressed(job: Job, style: Style) -> Iterator[str]:
-    """What the user knows and accepts, each in one line with the reason."""
+    """The accepted findings, one line each with the reason."""
     for entry in job.suppressed:
         finding = entry.finding
         text = f"{finding.rule} ({finding.severity}): {finding.summary}; accepted: {entry.reason}"
@@ -166,7 +166,7 @@ def _suppressed(job: Job, style: Style) -> Iterator[str]:
         yield ""
 
 
-def _details(finding: Finding, style: Style, names: dict[str, str], shown: Shown) -> Iterator[str]:
+def _details(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
     yield from block("cause", printable(finding.cause), style)
     yield from block("impact", printable(finding.impact), style)
     for reference in finding.references if style.verbose else ():
@@ -179,7 +179,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Shown
 
 
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
-    """Heading, what and where; the two not again where the head of the report says them."""
+    """Heading, what and where; the last two only if the head of the report lacks them."""
     severity = finding.severity.upper()
     for line in block("", printable(f"{severity} {finding.rule} ({who(finding)})"), style, indent=0, hang=0):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
@@ -191,7 +191,7 @@ def _summary(finding: Finding, style: Style, first: Head | None = None) -> Itera
 
 
 def _folded_finding(
-    finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: Shown
+    finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown
 ) -> Iterator[str]:
     kind = "because" if finding.root else "effect"
     yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
@@ -213,7 +213,7 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
-    """Errors that no finding explains, so that none is passed over in silence."""
+    """Errors that no finding explains: none is dropped silently."""
     errors = job.unexplained
     if not errors:
         return
@@ -243,7 +243,7 @@ def _open(job: Job, style: Style) -> Iterator[str]:
 
 
 def _unknown(job: Job, style: Style) -> Iterator[str]:
-    """With -v: lines that the grammar does not know, fit to be pasted into a report, and damaged ones."""
+    """With -v: unrecognized lines, ready to paste into an issue, and damaged ones."""
     if not style.verbose:
         return
     if job.unrecognised:

@@ -1,4 +1,4 @@
-"""Words and colours that reports for people share."""
+"""Words and colors that reports share."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from nccl_inspect.report import Style
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
 PAGE_WIDTH = 120
-"""Columns to which pages are written."""
+"""Width of the Markdown pages."""
 _CODE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
 _PARAGRAPH = re.compile(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
 """Of a page without code: some lines of text, or an item of a list; not a heading and not a table."""
 EXAMPLE = re.compile(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
-"""The beginning of a log on the page of a rule, which says for the tests what must come out."""
+"""The start of a log on a rule's page, which states the expected result for the tests."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
 _ONE_RANK = re.compile(r"ranks(?= \d+(?:, line|$))")
 NARROW = 60
-"""Columns below which labels get no column of their own."""
+"""Narrower terminals have no column for labels."""
 _MIN_WIDTH = 40
 
 
 def paint(text: str, color: str, style: Style) -> str:
-    """The text in a colour, when the style has colours."""
+    """The text in a color, if the style has colors."""
     return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if style.color else text
 
 
 def verdict_color(verdict: str) -> str:
-    """The colour of a verdict."""
+    """The color of a verdict."""
     return _VERDICT_COLOR[verdict]
 
 
@@ -68,16 +68,16 @@ def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
     )
 
 
-def proved(found: re.Match[str]) -> str:
-    """What comes out of a log on the page of a rule, for people."""
-    words = ", ".join(option.replace("=", " ") for option in found[2].split())
+def proved(match: re.Match[str]) -> str:
+    """The expected result of a log on a rule's page, in words."""
+    words = ", ".join(option.replace("=", " ") for option in match[2].split())
     words = _ONE_RANK.sub("rank", words)
-    return _PROVES[found[1]] + (f": {words}" if words else "")
+    return _PROVES[match[1]] + (f": {words}" if words else "")
 
 
 def proved_page(page: str) -> str:
-    """A page of a rule on which each log says for people what comes out of it."""
-    return EXAMPLE.sub(lambda found: f"```text {proved(found)}", page)
+    """The page of a rule with the expected result of each log in words."""
+    return EXAMPLE.sub(lambda match: f"```text {proved(match)}", page)
 
 
 def fitted(page: str, width: int) -> str:
@@ -92,7 +92,7 @@ def fitted(page: str, width: int) -> str:
         return page
     style = Style(width=width)
     parts = _CODE.split(page)
-    parts[::2] = [_PARAGRAPH.sub(lambda found: _paragraph(found[0], style), prose) for prose in parts[::2]]
+    parts[::2] = [_PARAGRAPH.sub(lambda match: _paragraph(match[0], style), prose) for prose in parts[::2]]
     return "".join(parts)
 
 
@@ -102,7 +102,7 @@ def _paragraph(text: str, style: Style) -> str:
 
 
 def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:
-    """A step of a fix: where it does not fit into one line, the words about a command follow as lines of comment."""
+    """A step of a fix; if it does not fit on one line, its comment follows on lines of its own."""
     whole = block(label, step, style, indent, hang, deeper=2)
     code, mark, words = step.partition(COMMENT)
     if len(whole) == 1 or not mark:
@@ -112,14 +112,14 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:
-    """Items in a row, with the number of those left out."""
+    """The first few items, with the number of the others."""
     items = list(items)
     more = len(items) - limit
     return ", ".join(items[:limit]) + (f", … {more} more" if more > 0 else "")
 
 
 def duration(seconds: float) -> str:
-    """A time in the largest unit of which there are two: ``90 s``, ``5 min``, ``30 h``, ``3 d``."""
+    """A time in the largest unit with a value of at least two: ``90 s``, ``5 min``, ``30 h``, ``3 d``."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= 2 * size), (1, "s"))
     return f"{seconds / size:.0f} {unit}"
 

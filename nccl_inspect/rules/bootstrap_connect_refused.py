@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.connecting import REFUSED, addresses, came_up, gave_up, retried
+from nccl_inspect.judging.connecting import (
+    REFUSED,
+    addresses,
+    failed_connections,
+    has_built_communicator,
+    retried_connections,
+)
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
@@ -18,65 +24,66 @@ RULE = Rule(
 )
 
 _START = 5
-"""Tries that a rank may need while rank 0 starts: 1.5 seconds from 2.24 on; releases before print each thousandth."""
-_LATE = "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, where ranks begin minutes apart"
-_ROOT = "Check rank 0 first: whether it still runs, and how its log ends."
+"""Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
+_LATE = "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, if ranks start minutes apart"
+_ROOT = "Check rank 0 first: whether it is still running, and how its log ends."
 
 
-def _is_long(notice: Notice) -> bool:
+def _is_beyond_start(notice: Notice) -> bool:
     attempt = value(notice, "attempt")
     return attempt is None or int(attempt) > _START
 
 
-def _suspected(again: list[Notice]) -> Finding:
-    """What is said where the log does not show how the tries ended."""
-    where = addresses(again) or "another rank"
+def _clue(retries: list[Notice]) -> Finding:
+    """The clue where the log does not show how the attempts ended."""
+    where = addresses(retries) or "another rank"
     return RULE.clue(
-        f"connections to {where} are refused, and NCCL tries again",
+        f"connections to {where} are refused, and NCCL is retrying",
         cause="nothing listens at that address: the process there (usually rank 0) starts later or has died, or the "
         "address belongs to an earlier job or to another machine",
         impact="none if it starts in time; NCCL gives up after 20 s (up to 2.23) or one minute",
         fix=[_ROOT, f"ss -ltnp   # on the host of {where}: does anything listen on that port?", _LATE],
-        confirm="Look below these lines: 'Init COMPLETE' means that it was only late, 'exceeded' that NCCL gave up.",
+        confirm="Look below these lines: 'Init COMPLETE' means it was only late, 'exceeded' that NCCL gave up.",
         severity="warning",
         confidence="possible",
-        notices=again,
-        evidence=first_said(again[-3:]),
+        notices=retries,
+        evidence=first_evidence(retries[-3:]),
     )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge connections that were given up, and those still tried when the job was ended."""
-    failed, again = gave_up(facts, *REFUSED), retried(facts, *REFUSED)
-    if not failed and (not again or came_up(facts)):
+    """Judge connections that NCCL gave up on, and those it was still retrying when the job was ended."""
+    failures, retries = failed_connections(facts, *REFUSED), retried_connections(facts, *REFUSED)
+    if not failures and (not retries or has_built_communicator(facts)):
         return
-    if not failed and not facts.job.ended_by and any(map(_is_long, again)):
-        yield _suspected(again)
+    if not failures and not facts.job.ended_by and any(map(_is_beyond_start, retries)):
+        yield _clue(retries)
         return
-    if not failed and not facts.job.ended_by:
+    if not failures and not facts.job.ended_by:
         yield RULE.undecided(
-            f"connections to {addresses(again) or 'another rank'} are refused and tried again; the log does not show "
+            f"connections to {addresses(retries) or 'another rank'} are refused and retried; the log does not show "
             "how that ended",
-            Needs("the lines up to 'exceeded', to 'Init COMPLETE', or to the end of the job"),
+            Needs("the lines up to 'exceeded', 'Init COMPLETE' or the end of the job"),
         )
         return
-    told = failed or again
-    where = addresses([*failed, *again]) or "another rank"
+    notices = failures or retries
+    where = addresses([*failures, *retries]) or "another rank"
     yield RULE.finding(
-        f"connections to {where} are refused" + ("" if failed else ": still tried again when the job was ended"),
-        cause="nobody listens at that address: the process there (mostly rank 0, which gives the address) is gone or "
-        "has not begun, or the address is one of an earlier job or of another machine",
-        impact="ranks that cannot reach each other build no communicator; NCCL gives up after 20 s (up to 2.23) or "
-        "one minute",
+        f"connections to {where} are refused"
+        + ("" if failures else "; NCCL was still retrying when the job was ended"),
+        cause="nothing listens at that address: the process there (usually rank 0, whose address it is) is gone or has "
+        "not started, or the address belongs to an earlier job or to another machine",
+        impact="ranks that cannot reach each other cannot build a communicator; NCCL gives up after 20 s (up to 2.23) "
+        "or one minute",
         fix=[
             _ROOT,
-            "kubectl get pods -o wide   # is the pod of rank 0 there?",
+            "kubectl get pods -o wide   # is the pod of rank 0 running?",
             f"ss -ltnp   # on the host of {where}: does anything listen on that port?",
-            "MASTER_ADDR must be the host of rank 0 as all others resolve it; remove a file:// store or a "
-            "NCCL_COMM_ID of an earlier job.",
+            "Make MASTER_ADDR resolve to the host of rank 0 on all hosts; remove a file:// store or NCCL_COMM_ID left "
+            "from an earlier job.",
             _LATE,
         ],
         confidence="likely",
-        notices=told,
+        notices=notices,
         fatal=True,
     )

@@ -1,10 +1,10 @@
-"""No network interface for the set-up traffic."""
+"""No network interface for bootstrap traffic."""
 
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
-from nccl_inspect.judging.networks.interfaces import included, offered, without_family
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.networks.interfaces import included_names, listed_interfaces, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
@@ -14,92 +14,89 @@ RULE = Rule(
     name="bootstrap-no-interface",
     category="bootstrap",
     severity="error",
-    title="A rank finds no network interface to start with",
+    title="A rank finds no network interface for bootstrap",
     echoes=("bootstrap-connect-refused", "bootstrap-failed", "hang-in-init"),
     local=True,
 )
 
-_NETWORK = "--network=host   # option of docker run; one host alone: NCCL_SOCKET_IFNAME=lo"
+_NETWORK = "--network=host   # option of docker run; for a single host: NCCL_SOCKET_IFNAME=lo"
+_INTERFACES = "ip -br addr   # on that host, inside the container: which interfaces have an address?"
 
 
-def _fitting_none(facts: Facts) -> list[Setting]:
-    """Settings that name no interface listed on their host, of processes that show none themselves."""
+def _unmatched_settings(facts: Facts) -> list[Setting]:
+    """Settings that match no interface listed for their host, of processes that print none themselves."""
     listed: dict[str, set[str]] = {}
-    chose = set()
-    for one in offered(facts):
-        chose.update(one.said.processes)
-        for host in one.said.hosts:
-            listed.setdefault(host, set()).add(one.name)
+    choosers = set()
+    for interface in listed_interfaces(facts):
+        choosers.update(interface.notice.processes)
+        for host in interface.notice.hosts:
+            listed.setdefault(host, set()).add(interface.name)
     return [
         setting
-        for setting in facts.chosen("NCCL_SOCKET_IFNAME")
-        if (names := included(setting))
-        and chose.isdisjoint(setting.processes)
+        for setting in facts.user_settings("NCCL_SOCKET_IFNAME")
+        if (names := included_names(setting))
+        and choosers.isdisjoint(setting.processes)
         and any(listed.get(host) for host in setting.hosts)
         and not any(name.startswith(tuple(names)) for host in setting.hosts for name in listed.get(host, ()))
     ]
 
 
-def _without_interface(facts: Facts) -> list[Setting]:
-    """Settings that name interfaces, of processes that show none."""
-    chose = {process for one in offered(facts) for process in one.said.processes}
-    named = facts.chosen("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if included(setting) and chose.isdisjoint(setting.processes)]
+def _settings_without_interface(facts: Facts) -> list[Setting]:
+    """Settings that name interfaces, of processes that print none."""
+    choosers = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
+    named = facts.user_settings("NCCL_SOCKET_IFNAME")
+    return [setting for setting in named if included_names(setting) and choosers.isdisjoint(setting.processes)]
 
 
-def _suspected(facts: Facts, named: list[Setting], odd: Sequence[Notice] = ()) -> Finding:
-    """What is said where a setting may match nothing: by the interfaces of the host, or by an address that is none."""
+def _clue(facts: Facts, named: list[Setting], garbled: Sequence[Notice] = ()) -> Finding:
+    """The clue that a setting may match nothing, by the host's interfaces or by an invalid address."""
     return RULE.clue(
-        f"{words_of(named)} may match no interface: an address that is none was handed out"
-        if odd
-        else f"{words_of(named)} matches no interface that the log lists for that host",
-        cause="a name without '=' is a prefix: no interface begins with it, or none is up there",
+        f"{as_shell(named)} may match no interface: a rank sent an invalid address"
+        if garbled
+        else f"{as_shell(named)} matches no interface that the log lists for that host",
+        cause="a name without '=' is a prefix: no interface begins with it, or none of those is up",
         impact="a rank that finds no interface stops, and all others wait for it",
-        fix=["ip -br addr   # on that host, inside the container: which interfaces have an address?", CHOOSE_INTERFACE],
+        fix=[_INTERFACES, CHOOSE_INTERFACE],
         confirm="Look for 'no socket interface found' or 'Bootstrap: Using' from these processes.",
         severity="warning",
         confidence="possible",
         ranks=facts.ranks_with(named),
         hosts=[host for setting in named for host in setting.hosts],
-        evidence=[*lines_of(named), *first_said(odd)],
+        evidence=[*evidence_of_settings(named), *first_evidence(garbled)],
     )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the warning of the rank itself; a NET/Socket one counts only where nothing was connected after all."""
+    """Judge the warning of the rank itself; one of NET/Socket counts only if nothing connected in the end."""
     stated = facts.notices("nccl/bootstrap-no-interface")
     if not facts.job.paths:
-        stated = [*stated, *facts.leading_to(RULE.name)]
+        stated = [*stated, *facts.errors_of_rule(RULE.name)]
     missing = stated or without_family(facts)
     if not missing:
-        if named := _fitting_none(facts):
-            yield _suspected(facts, named)
-        elif (odd := facts.with_role("garbled-address")) and (named := _without_interface(facts)):
-            yield _suspected(facts, named, odd)
+        if named := _unmatched_settings(facts):
+            yield _clue(facts, named)
+        elif (garbled := facts.with_role("garbled-address")) and (named := _settings_without_interface(facts)):
+            yield _clue(facts, named, garbled)
         return
     where = {process for notice in missing for process in notice.processes}
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if where & set(setting.processes)]
-    known = ranks_in(missing)
-    who = f"{ranks_word(known)}" if known else "a process"
+    ranks = ranks_in(missing)
+    who = f"{ranks_word(ranks)}" if ranks else "a process"
     yield RULE.finding(
         f"{who} on {', '.join(sorted(hosts_in(missing))) or 'some host'} finds no network interface"
-        + (f" with {words_of(named)}" if named else ""),
-        cause="NCCL found no IP address to listen at, and asks for a socket of no family: the container has no "
-        "network, or a setting excludes its interfaces"
+        + (f" with {as_shell(named)}" if named else ""),
+        cause="NCCL found no IP address to listen on and requests a socket of no family: the container has no network, "
+        "or a setting excludes its interfaces"
         if not stated
-        else f"{words_of(named)} fits no interface of that host or pod (a name without '=' is a prefix)"
+        else f"{as_shell(named)} matches no interface of that host or pod (a name without '=' is a prefix)"
         if named
-        else "the pod or host has no interface with an address besides loopback and docker's, or a setting that the "
+        else "the pod or host has no interface with an address except loopback and docker's, or a setting that the "
         "log does not show excludes it",
-        impact="this rank stops, and all others wait for it in the initialisation, without a time limit",
-        fix=[
-            CHOOSE_INTERFACE,
-            "ip -br addr   # on that host, inside the container: which interfaces have an address?",
-            *([_NETWORK] if not stated else []),
-        ],
+        impact="this rank stops, and all others wait for it during initialization, without a time limit",
+        fix=[CHOOSE_INTERFACE, _INTERFACES, *([_NETWORK] if not stated else [])],
         confidence="certain" if stated else "likely",
-        ranks=known,
+        ranks=ranks,
         hosts=hosts_in(missing),
-        evidence=[*first_said(missing), *lines_of(named)],
+        evidence=[*first_evidence(missing), *evidence_of_settings(named)],
         fatal=True,
     )

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.clouds import vendor_asks, vendor_may_ask
+from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Setting
 from nccl_inspect.util.wording import listed
@@ -23,34 +23,36 @@ _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: a communicator has exactly as many channels as the setting allows."""
-    limits = [setting for setting in facts.chosen(*_LIMITS) if setting.value.isdigit() and int(setting.value) > 0]
-    if not limits or vendor_asks(facts):
+    limits = [
+        setting for setting in facts.user_settings(*_LIMITS) if setting.value.isdigit() and int(setting.value) > 0
+    ]
+    if not limits or is_google_network(facts):
         return
-    counted = [comm for comm in facts.job.communicators if comm.channels]
-    if not counted:
+    comms = [comm for comm in facts.job.communicators if comm.channels]
+    if not comms:
         yield RULE.undecided(
-            f"{words_of(limits)} is set; the log does not show how many channels there are",
-            Needs("the line 'coll channels' at the end of the initialisation"),
+            f"{as_shell(limits)} is set; the log does not show the number of channels",
+            Needs("the line 'coll channels' at the end of initialization"),
         )
         return
-    held = [(setting, comm) for setting in limits for comm in counted if comm.channels == int(setting.value)]
-    if held:
-        yield _finding(facts, held)
+    limited = [(setting, comm) for setting in limits for comm in comms if comm.channels == int(setting.value)]
+    if limited:
+        yield _finding(facts, limited)
 
 
-def _finding(facts: Facts, held: list[tuple[Setting, CommunicatorInfo]]) -> Finding:
-    settings = [setting for index, (setting, _) in enumerate(held) if setting not in [s for s, _ in held[:index]]]
+def _finding(facts: Facts, limited: list[tuple[Setting, CommunicatorInfo]]) -> Finding:
+    settings = [setting for index, (setting, _) in enumerate(limited) if setting not in [s for s, _ in limited[:index]]]
     return RULE.finding(
-        f"{words_of(settings)} is all that there are in {listed(comm.id for _, comm in held)}",
-        cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}",
-        impact="fewer channels move less at a time: 24 are usual between GPUs joined by NVLink, and each NIC needs one "
-        "or more of its own. NCCL might have taken no more by itself, so measure",
+        f"channels of {listed(comm.id for _, comm in limited)} are limited by {as_shell(settings)}",
+        cause=f"{as_shell(settings)} is set in the {listed(setting.source for setting in settings)}",
+        impact="fewer channels move less data in parallel: 24 are usual between GPUs connected by NVLink, and each NIC "
+        "needs at least one. NCCL might not have used more by default, so measure",
         fix=[
-            *unset(settings),
-            "--ignore channel-limit-by-env   # where it is set on purpose, to leave more of the GPU to computation",
+            *unset_steps(settings),
+            "--ignore channel-limit-by-env   # if it is intended, to leave more of the GPU to computation",
         ],
-        confidence="possible" if vendor_may_ask(facts) else "likely",
+        confidence="possible" if may_be_google_network(facts) else "likely",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
-        evidence=lines_of(settings),
+        evidence=evidence_of_settings(settings),
     )

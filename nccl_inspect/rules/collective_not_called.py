@@ -1,4 +1,4 @@
-"""A rank did not make a call in which the others wait: PyTorch's flight recorder shows which."""
+"""A rank did not make a call that the others are waiting in, according to PyTorch's flight recorder."""
 
 from __future__ import annotations
 
@@ -19,58 +19,58 @@ RULE = Rule(
     name="collective-not-called",
     category="failures",
     severity="error",
-    title="A rank did not make a call in which the others wait",
+    title="A rank did not make a call that the others are waiting in",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the dumps of all ranks: who waits in which call, and who did not come and waits for nobody."""
-    for still in flight_recorder.standstills(facts, MISSING):
-        waiting = flight_recorder.ranks_of(still.waiting)
-        call = flight_recorder.work(still.waiting[0].call, still.group, still.seq)
-        absent = flight_recorder.ranks_of(still.culprits)
-        missing = absent or set(still.unknown)
+    """Judge the dumps of all ranks: which wait in a call, and which never made it and wait for nobody."""
+    for standstill in flight_recorder.standstills(facts, MISSING):
+        waiting = flight_recorder.ranks_of(standstill.waiting)
+        call = flight_recorder.work(standstill.waiting[0].call, standstill.group, standstill.seq)
+        absent = flight_recorder.ranks_of(standstill.culprits)
+        missing = absent or set(standstill.unknown)
         yield RULE.finding(
-            f"{ranks_word(absent)} never called {call}, in which {ranks_word(waiting)} {does(len(waiting), 'wait')}"
+            f"{ranks_word(absent)} never called {call}; {ranks_word(waiting)} {does(len(waiting), 'wait')} in it"
             if absent
-            else f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {call} for {ranks_word(missing)}, "
-            + ("of which there is no dump" if still.silent else "of which the dump does not show whether it came"),
-            cause=_cause(still),
+            else f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {call} for {ranks_word(missing)}: "
+            + ("no dump of it" if standstill.silent else "the dump does not show whether it made the call"),
+            cause=_cause(standstill),
             impact=flight_recorder.IMPACT,
-            fix=list(_fixes(still)),
-            confidence=flight_recorder.confidence(still),
+            fix=list(_fixes(standstill)),
+            confidence=flight_recorder.confidence(standstill),
             ranks=missing,
             hosts=hosts_with(facts.job, missing),
             evidence=[
-                *flight_recorder.lines(facts, still.waiting, 2),
-                *flight_recorder.lines(facts, still.culprits, 2),
+                *flight_recorder.lines(facts, standstill.waiting, 2),
+                *flight_recorder.lines(facts, standstill.culprits, 2),
             ],
             fatal=True,
         )
 
 
-def _cause(still: Standstill) -> str:
-    """What the ranks that did not come did last."""
-    said = []
-    for part in still.culprits[:3]:
+def _cause(standstill: Standstill) -> str:
+    """The last calls of the absent ranks."""
+    sentences = []
+    for part in standstill.culprits[:3]:
         if part.call is None:
-            said.append(f"rank {part.rank} has made no call at all")
+            sentences.append(f"rank {part.rank} has made no call at all")
             continue
         place = f" from {part.call.frame}" if part.call.frame else ""
-        said.append(
-            f"the last call of rank {part.rank} was {flight_recorder.described(part.call)}{place}, which is over"
+        sentences.append(
+            f"the last call of rank {part.rank} was {flight_recorder.described(part.call)}{place}, which is complete"
         )
-    text = "; ".join(said)
-    if said:
-        text += ": since then it is busy or stuck outside of NCCL, or took another branch"
-    return ". ".join(filter(None, [text, flight_recorder.not_known(still)]))
+    text = "; ".join(sentences)
+    if sentences:
+        text += ": since then it has been busy or stuck outside NCCL, or took another branch"
+    return ". ".join(filter(None, [text, flight_recorder.not_known(standstill)]))
 
 
-def _fixes(still: Standstill) -> Iterator[str]:
+def _fixes(standstill: Standstill) -> Iterator[str]:
     yield "py-spy dump --pid <pid>   # where is it now?"
-    places = sorted({part.call.frame for part in still.culprits if part.call and part.call.frame})
+    places = sorted({part.call.frame for part in standstill.culprits if part.call and part.call.frame})
     if places:
-        yield f"Look at what follows {places[0]}: a branch that only some ranks take, a loop, I/O, an exception."
-    yield from flight_recorder.fixes_of_dumps(still)
+        yield f"Check the code after {places[0]}: a branch that only some ranks take, a loop, I/O, an exception."
+    yield from flight_recorder.fixes_of_dumps(standstill)

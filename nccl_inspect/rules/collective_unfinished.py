@@ -1,4 +1,4 @@
-"""All ranks made a call, and it did not end on all of them: the flight recorder rules out the program."""
+"""All ranks made a call that did not complete on all of them: the flight recorder rules out the program."""
 
 from __future__ import annotations
 
@@ -19,57 +19,54 @@ RULE = Rule(
     name="collective-unfinished",
     category="failures",
     severity="error",
-    title="All ranks made a call, and it did not end",
+    title="All ranks made a call, and it did not complete",
     echoes=("ranks-out-of-step", "watchdog-*"),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge calls that all ranks made alike: where it stops is the device or the network, or work before it."""
+    """Judge calls that all ranks made alike: the device, the network or earlier work blocks them."""
     if flight_recorder.is_running(facts):
         yield RULE.undecided(
-            "the flight recorder's dumps were written within seconds of a call, while the job was running: who waits",
-            Needs(
-                others=(
-                    "dumps of all ranks from when the job stands still; PyTorch writes them when a time limit is over",
-                )
-            ),
+            "the flight recorder's dumps were written within seconds of a call, while the job was running; they "
+            "do not show which ranks hang",
+            Needs(others=("dumps of all ranks written while the job hangs; PyTorch writes them after a time limit",)),
         )
-    for still in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
-        stuck = flight_recorder.ranks_of(still.culprits)
-        call = flight_recorder.work(still.culprits[0].call, still.group, still.seq)
-        partly = still.kind == PARTLY
-        is_pair = bool(still.culprits[0].call and still.culprits[0].call.is_p2p)
+    for standstill in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
+        stuck = flight_recorder.ranks_of(standstill.culprits)
+        call = flight_recorder.work(standstill.culprits[0].call, standstill.group, standstill.seq)
+        partly = standstill.kind == PARTLY
+        is_pair = bool(standstill.culprits[0].call and standstill.culprits[0].call.is_p2p)
         yield RULE.finding(
-            f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which " + _others(still),
-            cause=f"{'both sides' if is_pair else 'all ranks'} made the same call, so the program agrees with itself; "
+            f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which " + _others(standstill),
+            cause=f"{'both sides' if is_pair else 'all ranks'} made the same call, so the program is consistent; "
             "likely: "
             + (
-                "the GPU or the network of these ranks, or work that they queued before it"
+                "the GPU or the network of these ranks, or work that they queued before the call"
                 if partly
-                else "the network between them, a GPU that hangs, or work queued before it on one rank"
+                else "the network between them, a GPU that hangs, or work that one rank queued before the call"
             ),
             impact=flight_recorder.IMPACT,
             fix=[
                 "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
                 "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # what the transports report; ncclras -v on a stuck node",
-                "Look for work queued before the call on the same stream: a kernel that does not end.",
+                "Look for work queued before the call on the same stream, such as a kernel that does not end.",
             ],
             confidence="likely",
             ranks=stuck,
             hosts=hosts_with(facts.job, stuck),
             evidence=[
-                *flight_recorder.lines(facts, still.culprits, 3),
-                *flight_recorder.lines(facts, still.waiting, 2),
+                *flight_recorder.lines(facts, standstill.culprits, 3),
+                *flight_recorder.lines(facts, standstill.waiting, 2),
             ],
             fatal=True,
         )
 
 
-def _others(still: Standstill) -> str:
-    """What the other ranks did; those that have the same call open are all culprits."""
-    call = still.culprits[0].call
+def _others(standstill: Standstill) -> str:
+    """What the other ranks did; all ranks whose call is still open are culprits."""
+    call = standstill.culprits[0].call
     if call and call.is_p2p:
-        over = flight_recorder.ranks_of(still.waiting)
-        return f"{ranks_word(over)} finished" if over else "both sides called"
-    return "the other ranks finished" if still.kind == PARTLY else "all ranks of the group called"
+        finished = flight_recorder.ranks_of(standstill.waiting)
+        return f"{ranks_word(finished)} finished" if finished else "both sides called"
+    return "the other ranks finished" if standstill.kind == PARTLY else "all ranks of the group called"

@@ -1,4 +1,4 @@
-"""Kubernetes or docker ended a container of the job."""
+"""Kubernetes or Docker ended a container of the job."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ RULE = Rule(
     name="container-killed",
     category="failures",
     severity="error",
-    title="Kubernetes or docker ended a container of the job",
+    title="Kubernetes or Docker ended a container of the job",
     explains=DEATHS,
     local=True,
-    ends=True,
+    explains_job_end=True,
 )
 _LOSS = "peer-death"
 _MEMORY = "OOMKilled"
 _REASONS = {
     _MEMORY: "it used more memory than its limit, and the kernel killed it",
     "Evicted": "the node ran out of memory or disk, and the kubelet evicted the pod",
-    "DeadlineExceeded": "the time that the job may take (activeDeadlineSeconds) was over",
-    "NodeLost": "the node does not answer any more",
+    "DeadlineExceeded": "the job reached its time limit (activeDeadlineSeconds)",
+    "NodeLost": "the node no longer responds",
     "NodeShutdown": "the node was shut down",
     "Terminated": "the node was shut down",
     "Preempting": "a pod of higher priority took its place",
     "Preempted": "a pod of higher priority took its place",
-    "UnexpectedAdmissionError": "the node refused the pod, as when a device of it is broken",
+    "UnexpectedAdmissionError": "the node refused the pod, for example because one of its devices is broken",
 }
 _CODES = {
     135: "SIGBUS: often /dev/shm is full, or huge pages are missing",
-    137: "SIGKILL: the kernel where memory ran out, or somebody who ended the pod",
+    137: "SIGKILL: from the kernel because memory ran out, or from somebody who ended the pod",
     139: "SIGSEGV: it crashed",
 }
-"""What tells how one died before the others: 134 and 143 are mostly how the others end after that."""
+"""Exit codes of the first death; 134 and 143 are usually those of the others after it."""
 
 
 class _Death(NamedTuple):
@@ -51,49 +51,49 @@ class _Death(NamedTuple):
     ended: Ended
 
     @property
-    def is_sure(self) -> bool:
-        """Whether the reason itself is told."""
+    def has_reason(self) -> bool:
+        """Whether the status states the reason."""
         return self.ended.reason in _REASONS
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing of it ran after that: the log may be of a later life."""
+        """Whether the container did not restart after it; else the log may be of a later run."""
         return ".lastState." not in self.ended.where
 
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
-    """Judge a job that lost ranks by how its pods ended; the status of a sound job is old or of another one."""
-    shown = [one for one in workloads.faults(effects) if one.fatal or one.rule == "ended-from-outside"]
-    deaths = _deaths(facts) if shown else []
-    if not deaths or not shown:
+    """Judge how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
+    faults = [finding for finding in workloads.faults(effects) if finding.fatal or finding.rule == "ended-from-outside"]
+    deaths = _deaths(facts) if faults else []
+    if not deaths or not faults:
         return
     first = deaths[0]
     where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
-    losses = [effect for effect in shown if effect.rule == _LOSS]
-    named = {rank for effect in losses for rank in _gone(facts, effect)}
+    losses = [effect for effect in faults if effect.rule == _LOSS]
+    named = {rank for effect in losses for rank in _lost_ranks(facts, effect)}
     who = f", {ranks_word(dead & named or dead)}" if dead else ""
-    is_other = any(one.confidence == "certain" and where.isdisjoint(one.hosts) for one in losses)
+    is_other = any(finding.confidence == "certain" and where.isdisjoint(finding.hosts) for finding in losses)
     agrees = not dead or (bool(dead & named) if named else not is_other)
     names = listed((death.case.pod.label for death in deaths), limit=3)
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         [death.case for death in deaths],
-        shown,
+        faults,
         f"{names}{who}: {_words(first.ended)}",
         cause=_REASONS.get(first.ended.reason) or _CODES[first.ended.code or 0],
         fix=list(_fix(facts, first)),
         evidence=[Evidence(death.case.pod.file, death.ended.line, _text(death)) for death in deaths],
-        confidence="certain" if first.is_sure and agrees and (first.is_last or dead & named) else "likely",
+        confidence="certain" if first.has_reason and agrees and (first.is_last or dead & named) else "likely",
     )
 
 
-def _gone(facts: Facts, effect: Finding) -> set[int]:
-    """The ranks that it says went away: those that it shows speaking lost one."""
+def _lost_ranks(facts: Facts, effect: Finding) -> set[int]:
+    """The ranks that the finding reports as gone: those that printed its evidence lost a peer."""
     lines = {(line.source, line.line) for line in effect.evidence}
-    said = (notice for notice in facts.job.notices if any((e.source, e.line) in lines for e in notice.evidence))
-    return set(effect.ranks) - ranks_in(said)
+    notices = (notice for notice in facts.job.notices if any((e.source, e.line) in lines for e in notice.evidence))
+    return set(effect.ranks) - ranks_in(notices)
 
 
 def _words(ended: Ended) -> str:
@@ -105,16 +105,16 @@ def _text(death: _Death) -> str:
 
 
 def _deaths(facts: Facts) -> list[_Death]:
-    """The pods whose end tells something, sure ones and early ones first; none where all ended so."""
-    pods = [pod for pod in facts.once(workloads.related) if pod.containers]
-    ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _telling(pod.ended)]
-    sure = [death for death in ends if death.is_sure]
-    found = sure or (ends if len(ends) < max(len(pods), 2) else [])
-    return sorted(found, key=lambda death: (death.ended.when or "~", death.case.pod.name))
+    """The pods whose end explains the loss, in order of time; without stated reasons, none if all ended alike."""
+    pods = [pod for pod in facts.cached(workloads.related) if pod.containers]
+    ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _most_informative(pod.ended)]
+    sure = [death for death in ends if death.has_reason]
+    deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])
+    return sorted(deaths, key=lambda death: (death.ended.when or "~", death.case.pod.name))
 
 
-def _telling(ends: list[Ended]) -> list[Ended]:
-    """The end of a pod that tells most: one with a reason, else one by a signal."""
+def _most_informative(ends: list[Ended]) -> list[Ended]:
+    """The most informative end of a pod: one with a reason, else one by a signal."""
     reasons = [ended for ended in ends if ended.reason in _REASONS]
     return (reasons or [ended for ended in ends if ended.code in _CODES])[:1]
 
@@ -127,7 +127,7 @@ def _fix(facts: Facts, death: _Death) -> Iterator[str]:
             yield "--memory=<more>   # option of docker run"
         else:
             yield from workloads.steps(case, Change(("resources", "limits"), {"memory": _twice(limit)}))
-        yield "Use less: fewer data loader workers, checkpoints loaded and saved in shards; /dev/shm counts as memory."
+        yield "Use less memory: fewer data loader workers, sharded checkpoints; /dev/shm counts as memory."
     if case.pod.kind == "container":
         yield f"docker logs --tail 50 {case.pod.name}; dmesg -T | tail -50   # on its host"
     else:
@@ -138,7 +138,7 @@ def _fix(facts: Facts, death: _Death) -> Iterator[str]:
 
 
 def _twice(limit: str | None) -> str:
-    """Twice the limit of today, where it has a number to begin with."""
+    """Twice the current limit, if it begins with a number."""
     digits = "".join(sign for sign in limit or "" if sign.isdigit())
     whole = bool(limit) and (limit or "").startswith(digits) and 0 < len(digits) < 12
     return f"{2 * int(digits)}{(limit or '')[len(digits) :]}" if whole else "<more>"

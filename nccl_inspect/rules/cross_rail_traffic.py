@@ -1,11 +1,11 @@
-"""Network connections whose two ends use different NICs, where something in the log shows that the fabric has rails."""
+"""Network connections that leave their rail, if the log shows that the fabric has rails."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import Link
 from nccl_inspect.model.evidence import Evidence
@@ -21,42 +21,48 @@ RULE = Rule(
 
 
 class _Sign(NamedTuple):
-    """What shows that the fabric has rails."""
+    """Evidence that the fabric has rails."""
 
     words: str
     evidence: list[Evidence]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge connections of which both ends are in the log, where rails are known to be there.
+    """Judge connections whose ends are both in the log, if it shows that the fabric has rails.
 
-    On a flat fabric it costs nothing, and an all-to-all group without PXN joins every NIC with every other one: a log
-    without a word of rails gives nothing to act upon.
+    On a flat fabric such connections cost nothing, and an all-to-all group without PXN connects every NIC with every
+    other: without evidence of rails there is nothing to act on.
     """
     rails = _rails(facts)
     sign = _sign(facts, rails)
     if sign is None:
         return
     joined = ("kind", "src_host", "dst_host")
-    paths = crossing(facts).only(joined, lambda kind, *hosts: any(_leaves(hosts, link, rails) for link in kind.links))
+    paths = crossing(facts).only(
+        joined, lambda kind, *hosts: any(_leaves_rail(hosts, link, rails) for link in kind.links)
+    )
     if not paths:
         return
-    links = [link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves(hosts, link, rails)]
+    links = [
+        link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves_rail(hosts, link, rails)
+    ]
     kinds = {link.send_recv for link in links}
     example = links[0]
-    known = len(facts.rdma().where(lambda kind: any(link.send and link.receive for link in kind.links)))
+    matched = len(
+        facts.inter_host_rdma_paths().where(lambda kind: any(link.send and link.receive for link in kind.links))
+    )
     what = "rings or trees" if kinds == {False} else "send/recv" if kinds == {True} else "rings or trees, and send/recv"
     yield RULE.finding(
-        f"{len(paths)} of {count(known, 'network path')} leave their rail ({what}), such as "
-        f"{_name(example.send)} to {_name(example.receive)}; {sign.words}",
-        cause=f"{words_of(allowed)} allows it"
-        if (allowed := [one for one in facts.chosen("NCCL_CROSS_NIC") if one.value == "1"])
-        else "NCCL chose the NIC nearest to each GPU; hosts with other sets of GPUs or NICs, or send/recv without PXN, "
-        "lead to this",
-        impact="where rails meet at spine switches only, such traffic takes more hops and shares their links",
+        f"{len(paths)} of {count(matched, 'network path')} leave their rail ({what}), such as "
+        f"{_nic_name(example.send)} to {_nic_name(example.receive)}; {sign.words}",
+        cause=f"{as_shell(allowed)} allows it"
+        if (allowed := [setting for setting in facts.user_settings("NCCL_CROSS_NIC") if setting.value == "1"])
+        else "NCCL chose the NIC nearest to each GPU; this happens if hosts have different sets of GPUs or NICs, or "
+        "with send/recv without PXN",
+        impact="if rails meet only at spine switches, such traffic takes more hops and shares their links",
         fix=[
-            "NCCL_CROSS_NIC=0   # the same GPUs and NICs on all hosts, PXN not disabled",
-            "Compare with and without: alltoall_perf and all_reduce_perf of nccl-tests over the same hosts.",
+            "NCCL_CROSS_NIC=0   # with the same GPUs and NICs on all hosts, and PXN enabled",
+            "Compare with and without it: alltoall_perf and all_reduce_perf of nccl-tests over the same hosts.",
         ],
         confidence="likely",
         evidence=[*sign.evidence, *first_lines(paths)[:4]],
@@ -65,21 +71,21 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _sign(facts: Facts, rails: dict[tuple[str, int], str]) -> _Sign | None:
-    """The first thing that speaks of rails: NCCL's list of NICs, its warning, or a setting made for them."""
+    """The first evidence of rails: NCCL's list of NICs, its warning, or a setting made for them."""
     if rails:
-        listed = facts.said(NetDevices, lambda event: bool(_rails_of(event)))
+        listed = facts.with_event(NetDevices, lambda event: bool(_rails_of(event)))
         return _Sign("the list of NICs names their rails", [listed[0].evidence[0]])
     if warned := facts.notices("nccl/ib-rail-mismatch"):
         return _Sign("NCCL warns of it", [warned[0].evidence[0]])
-    asked = [one for one in facts.chosen("NCCL_CROSS_NIC") if one.value in ("0", "1")]
-    return _Sign(f"{words_of(asked)} is set", lines_of(asked, 1)) if asked else None
+    settings = [setting for setting in facts.user_settings("NCCL_CROSS_NIC") if setting.value in ("0", "1")]
+    return _Sign(f"{as_shell(settings)} is set", evidence_of_settings(settings, 1)) if settings else None
 
 
 def _rails(facts: Facts) -> dict[tuple[str, int], str]:
-    """The rail of each NIC, by host and index, where NCCL lists them."""
+    """The rail of each NIC, by host and index, if NCCL lists them."""
     return {
         (host, index): rail
-        for notice in facts.said(NetDevices)
+        for notice in facts.with_event(NetDevices)
         for host in notice.hosts
         for index, rail in _rails_of(notice.event)
     }
@@ -93,15 +99,15 @@ def _rails_of(event: object) -> list[tuple[int, str]]:
     return [(index, number[1]) for index, number in numbers if len(number) > 1 and number[1]]
 
 
-def _leaves(hosts: Sequence[str | None], link: Link, rails: dict[tuple[str, int], str]) -> bool:
-    """Whether a link goes from one rail to another: two NICs of different numbers may be on one."""
+def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: dict[tuple[str, int], str]) -> bool:
+    """Whether a link goes from one rail to another; two NICs of different numbers may be on the same rail."""
     if not link.crosses_rails or link.send is None or link.receive is None:
         return False
     ends = zip(hosts, (link.send.nic_index, link.receive.nic_index), strict=True)
-    found = {rails.get((host or "", -1 if index is None else index)) for host, index in ends}
-    return None in found or len(found) > 1
+    pair = {rails.get((host or "", -1 if index is None else index)) for host, index in ends}
+    return None in pair or len(pair) > 1
 
 
-def _name(end: object) -> str:
+def _nic_name(end: object) -> str:
     nic, index = getattr(end, "nic", None), getattr(end, "nic_index", None)
     return f"NIC {index}" + (f" ({nic})" if nic else "")

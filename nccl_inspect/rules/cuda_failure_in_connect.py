@@ -21,31 +21,31 @@ RULE = Rule(
 )
 _CONNECT = ("transport", "proxy", "channel")
 _P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)
-"""What rules about one place take, by its file."""
+"""Codes that rules about one source file cover."""
 _MAPPING, _FABRIC = 711, (802, 919)
-_WHERE = "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning tell which connection was being made"
+_WHERE = "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning show which connection was being made"
 _FIX_KERNEL = (cuda.IS_BROKEN, cuda.WHICH_KERNEL, _WHERE)
 _FIX = (
     cuda.IS_BROKEN,
-    "nvidia-smi   # on the host and in the container: the same driver, all GPUs, a CUDA that fits?",
+    "nvidia-smi   # on the host and in the container: same driver, all GPUs, a matching CUDA?",
     "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container",
     _WHERE,
 )
 _NO_SUCH_GPU = 101
 _HIDDEN = (
-    "P2P with a GPU that this process cannot see: most often containers or pods of one host that were given some of "
-    "its GPUs each, or CUDA_VISIBLE_DEVICES with one GPU for each process"
+    "P2P with a GPU that this process cannot see: most often containers or pods that each have only some GPUs of the "
+    "host, or CUDA_VISIBLE_DEVICES with one GPU per process"
 )
 _FIX_HIDDEN = (
-    "Give all GPUs of the host to one container, show all of them to each process, and choose one by the local rank.",
-    "NCCL_CUMEM_ENABLE=0   # a test (2.18 and later): handles of CUDA IPC instead of cuMem",
-    "NCCL_P2P_DISABLE=1   # a test: it runs then, by shared memory",
+    "Give all GPUs of the host to one container, make them visible to each process, and choose one by local rank.",
+    "NCCL_CUMEM_ENABLE=0   # a test (2.18 and later): CUDA IPC handles instead of cuMem",
+    "NCCL_P2P_DISABLE=1   # a test: the job should then run, over shared memory",
     _WHERE,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed calls of the set-up that no rule about a certain code and place takes."""
+    """Judge failed calls during set-up that no more specific rule covers."""
     failed = [failure for failure in cuda.failures(facts) if _is_ours(failure)]
     if not failed:
         return
@@ -61,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         notices=notices,
         fatal=True,
-        explains_errors=cuda.retold(facts, failed),
+        explains_errors=cuda.matching_exceptions(facts, failed),
     )
 
 

@@ -1,4 +1,4 @@
-"""A CUDA call failed while NCCL launched a collective: most often the program broke the GPU's context before."""
+"""A CUDA call failed while NCCL launched a collective: usually the program had already broken the CUDA context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed calls of the files that launch kernels and copies."""
+    """Judge failed calls in source files that launch kernels and copies."""
     failed = list(filter(cuda.is_launch, cuda.failures(facts)))
     if not failed:
         return
@@ -36,11 +36,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             (
                 cuda.WHICH_KERNEL if code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT,
                 cuda.IS_BROKEN,
-                "Look at what this rank printed before: its own traceback is nearer to the cause than NCCL.",
+                "Look at the earlier output of this rank: its own traceback is closer to the cause than NCCL.",
             ),
         ),
         confidence="likely",
         notices=notices,
         fatal=True,
-        explains_errors=cuda.retold(facts, failed),
+        explains_errors=cuda.matching_exceptions(facts, failed),
     )

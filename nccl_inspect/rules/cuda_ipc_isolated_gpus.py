@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
@@ -22,41 +22,41 @@ RULE = Rule(
 
 
 _UNREACHED = (101, 217)
-"""CUDA's answers where a GPU, or the way to it, is not there for this process: NCCL asks for both before it takes P2P,
-but for GPUs that the process does not see (p2pCanConnect in src/transport/p2p.cc)."""
+"""CUDA's errors if this process has no such GPU, or no peer access to it: NCCL checks both before it chooses P2P,
+except for GPUs that the process does not see (p2pCanConnect in src/transport/p2p.cc)."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed imports: where all ranks are CUDA device 0 on different GPUs, or where CUDA's answer tells it."""
+    """Judge failed imports, if all ranks are CUDA device 0 on different GPUs or CUDA's error implies isolation."""
     isolated = set(facts.job.isolated_hosts)
     failed = [notice for notice in not_shared(facts) if isolated.intersection(notice.hosts)]
     unreached = _unreached(facts)
-    failed += [notice for notice in unreached if not any(notice is one for one in failed)]
+    failed += [notice for notice in unreached if not any(notice is other for other in failed)]
     if not failed:
         return
-    known = isolated.intersection(hosts_in(failed))
+    isolated_here = isolated.intersection(hosts_in(failed))
     yield RULE.finding(
-        f"GPU memory could not be shared, and each process sees one GPU only: {failed[0].message}",
+        f"GPU memory could not be shared, and each process sees only one GPU: {failed[0].message}",
         cause="P2P with a GPU that this process cannot see: the launcher shows each process its own GPU as device 0 "
-        "(Ray, srun --gpus-per-task, one container for each rank), so NCCL takes P2P for granted and cannot test it"
-        + ("" if known else ". Where it sees both GPUs, it tests them and takes no P2P that CUDA does not have"),
-        impact="the connection cannot be made, and the job stops",
+        "(Ray, srun --gpus-per-task, one container per rank), so NCCL assumes that P2P works and cannot test it"
+        + ("" if isolated_here else ". If NCCL sees both GPUs, it tests them and does not use P2P that CUDA lacks"),
+        impact="the connection cannot be made: the job stops",
         fix=[
-            "Show all GPUs of the host to each process, which then chooses its own.",
+            "Make all GPUs of the host visible to each process, and let it choose its own.",
             'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
             "srun --gpu-bind=none <command>   # Slurm; or --gpus-per-node instead of --gpus-per-task",
             "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1   # Ray",
-            f"NCCL_P2P_DISABLE=1   # a stop-gap, slow: {SHM} through host memory ({SHM.link})",
+            f"NCCL_P2P_DISABLE=1   # a stopgap, slow: {SHM} through host memory ({SHM.link})",
         ],
         confidence="likely",
         notices=failed,
-        evidence=[*first_said(failed), *first_lines(_between(facts, failed))[:1]],
+        evidence=[*first_evidence(failed), *first_lines(_p2p_paths(facts, failed))[:1]],
         fatal=True,
     )
 
 
 def _unreached(facts: Facts) -> list[Notice]:
-    """Imports that fail because the pair has no P2P, in processes that may see one GPU only."""
+    """Imports that fail because the pair has no P2P, in processes that may see only one GPU."""
     calls = [
         failure.notice
         for failure in cuda.failures(facts)
@@ -70,7 +70,7 @@ def _unreached(facts: Facts) -> list[Notice]:
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
 
-def _between(facts: Facts, failed: list[Notice]) -> Selection:
+def _p2p_paths(facts: Facts, failed: list[Notice]) -> Selection:
     """The P2P paths of the ranks that failed."""
     ranks = ranks_in(failed)
     return facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))

@@ -1,9 +1,9 @@
-"""A log that says nothing but the version and warnings."""
+"""A log with only NCCL's version and warnings."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.levels import STATEMENTS
 
@@ -16,19 +16,19 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge logs whose NCCL lines are all warnings or the bare version line."""
+    """Judge logs whose NCCL lines are all warnings or the version line."""
     sparse = [notice for notice in facts.job.notices if notice.level in (*STATEMENTS, "VERSION")]
     lines = sum(source.nccl_lines for source in facts.job.sources)
     if not sparse or sum(notice.count for notice in sparse) < lines or facts.job.excerpt:
-        return  # who passes on an excerpt leaves out lines
+        return  # excerpts omit lines
     only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
     yield RULE.finding(
-        f"the log holds only {only} of NCCL",
-        cause="NCCL_DEBUG is not set, or is VERSION, WARN or ATTN; or somebody left out the other lines",
-        impact="paths, networks, rings and settings cannot be judged; a warning stands without what led to it",
+        f"the log contains only {only} of NCCL",
+        cause="NCCL_DEBUG is not set, or is VERSION, WARN or ATTN; or the other lines were removed",
+        impact="paths, networks, rings and settings cannot be judged; warnings lack the lines that led to them",
         fix=[
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # on all ranks: mpirun -x, pod spec 'env:'",
-            "With NCCL 2.22 and later let it run past the first collective: connections are made there.",
+            "With NCCL 2.22 and later, run past the first collective: connections are made there.",
         ],
-        evidence=first_said(sparse),
+        evidence=first_evidence(sparse),
     )

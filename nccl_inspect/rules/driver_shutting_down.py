@@ -1,11 +1,11 @@
-"""A process ended while NCCL still used its GPU: its last errors are an effect of the end."""
+"""A process exited while NCCL still used its GPU: its last errors are an effect of the exit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.statements import job_end
@@ -15,13 +15,13 @@ RULE = Rule(
     name="driver-shutting-down",
     category="failures",
     severity="warning",
-    title="A process ended while NCCL still used its GPU",
+    title="A process exited while NCCL still used its GPU",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge CUDA calls that failed because the process was ending already."""
-    notices = [notice for notice in cuda.failed(facts) if job_end.is_shutting_down(notice.event)]
+    """Judge CUDA calls that failed because the process was already exiting."""
+    notices = [notice for notice in cuda.failed_calls(facts) if job_end.is_shutting_down(notice.event)]
     if not notices:
         return
     ending = ranks_in(notices)
@@ -30,23 +30,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     everybody = bool(ending) and not left
     who = ranks_word(ending) if ending else "a process whose rank is not in the log"
     yield RULE.finding(
-        f"{who} ended while NCCL still used the GPU ('driver shutting down')",
-        cause="the program came to its end without ending its communicators first: CUDA was gone when NCCL wanted to "
-        "let go of the GPU. "
+        f"{who} exited while NCCL still used the GPU ('driver shutting down')",
+        cause="the program exited without destroying its communicators: CUDA was already gone when NCCL released the "
+        "GPU. "
         + (
-            "All ranks ended that way or in order, as at the usual end of a job"
+            "All ranks exited like this or properly, as at the normal end of a job"
             if everybody
-            else f"Why it ended is not in the log{f', nor what became of {ranks_word(left)}' if left else ''}"
+            else f"The log does not show why it exited{f', nor what became of {ranks_word(left)}' if left else ''}"
         ),
-        impact="none on the paths; the errors themselves harm nobody, because the process was ending already",
+        impact="none on the paths; the errors themselves are harmless, because the process was already exiting",
         fix=[
             "torch.distributed.destroy_process_group()   # at the end of the program, in each rank",
-            "Programs that call NCCL themselves: ncclCommDestroy for each communicator before main returns.",
-            *([] if everybody else ["Look at what these ranks printed last: the reason for the end comes before it."]),
+            "In programs that call NCCL directly, call ncclCommDestroy for each communicator before main returns.",
+            *([] if everybody else ["Look at the last output of these ranks: the reason for the exit precedes it."]),
         ],
         severity="info" if everybody else None,
         confidence="certain" if everybody else "possible",
         ranks=ending,
         hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        evidence=first_evidence(notices),
     )

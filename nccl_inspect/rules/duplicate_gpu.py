@@ -22,30 +22,30 @@ RULE = Rule(
 
 
 _CAUSE = (
-    "the processes of a host do not choose different devices (all lines show the same [0]?), or two launchers run on "
-    "one host, or they have MIG instances of one GPU, which NCCL takes for the same"
+    "the processes of a host do not choose different devices (do all lines show the same [0]?), or two launchers run "
+    "on one host, or the processes have MIG instances of one GPU, which NCCL treats as the same GPU"
 )
 _FIX = (
     'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
-    "torchrun --nnodes=<nodes> --nproc_per_node=gpu <script>   # one launcher a node, no more processes than GPUs",
-    "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # in each pod of a node: no GPU in two of them",
-    "NCCL_MULTI_RANK_GPU_ENABLE=1   # 2.30 and later, if it is wanted",
+    "torchrun --nnodes=<nodes> --nproc_per_node=gpu <script>   # one launcher per node, no more processes than GPUs",
+    "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # in each pod of a node: does a GPU appear in two of them?",
+    "NCCL_MULTI_RANK_GPU_ENABLE=1   # 2.30 and later, if sharing is intended",
 )
 _SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
-"""With these several ranks may have one GPU, or hosts are not what their names say."""
-_TELLS_PARTS_APART = (2, 30)
-"""The first release that knows MIG instances from each other, and ranks that are to share a GPU."""
+"""With these, several ranks may share a GPU, or host names do not identify hosts."""
+_DISTINGUISHES_MIG = (2, 30)
+"""The first release that distinguishes MIG instances and supports ranks that share a GPU."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it only says that it is so."""
-    refused = facts.leading_to(RULE.name)
-    if not refused:
-        yield from _listed_twice(facts)
+    """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it does not."""
+    errors = facts.errors_of_rule(RULE.name)
+    if not errors:
+        yield from _from_init_lines(facts)
         return
     pairs = {
         (*sorted((value(notice, "rank"), value(notice, "other_rank"))), value(notice, "bus_id"))
-        for notice in refused
+        for notice in errors
         if value(notice, "other_rank") is not None
     }
     words = listed(
@@ -56,26 +56,26 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_CAUSE,
         impact="NCCL refuses to build the communicator; the job does not start",
         fix=_FIX,
-        notices=refused,
+        notices=errors,
         fatal=True,
     )
 
 
-def _listed_twice(facts: Facts) -> Iterator[Finding]:
-    """Judge init lines with one host and bus id for two ranks, before NCCL compares them itself.
+def _from_init_lines(facts: Facts) -> Iterator[Finding]:
+    """Judge init lines with one host and bus id for two ranks, before NCCL itself compares them.
 
-    What NCCL built is right: then two machines have one name.
+    If NCCL built the communicator, there is no conflict: two machines have the same name.
     """
-    if facts.switched_on(*_SHARING) or any(order(text) >= _TELLS_PARTS_APART for text in facts.job.nccl_versions):
+    if facts.enabled_settings(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
         return
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     for comm in facts.job.communicators:
-        if not facts.unfinished([comm]):
+        if not facts.none_initialized([comm]):
             continue
         users: dict[tuple[str | None, str], set[int]] = {}
         for rank in global_ranks(comm, comm.started):
             gpu = facts.job.gpus.get(rank)
-            host = host_of.get(rank)  # machines of a kind have the same bus ids: without a name it may be several
+            host = host_of.get(rank)  # machines of one type have the same bus ids: a host without a name may be several
             if gpu is not None and gpu.bus_id is not None and (is_named(host) or comm.nnodes == 1):
                 users.setdefault((host, gpu.bus_id), set()).add(rank)
         shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and not _is_two_machines(facts, key[0])}
@@ -85,13 +85,13 @@ def _listed_twice(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_two_machines(facts: Facts, host: str | None) -> bool:
-    """Whether processes of a host name have several addresses on one interface."""
-    found: dict[str, set[str]] = {}
-    for notice in facts.said(BootstrapInterface):
+    """Whether processes of one host name have several addresses on one interface."""
+    by_interface: dict[str, set[str]] = {}
+    for notice in facts.with_event(BootstrapInterface):
         event = notice.event
         if isinstance(event, BootstrapInterface) and event.address and host in notice.hosts:
-            found.setdefault(event.interface, set()).add(event.address)
-    return any(len(addresses) > 1 for addresses in found.values())
+            by_interface.setdefault(event.interface, set()).add(event.address)
+    return any(len(addresses) > 1 for addresses in by_interface.values())
 
 
 def _clue(comm: CommunicatorInfo, shared: dict[tuple[str | None, str], set[int]]) -> Finding:
@@ -99,8 +99,8 @@ def _clue(comm: CommunicatorInfo, shared: dict[tuple[str | None, str], set[int]]
         f"{ranks_word(ranks)} on the GPU with bus id {bus}" for (_, bus), ranks in sorted(shared.items(), key=str)
     )
     return RULE.clue(
-        f"ranks of one host name the same GPU: {words}",
-        cause=f"{_CAUSE}; or two machines have one host name, which these lines do not tell",
+        f"init lines of one host give several ranks the same GPU: {words}",
+        cause=f"{_CAUSE}; or two machines have the same host name, which these lines do not show",
         impact="NCCL refuses to build the communicator as soon as it has compared the ranks",
         fix=_FIX,
         confirm="Look for 'Duplicate GPU detected' once all ranks have started, or compare UUIDs: nvidia-smi -L",

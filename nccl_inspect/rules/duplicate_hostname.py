@@ -5,8 +5,8 @@ from itertools import pairwise
 from operator import eq
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, ranks_in
-from nccl_inspect.judging.networks.interfaces import Interface, offered
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, ranks_in
+from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Selection
@@ -23,77 +23,77 @@ RULE = Rule(
 )
 
 _FIX = (
-    "hostnamectl set-hostname <name>   # a name of its own for each machine; containers: docker run --hostname <name>",
-    "NCCL_HOSTID=<name>   # another one for each machine and container; unset it where all have the same",
+    "hostnamectl set-hostname <name>   # a unique name for each machine; containers: docker run --hostname <name>",
+    "NCCL_HOSTID=<name>   # a unique value for each machine and container; unset it if all have the same",
 )
 _FAR, _NEAR = 10_000, 2_000
-"""Between pids of two machines, and of one."""
+"""Distances between pids of two machines, and of one."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a host name whose processes have different addresses on the same interface.
 
-    NCCL tells machines by host name and, from 2.5 on, boot id. This tool sees the name only.
+    NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.
     """
     addresses = _addresses(facts)
-    unshared = _unshared(facts)
+    unshared = _sharing_failures(facts)
     for host in facts.hosts():
-        used = _several(addresses.get(host, {}))
+        used = _different_addresses(addresses.get(host, {}))
         if not facts.job.paths and unshared and (used or _pids_apart(facts, host)):
-            yield _suspected(host, used, unshared)
+            yield _sharing_clue(host, used, unshared)
             return
         if not used:
             continue
         if not facts.job.paths:
-            yield _told_apart(host, used)
+            yield _address_clue(host, used)
             return
-        apart = _apart(facts, used)
-        local = apart.where(lambda kind: kind.transport in ("P2P", "SHM"))
-        if not apart or (local and not _fails(facts)):
-            continue  # they do share memory: containers or addresses of one machine
-        yield _finding(facts, host, used, local, apart)
+        paths = _paths_between(facts, used)
+        local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
+        if not paths or (local and not _has_failed(facts)):
+            continue  # they share memory: containers or addresses of one machine
+        yield _finding(facts, host, used, local, paths)
         return
 
 
 def _addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
     """The interfaces in use, by host, name and address."""
-    known: dict[str, dict[str, dict[str, Interface]]] = {}
-    for one in offered(facts):
-        if one.address and not one.is_of_one_machine and not one.is_loopback:
-            for host in one.said.hosts:
-                known.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
-    return known
+    by_host: dict[str, dict[str, dict[str, Interface]]] = {}
+    for interface in listed_interfaces(facts):
+        if interface.address and not interface.is_of_one_machine and not interface.is_loopback:
+            for host in interface.notice.hosts:
+                by_host.setdefault(host, {}).setdefault(interface.name, {}).setdefault(interface.address, interface)
+    return by_host
 
 
-def _several(known: dict[str, dict[str, Interface]]) -> list[Interface]:
-    """The statements about an interface for which processes have different addresses, if there is one."""
-    return next((list(found.values()) for found in known.values() if len(found) > 1), [])
+def _different_addresses(interfaces: dict[str, dict[str, Interface]]) -> list[Interface]:
+    """The addresses of the first interface for which processes have different ones."""
+    return next((list(addresses.values()) for addresses in interfaces.values() if len(addresses) > 1), [])
 
 
-def _apart(facts: Facts, used: list[Interface]) -> Selection:
-    """Paths within that host name between ranks of different addresses."""
-    address = {rank: index for index, one in enumerate(used) for rank in one.said.ranks}
+def _paths_between(facts: Facts, used: list[Interface]) -> Selection:
+    """Paths within that host name between ranks with different addresses."""
+    address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
     near = facts.job.paths.only(("src_host", "dst_host"), eq)
     return near.only(
         ("src", "dst"), lambda src, dst: src in address and dst in address and address[src] != address[dst]
     )
 
 
-def _fails(facts: Facts) -> bool:
+def _has_failed(facts: Facts) -> bool:
     """Whether the job ended in an error, or sharing memory did."""
-    return facts.job.failed or bool(_unshared(facts))
+    return facts.job.failed or bool(_sharing_failures(facts))
 
 
-def _unshared(facts: Facts) -> list[Notice]:
-    """What says that memory could not be shared; that a segment could not be made has other causes."""
-    attaching = [one for one in facts.notices("nccl/shm-segment-failed") if value(one, "what") != "creating"]
+def _sharing_failures(facts: Facts) -> list[Notice]:
+    """Failures to share memory; a segment that could not be created has other causes."""
+    attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
     return [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
 
 
 def _pids_apart(facts: Facts, host: str) -> bool:
     """Whether the processes of a host fall into two groups of pids that are far from each other.
 
-    A launcher starts the ranks of a machine one after the other: two such groups are hardly of one machine.
+    A launcher starts the ranks of a machine one after another: two such groups are hardly on one machine.
     """
     pids = sorted({last.process.pid for last in facts.job.last_lines if last.process.host == host})
     gaps = [(later - pid, later) for pid, later in pairwise(pids)]
@@ -104,69 +104,69 @@ def _pids_apart(facts: Facts, host: str) -> bool:
     return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
 
 
-def _suspected(host: str, used: list[Interface], unshared: list[Notice]) -> Finding:
-    """What is said where memory cannot be shared, and the log ends before it shows between which ranks."""
-    words = listed(one.address for one in used)
+def _sharing_clue(host: str, used: list[Interface], unshared: list[Notice]) -> Finding:
+    """The clue if memory cannot be shared, and the log ends before it shows between which ranks."""
+    words = listed(interface.address for interface in used)
     return RULE.clue(
-        f"host name {host} may stand for several machines: memory cannot be shared between its processes, which have "
+        f"host name {host} may belong to several machines: its processes cannot share memory and have "
         + (f"several addresses ({words})" if used else "pids far from each other"),
-        cause="NCCL takes equal name and boot id for one machine (up to 2.4 the name alone): machines, or "
-        "containers of one machine, that have the same name",
-        impact="ranks try to share memory that they do not share: the job fails when it connects",
+        cause="machines, or containers of one machine, have the same host name; NCCL treats an equal name and boot id "
+        "as one machine (up to 2.4 the name alone)",
+        impact="ranks try to share memory that they cannot share: the job fails while connecting",
         fix=_FIX,
-        confirm="Run 'cat /proc/sys/kernel/random/boot_id' beside each rank: different ids are different machines.",
+        confirm="Run 'cat /proc/sys/kernel/random/boot_id' beside each rank: different ids mean different machines.",
         severity="warning",
         confidence="likely" if used else "possible",
-        ranks=ranks_in([*(one.said for one in used), *unshared]),
+        ranks=ranks_in([*(interface.notice for interface in used), *unshared]),
         hosts=[host],
-        evidence=first_said([*(one.said for one in used[:2]), *unshared]),
+        evidence=first_evidence([*(interface.notice for interface in used[:2]), *unshared]),
     )
 
 
-def _told_apart(host: str, used: list[Interface]) -> Finding:
-    """What is said where no connection is in the log, and nothing failed."""
+def _address_clue(host: str, used: list[Interface]) -> Finding:
+    """The clue if the log shows no connection, and nothing failed."""
     return RULE.clue(
-        f"host name {host} stands for {len(used)} addresses ({listed(one.address for one in used)})",
-        cause="machines or containers with the same host name; a machine with several addresses at one interface "
+        f"host name {host} has {len(used)} addresses ({listed(interface.address for interface in used)})",
+        cause="machines or containers have the same host name; a machine with several addresses on one interface "
         "looks the same",
-        impact="none where their boot ids differ; containers of one machine, and releases before 2.5, try to share "
-        "memory that they do not share",
+        impact="none if their boot ids differ; containers of one machine, and releases before 2.5, try to share memory "
+        "that they cannot share",
         fix=_FIX,
-        confirm="Run 'hostname; cat /proc/sys/kernel/random/boot_id' beside each rank: are they of one machine?",
+        confirm="Run 'hostname; cat /proc/sys/kernel/random/boot_id' beside each rank: are they on one machine?",
         severity="info",
         confidence="likely",
-        ranks=ranks_in(one.said for one in used),
+        ranks=ranks_in(interface.notice for interface in used),
         hosts=[host],
-        evidence=first_said([one.said for one in used[:2]]),
+        evidence=first_evidence([interface.notice for interface in used[:2]]),
     )
 
 
-def _finding(facts: Facts, host: str, used: list[Interface], local: Selection, apart: Selection) -> Finding:
-    words = listed(one.address for one in used)
+def _finding(facts: Facts, host: str, used: list[Interface], local: Selection, paths: Selection) -> Finding:
+    words = listed(interface.address for interface in used)
     return RULE.finding(
-        f"host name {host} stands for {len(used)} addresses ({words})"
-        + (f"; NCCL takes them for one machine: {count(len(local), 'local path')} between them" if local else ""),
-        cause="machines or containers with the same host name"
+        f"host name {host} has {len(used)} addresses ({words})"
+        + (f"; NCCL treats them as one machine: {count(len(local), 'local path')} between them" if local else ""),
+        cause="machines or containers have the same host name"
         + (
-            ". NCCL takes equal name and boot id for one machine: containers of one machine, or NCCL_HOSTID set to "
-            "the same value, or a release before 2.5"
+            ". NCCL treats an equal name and boot id as one machine: containers of one machine, NCCL_HOSTID set to the "
+            "same value, or a release before 2.5"
             if local
             else ""
         ),
-        impact="ranks try to share memory that they do not share: the job fails when it connects"
+        impact="ranks try to share memory that they cannot share: the job fails while connecting"
         if local
-        else "none for NCCL, which also looks at the boot id; this report counts them as one host, so that paths "
-        "between them are told as paths within it",
+        else "none for NCCL, which also compares the boot id; this report counts them as one host, so paths between "
+        "them appear as paths within it",
         fix=_FIX,
         severity="error" if local else "info",
         confidence="likely",
-        ranks=ranks_in(one.said for one in used),
+        ranks=ranks_in(interface.notice for interface in used),
         hosts=[host],
         evidence=[
-            *first_said([*(one.said for one in used[:2]), *_unshared(facts)[:1]]),
-            *first_lines(local or apart)[:2],
+            *first_evidence([*(interface.notice for interface in used[:2]), *_sharing_failures(facts)[:1]]),
+            *first_lines(local or paths)[:2],
         ],
         fatal=bool(local),
         paths=local,
-        open_paths=apart.without(local),  # taken for paths within a host
+        open_paths=paths.without(local),  # counted as paths within a host
     )

@@ -1,11 +1,11 @@
-"""aws-ofi-nccl has a provider and does not come up."""
+"""aws-ofi-nccl finds a provider but fails to initialize."""
 
 from collections.abc import Iterator
 from operator import attrgetter
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -18,11 +18,11 @@ RULE = Rule(
     category="plugins",
     cloud="AWS",
     severity="error",
-    title="aws-ofi-nccl does not come up",
+    title="aws-ofi-nccl fails to initialize",
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),
     supersedes=("memory-registration-failed",),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 _NO_GDR = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
@@ -33,58 +33,60 @@ _BUILT_IN = (None, "Socket", "IB")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge a failed initialisation, and errors of set-up where no network of the plugin came up."""
+    """Judge a failed initialization, and set-up errors if no network of the plugin came up."""
     if slingshot.signs(facts):
-        return  # the plugin carries Slingshot, too
+        return  # the plugin also supports Slingshot
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    reasons = sorted([*facts.notices(_NO_GDR), *facts.leading_to(RULE.name)], key=attrgetter("place"))
-    told = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
+    reasons = sorted([*facts.notices(_NO_GDR), *facts.errors_of_rule(RULE.name)], key=attrgetter("place"))
+    notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
     broken = _connecting(facts, reasons)
-    if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
+    if not notices or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
         return
     slow = tcp_paths(facts)
     stopped = bool(facts.job.failed or broken) and not slow
     yield RULE.finding(
-        f"aws-ofi-nccl {'cannot connect' if broken else 'does not come up'}{_in_words(reasons)}",
+        f"aws-ofi-nccl {'cannot connect' if broken else 'fails to initialize'}{_reason_words(reasons)}",
         cause=_cause(reasons),
-        impact="hosts talk over TCP"
+        impact="hosts communicate over TCP"
         if slow
-        else "the job stops: the plugin was in use, and NCCL takes no other network then"
+        else "the job stops: the plugin was already in use, and NCCL cannot switch to another network"
         if broken
         else "the job stops"
         if stopped
-        else "NCCL goes on with InfiniBand or TCP, or stops where NCCL_NET asks for the plugin",
+        else "NCCL continues with InfiniBand or TCP, or stops if NCCL_NET requires the plugin",
         fix=[
             *_fix(reasons),
-            "Take libfabric and plugin of one EFA installer in the image, and the installer's driver on the node.",
+            "Use libfabric and plugin from one EFA installer in the image, and that installer's driver on the node.",
             EFA_RELEASES,
             EFA_CHECK,
             LIBFABRIC_SAYS,
         ],
         confidence="likely" if reasons else "possible",
-        severity="error" if slow or stopped else "warning" if facts.several_hosts() else "info",
-        notices=told,
-        evidence=first_said([*reasons[:3], *told[-2:], *broken[:1]]),
+        severity="error" if slow or stopped else "warning" if facts.spans_hosts() else "info",
+        notices=notices,
+        evidence=first_evidence([*reasons[:3], *notices[-2:], *broken[:1]]),
         fatal=stopped,
     )
 
 
 def _came_up(facts: Facts) -> bool:
     return any(comm.network not in _BUILT_IN for comm in facts.job.communicators) or any(
-        "Libfabric" in kind.detail for kind in facts.leaving().kinds
+        "Libfabric" in kind.detail for kind in facts.inter_host_net_paths().kinds
     )
 
 
 def _connecting(facts: Facts, reasons: list[Notice]) -> list[Notice]:
-    """What NCCL passes on of connections that then failed: it had chosen the plugin.
+    """NCCL's frames of connections that then failed, after it had chosen the plugin.
 
-    Where the reason comes after the first connection, another rank may have passed on its failure before.
+    If the reason comes after the first connection, frames of other ranks may precede it.
     """
-    if not reasons or not (facts.said(OfiProvider) or _came_up(facts)):
+    if not reasons or not (facts.with_event(OfiProvider) or _came_up(facts)):
         return []
-    used = [line.order for line in first_lines(facts.leaving().where(lambda kind: "Libfabric" in kind.detail))]
+    used = [
+        line.order for line in first_lines(facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail))
+    ]
     late = bool(used) and reasons[0].evidence[0].order > min(used)
-    return [frame for frame in facts.said(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
+    return [frame for frame in facts.with_event(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
 
 
 def _is_connecting(event: Event) -> bool:
@@ -92,39 +94,39 @@ def _is_connecting(event: Event) -> bool:
 
 
 def _lacks_memory(facts: Facts) -> bool:
-    """Whether buffers could not be registered for want of locked memory: what fails then is an effect of that."""
+    """Whether buffers could not be registered because locked memory is limited, which explains later failures."""
     return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.with_role("memory-not-registered"))
 
 
-def _in_words(reasons: list[Notice]) -> str:
+def _reason_words(reasons: list[Notice]) -> str:
     return f": {reasons[0].message.removeprefix('NET/OFI ')}" if reasons else ""
 
 
 def _cause(reasons: list[Notice]) -> str:
     if not reasons:
         return (
-            "unknown from this log; likely: "
-            "no provider (the lines at level INFO would tell), or plugin and libfabric do not fit"
+            "unknown from this log; likely: no provider (the lines at level INFO would show it), or a plugin and a "
+            "libfabric that do not match"
         )
-    if _is_asked(reasons[0]):
+    if _is_unknown_protocol(reasons[0]):
         return "OFI_NCCL_PROTOCOL names a protocol that the plugin does not have"
     if _is_without_gdr(reasons[0]):
         return (
-            "this instance type has GPUDirect RDMA, the plugin demands it, and libfabric does not offer it: libfabric "
-            "without CUDA, no nvidia-peermem or DMA-BUF, or FI_EFA_USE_DEVICE_RDMA=0"
+            "this instance type has GPUDirect RDMA and the plugin requires it, but libfabric does not provide it: "
+            "libfabric without CUDA, no nvidia-peermem or DMA-BUF, or FI_EFA_USE_DEVICE_RDMA=0"
         )
     if value(reasons[0], "rc") == _NO_MEMORY:
         return (
-            "memory or a resource of the device ran out: most often the limit of locked memory, else queues that "
-            "other processes hold"
+            "memory or a device resource ran out: most often the limit on locked memory, otherwise queues held by "
+            "other processes"
         )
     return (
-        "libfabric or the EFA device refuses a step of the set-up: plugin, libfabric and driver do not fit "
-        "together, or the device is not usable in this container"
+        "libfabric or the EFA device refused a step of the set-up: plugin, libfabric and driver do not match, or the "
+        "device is not usable in this container"
     )
 
 
-def _is_asked(notice: Notice) -> bool:
+def _is_unknown_protocol(notice: Notice) -> bool:
     return notice.production == "aws-ofi-nccl/ofi-unknown-protocol"
 
 
@@ -133,13 +135,13 @@ def _is_without_gdr(notice: Notice) -> bool:
 
 
 def _fix(reasons: list[Notice]) -> list[str]:
-    if reasons and _is_asked(reasons[0]):
+    if reasons and _is_unknown_protocol(reasons[0]):
         return ["unset OFI_NCCL_PROTOCOL   # or SENDRECV, or RDMA"]
     if reasons and _is_without_gdr(reasons[0]):
         return [
             "fi_info -p efa -c FI_HMEM; lsmod | grep nvidia_peermem   # must list the NICs, and the module",
             "unset FI_EFA_USE_DEVICE_RDMA",
-            "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1   # a stop-gap, slower",
+            "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1   # a stopgap, slower",
         ]
     if reasons and value(reasons[0], "rc") == _NO_MEMORY:
         return ["ulimit -l   # inside the container: must say unlimited", LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER]

@@ -1,4 +1,4 @@
-"""libfabric does not fit NCCL or aws-ofi-nccl."""
+"""libfabric is too old for this NCCL, or for aws-ofi-nccl."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ RULE = Rule(
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),
     supersedes=("efa-init-failed", "memory-registration-failed", "plugin-does-not-fit"),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 
@@ -30,40 +30,40 @@ _CUMEM = versions.order("2.19")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the plugin says of libfabric, and GPU memory that libfabric calls invalid."""
-    stated, refused = facts.leading_to(RULE.name), _refused(facts)
-    told = [*stated, *refused]
-    if not told:
+    """Judge the plugin's messages about libfabric, and GPU memory that libfabric rejects as invalid."""
+    stated, refused = facts.errors_of_rule(RULE.name), _unregistered(facts)
+    notices = [*stated, *refused]
+    if not notices:
         return
     slow = tcp_paths(facts)
     stopped = bool(refused) or (facts.job.failed and not facts.job.paths)
     yield RULE.finding(
         _summary(stated),
         cause="libfabric, aws-ofi-nccl and NCCL of this image are of different generations"
-        + ("" if stated else ": since 2.19 NCCL allocates GPU memory in a way that an older libfabric refuses"),
-        impact="the job stops when it connects"
+        + ("" if stated else ": since 2.19 NCCL allocates GPU memory in a way that older libfabric releases reject"),
+        impact="the job stops while connecting"
         if stopped
-        else "the plugin does not come up; hosts talk over TCP"
+        else "the plugin does not initialize; hosts communicate over TCP"
         if slow
-        else "the plugin does not come up; NCCL goes on without EFA, or stops where NCCL_NET asks for it",
+        else "the plugin does not initialize; NCCL continues without EFA, or stops if NCCL_NET requires it",
         fix=[
-            "Take a current EFA installer in the image (for NCCL 2.19 at least 1.29.1): it brings libfabric "
-            "and plugin that belong together.",
+            "Use a current EFA installer in the image (for NCCL 2.19 at least 1.29.1), which includes a matching "
+            "libfabric and plugin.",
             "LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:$LD_LIBRARY_PATH   # its libfabric first",
             "fi_info --version; ldd <path>/libnccl-net.so | grep libfabric   # which libfabric is used?",
-            *(["FI_EFA_SET_CUDA_SYNC_MEMOPS=0   # on all ranks, a stop-gap"] if refused else []),
+            *(["FI_EFA_SET_CUDA_SYNC_MEMOPS=0   # on all ranks, a stopgap"] if refused else []),
         ],
         confidence="certain" if stated else "likely" if _releases(facts) else "possible",
-        severity="error" if stopped or slow or facts.job.failed else "warning" if facts.several_hosts() else "info",
-        notices=told,
+        severity="error" if stopped or slow or facts.job.failed else "warning" if facts.spans_hosts() else "info",
+        notices=notices,
         fatal=stopped,
     )
 
 
-def _refused(facts: Facts) -> list[Notice]:
-    """GPU memory that could not be registered, unless all ranks run a release that allocates it the old way."""
-    known = _releases(facts)
-    if known and max(known) < _CUMEM:
+def _unregistered(facts: Facts) -> list[Notice]:
+    """GPU memory that could not be registered, unless all ranks run releases that allocate it the old way."""
+    releases = _releases(facts)
+    if releases and max(releases) < _CUMEM:
         return []
     failed = facts.notices("aws-ofi-nccl/ofi-register-failed")
     return [notice for notice in failed if value(notice, "rc") == _INVALID and value(notice, "type") == _GPU]
@@ -75,8 +75,8 @@ def _releases(facts: Facts) -> list[tuple[int, ...]]:
 
 def _summary(stated: list[Notice]) -> str:
     if not stated:
-        return "libfabric refuses to register GPU memory (RC -22, invalid argument)"
+        return "libfabric refused to register GPU memory (RC -22, invalid argument)"
     needed = value(stated[0], "version")
     if needed:
         return f"libfabric is too old for aws-ofi-nccl: it needs at least {str(needed).rstrip('.')}"
-    return "aws-ofi-nccl was built with a libfabric that does not fit: FI_OPT_CUDA_API_PERMITTED is not declared"
+    return "aws-ofi-nccl was built with an unsuitable libfabric: FI_OPT_CUDA_API_PERMITTED is not declared"

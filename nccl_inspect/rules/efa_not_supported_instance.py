@@ -1,4 +1,4 @@
-"""aws-ofi-nccl is loaded where no EFA is needed."""
+"""aws-ofi-nccl is loaded, finds no EFA, and none is needed."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,13 @@ RULE = Rule(
     category="plugins",
     cloud="AWS",
     severity="info",
-    title="aws-ofi-nccl is loaded on a machine without EFA, or for one host only",
+    title="aws-ofi-nccl is loaded on a machine without EFA, or for a single host",
     supersedes=("efa-init-failed", "efa-provider-missing"),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge a failed search for a provider where the machine has no EFA, or the whole job is on one host."""
+    """Judge a failed search for a provider if the machine has no EFA, or the whole job is on one host."""
     failed = facts.with_role("searches-failed")
     network = facts.platform.network if facts.platform else None
     without = network not in (None, "efa")
@@ -31,11 +31,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=f"{facts.platform.name if facts.platform else ''} has no EFA; its network is {network}"
         if without
         else "all ranks are on one host, where NCCL uses no network",
-        impact="none: NCCL goes on without the plugin"
-        + (", over the network of the machine" if without and facts.several_hosts() else ""),
-        fix=[
-            "NCCL_NET_PLUGIN=none   # leaves the plugin out, and its warnings with it",
-        ],
+        impact="none: NCCL continues without the plugin"
+        + (", over the network of the machine" if without and facts.spans_hosts() else ""),
+        fix=["NCCL_NET_PLUGIN=none   # skips the plugin and its warnings"],
         confidence="certain" if without else "likely",
         notices=failed,
     )

@@ -1,4 +1,4 @@
-"""A job that somebody ended: its scheduler, its launcher or its user."""
+"""The scheduler, the launcher or a user ended the job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hangs.progress import silenced_at_once
+from nccl_inspect.judging.hangs.progress import ends_after_nccl
 from nccl_inspect.judging.process_ends import exceptions, hydra
 from nccl_inspect.judging.process_ends.ends import process_ends, since_start
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import is_retold, value, words
+from nccl_inspect.judging.statements import is_propagated_error, message_of, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
@@ -25,138 +25,145 @@ RULE = Rule(
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
     echoes=("driver-shutting-down",),
-    ends=True,
+    explains_job_end=True,
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {
     job_end.TIME_LIMIT: "its time limit was reached",
     job_end.PREEMPTED: "a job of higher priority took its place",
-    job_end.REQUEUED: "it was put back into the queue, by an administrator or because a node failed",
+    job_end.REQUEUED: "it was requeued, by an administrator or because a node failed",
     job_end.NODE_FAILURE: "a node failed",
 }
 _SIGNAL = "a signal was sent to it: by its user (scancel, Ctrl-C), its launcher or an administrator"
 _KILLED = (
-    "unknown from this log: "
-    "SIGKILL comes from the kernel where the host or the cgroup has no memory left, or from Slurm or a "
-    "user who ended the job"
+    "unknown from this log: SIGKILL comes from the kernel if the host or the cgroup ran out of memory, or from Slurm "
+    "or a user who ended the job"
 )
 _NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
-_ASK_SLURM = "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what Slurm knows"
+_ASK_SLURM = "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what did Slurm record?"
 _ASK_KUBERNETES = "kubectl describe pod <pod>; kubectl get events   # was it evicted, or deleted?"
-_IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job"
-_WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no memory left?"
+_IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # leaves time to save a checkpoint, then continues in a new job"
+_WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: did memory run out?"
 
 
 def judge(facts: Facts) -> Iterator[Result]:
-    """Judge what says so, where nothing failed before that could be the reason."""
-    stopped = hydra.stopped(facts)
+    """Judge reports of an external end, unless an earlier failure may be the reason."""
+    stopped = hydra.terminations(facts)
     forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
     yield Effects(interrupts)
-    if not _ended_with(facts, interrupts):
+    if not _ends_with_interrupt(facts, interrupts):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
-    said = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
-    if not said or facts.job.failed or _is_explained(facts, forced, said):
+    notices = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
+    if not notices or facts.job.failed or _is_explained(facts, forced, notices):
         return
-    begin = min(notice.place for notice in said)
-    failed = facts.failures()
+    begin = min(notice.place for notice in notices)
+    failed = facts.errors(forced_ends=False)
     # What follows, such as Python's KeyboardInterrupt, is the effect.
-    echoes = {id(echo.begin) for echo in exceptions.found(facts).echoes}
-    effects = [one for one in failed if _is_effect(one) and (one.place >= begin or id(one) in echoes)]
+    echoes = {id(echo.begin) for echo in exceptions.exceptions_of(facts).echoes}
+    effects = [
+        failure for failure in failed if _is_effect(failure) and (failure.place >= begin or id(failure) in echoes)
+    ]
     if len(effects) < len(failed):
         return
-    end = _end(facts, said)
+    end = _job_end(facts, notices)
     yield RULE.finding(
-        f"the job was ended: {_REASONS[end.reason] if end.reason else _by_signal(said)}",
+        f"the job was ended: {_REASONS[end.reason] if end.reason else _signal_words(notices)}",
         cause=_cause(end),
-        impact="none on the paths; what was not saved is lost",
+        impact="none on the paths; unsaved work is lost",
         fix=_fix(end),
         severity="error" if end.is_broken else "warning" if end.is_doubtful else None,
-        confidence="possible" if end.is_doubtful or end.is_of_some else "certain",
+        confidence="possible" if end.is_doubtful or end.is_partial else "certain",
         fatal=end.is_broken,
-        notices=said,
+        notices=notices,
         explains_errors=effects,
     )
 
 
-class _End(NamedTuple):
-    """What is known of how the job was ended."""
+class _JobEnd(NamedTuple):
+    """How the job was ended."""
 
     reason: str | None
     is_broken: bool
     """A node failed."""
     is_unclear: bool
-    """Killed, by nobody knows whom."""
+    """Killed by an unknown sender."""
     may_hang: bool
-    is_of_some: bool
-    """Only some ranks say so."""
+    is_partial: bool
+    """Only some ranks report it."""
     is_doubtful: bool
     by_slurm: bool
 
 
-def _end(facts: Facts, said: list[Notice]) -> _End:
-    reason = next(filter(None, (job_end.reason(notice.event) for notice in said)), None)
+def _job_end(facts: Facts, notices: list[Notice]) -> _JobEnd:
+    reason = next(filter(None, (job_end.reason(notice.event) for notice in notices)), None)
     is_broken = reason == job_end.NODE_FAILURE
-    is_unclear = reason is None and report_of(said[0]).signal == signal.SIGKILL.name
-    may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
-    is_of_some = _is_of_some(facts, said)
-    is_of_nobody = any(notice.production == _OF_NOBODY for notice in said)
-    is_doubtful = is_unclear or may_hang or (is_of_some and not is_of_nobody)
-    by_slurm = any(notice.production.startswith("launchers/slurm-") for notice in said)
-    return _End(reason, is_broken, is_unclear, may_hang, is_of_some, is_doubtful, by_slurm)
+    is_unclear = reason is None and report_of(notices[0]).signal == signal.SIGKILL.name
+    may_hang = not is_broken and bool(ends_after_nccl(facts, facts.job.ended_by))
+    is_partial = _is_partial(facts, notices)
+    is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
+    is_doubtful = is_unclear or may_hang or (is_partial and not is_of_nobody)
+    by_slurm = any(notice.production.startswith("launchers/slurm-") for notice in notices)
+    return _JobEnd(reason, is_broken, is_unclear, may_hang, is_partial, is_doubtful, by_slurm)
 
 
-def _cause(end: _End) -> str:
+def _cause(end: _JobEnd) -> str:
     cause = _REASONS[end.reason] if end.reason else _KILLED if end.is_unclear else _SIGNAL
-    hang = ". Nothing stands between NCCL's last line and the end: it may have hung"
+    hang = ". The log shows nothing between NCCL's last line and the end: the job may have hung"
     return cause + hang if end.may_hang else cause
 
 
-def _fix(end: _End) -> Iterator[str]:
+def _fix(end: _JobEnd) -> Iterator[str]:
     if end.is_unclear:
         yield _WHY_KILLED
     yield _ASK_SLURM if end.by_slurm else _ASK_KUBERNETES
-    yield "Look when the job last made a step: one that hangs runs into its time limit, too."
+    yield "Check when the job last made a step: a job that hangs also runs into its time limit."
     if end.is_broken:
         yield _NODE
     elif end.by_slurm:
         yield _IN_TIME
 
 
-def _ended_with(facts: Facts, interrupts: list[Notice]) -> bool:
-    """Whether the output of the job ends with a KeyboardInterrupt of nobody: else it may be that of any helper."""
-    lines = [line for one in interrupts for line in one.evidence]
+def _ends_with_interrupt(facts: Facts, interrupts: list[Notice]) -> bool:
+    """Whether the job's output ends with a KeyboardInterrupt of an unknown process, else it may be any helper's."""
+    lines = [line for interrupt in interrupts for line in interrupt.evidence]
     lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
     return not facts.is_over() and any(is_last(facts, line) for line in lines)
 
 
-def _is_explained(facts: Facts, forced: Container[int], said: list[Notice]) -> bool:
-    """Whether a process ended before, as srun or its own end tells: what was done to others follows from that."""
-    gone = process_ends(facts)
-    if all("ends-one" in one.roles for one in said) and any(one.echo is None and not one.is_weak for one in gone):
+def _is_explained(facts: Facts, forced: Container[int], notices: list[Notice]) -> bool:
+    """Whether a process ended earlier, according to srun or its own end: the others were then ended because of it."""
+    ends = process_ends(facts)
+    if all("ends-one" in notice.roles for notice in notices) and any(
+        end.echo is None and not end.is_unconfirmed for end in ends
+    ):
         return True
-    return any(id(one.notice) in forced or one.report.how == "waiting" for one in gone)
+    return any(id(end.notice) in forced or end.report.how == "waiting" for end in ends)
 
 
-def _is_of_some(facts: Facts, said: list[Notice]) -> bool:
-    """Whether only some ranks say that they were interrupted, or were ended, and nobody that he ended them all."""
-    interrupted = {value(notice, "global_rank") for notice in said if notice.production == "torch/rank-interrupted"}
-    return all("ends-one" in one.roles for one in said) and not interrupted.issuperset(facts.job.ranks_seen)
+def _is_partial(facts: Facts, notices: list[Notice]) -> bool:
+    """Whether only some ranks were interrupted or ended, and no launcher reports that it ended them all."""
+    interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
+    return all("ends-one" in notice.roles for notice in notices) and not interrupted.issuperset(facts.job.ranks_seen)
 
 
 def _is_effect(notice: Notice) -> bool:
-    """Whether it may follow from the end of the job: processes that load data are ended with it."""
+    """Whether it may follow from the end of the job: data loader processes end with it."""
     is_loader = report_of(notice).process == "loader" and report_of(notice).code in EXTERNAL
-    return is_retold(notice) or is_loader
+    return is_propagated_error(notice) or is_loader
 
 
-def _by_signal(said: list[Notice]) -> str:
-    """Which signal, where the launcher tells; else what it says."""
-    stated = (report_of(one).signal or value(one, "signal") or value(one, "signal_number") for one in said)
-    given = next(filter(None, stated), None) or next(filter(None, (value(one, "exitcode") for one in said)), "")
-    if not given and words(said[0]).endswith("KeyboardInterrupt"):
+def _signal_words(notices: list[Notice]) -> str:
+    """The signal if the launcher names it, else its message."""
+    stated = (
+        report_of(notice).signal or value(notice, "signal") or value(notice, "signal_number") for notice in notices
+    )
+    given = next(filter(None, stated), None) or next(
+        filter(None, (value(notice, "exitcode") for notice in notices)), ""
+    )
+    if not given and message_of(notices[0]).endswith("KeyboardInterrupt"):
         given = signal.SIGINT.name
     number = signals.number(str(given))
     name = given if number is None else signals.name(abs(signals.from_status(number)))
-    return f"{name} from outside" if name else words(said[0])
+    return f"{name} from outside" if name else message_of(notices[0])

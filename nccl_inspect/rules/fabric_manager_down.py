@@ -1,11 +1,11 @@
-"""CUDA is not ready because the fabric manager does not run."""
+"""CUDA is not ready because the fabric manager is not running."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -15,42 +15,42 @@ RULE = Rule(
     name="fabric-manager-down",
     category="intra-node path",
     severity="error",
-    title="CUDA is not ready on a machine with NVSwitch: the fabric manager does not run",
+    title="CUDA is not ready on a machine with NVSwitch: the fabric manager is not running",
     echoes=("cuda-init-error", "peer-death", "watchdog-*"),
     supersedes=("cuda-call-failed", "nccl-tests-failed", "nvls-fabric-manager", "nvls-unavailable"),
     local=True,
 )
 _NOT_READY = {802: "system not yet initialized", 919: "the GPU fabric is not ready"}
-"""919 comes since CUDA 13, where the driver waits for the fabric in vain."""
+"""919 since CUDA 13, if the driver's wait for the fabric times out."""
 _WORDS = _NOT_READY[802]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge CUDA errors 802 and 919, whoever prints them; no other fault gives them."""
-    said = facts.with_role("program-cuda-error")
+    """Judge CUDA errors 802 and 919, whoever prints them; no other fault causes them."""
+    program_errors = facts.with_role("program-cuda-error")
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
-        *(notice for notice in said if _says_so(notice) and not exceptions.is_survived(facts, notice)),
+        *(notice for notice in program_errors if _is_not_ready(notice) and not exceptions.is_survived(facts, notice)),
     ]
     if not failed:
         return
     code = code_of(failed[0]) or 802
     yield RULE.finding(
         f"CUDA is not ready: {_NOT_READY[code]} ({code})",
-        cause="the GPUs sit behind an NVSwitch, and the fabric manager, which must set up the switches first, does not "
-        "run, failed, or is of another version than the driver",
+        cause="the GPUs are behind an NVSwitch, and the fabric manager, which must set up the switches first, is not "
+        "running, failed, or has a different version than the driver",
         impact="no program can use the GPUs of this machine",
         fix=[
             "systemctl enable --now nvidia-fabricmanager; journalctl -u nvidia-fabricmanager",
             "apt-get install nvidia-fabricmanager-<branch>=<version>   # exactly the version that nvidia-smi "
             "shows for the driver",
-            "nvidia-smi -q | grep -A4 Fabric   # in a virtual machine the fabric manager runs on the host or "
-            "in the service VM",
+            "nvidia-smi -q | grep -A4 Fabric   # for a virtual machine, the fabric manager runs on the host or in the "
+            "service VM",
         ],
         notices=failed,
         fatal=True,
     )
 
 
-def _says_so(notice: Notice) -> bool:
+def _is_not_ready(notice: Notice) -> bool:
     return _WORDS in error_of(notice)

@@ -18,21 +18,21 @@ RULE = Rule(
     causes=("bandwidth-low",),
 )
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
-"""Settings, and what a program asks for with ncclConfig_t."""
+"""Settings, and the limit that a program sets in ncclConfig_t."""
 _FEW = 4
-"""What NCCL takes over shared memory; between GPUs on an NVSwitch it takes 24 (A100 to H200, any number of them)."""
+"""NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)."""
 _WHOLE = 8
-"""GPUs of the machines that have GPUDirect RDMA on EFA, but for the smallest."""
+"""GPUs of the machines that have GPUDirect RDMA on EFA, except the smallest."""
 _BOARD = 8
-"""So many GPUs that are all joined to each other have an NVSwitch."""
+"""This many GPUs that are all connected to each other have an NVSwitch."""
 _LINKS = 12
-"""Links of an A100; a GPU with all its links to every other is on an NVSwitch."""
+"""Links of an A100; a GPU with all its links to every other GPU is on an NVSwitch."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge communicators on one host by their NVLink, those over whole nodes by the number of NICs."""
-    if facts.chosen(*_LIMITS):
-        return  # channel-limit-by-env judges that, and the program's own limit was meant
+    """Judge communicators on one host by their NVLinks, those over whole nodes by the number of NICs."""
+    if facts.user_settings(*_LIMITS):
+        return  # channel-limit-by-env judges settings, and the program's own limit is intended
     unknown = []
     for comm in facts.job.communicators:
         paths = facts.paths_of(comm)
@@ -41,32 +41,32 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if len(comm.hosts) == 1 and comm.nnodes in (None, 1):
             if comm.channels > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
                 continue
-            switched = _switched(facts, paths)
+            switched = _is_on_nvswitch(facts, paths)
             if switched is None:
                 unknown.append(comm)
             elif switched:
                 yield _finding(facts, comm, paths, "24 are usual between GPUs on an NVSwitch")
                 return
-        elif found := _between_hosts(facts, comm, paths):
-            yield found
+        elif finding := _between_hosts(facts, comm, paths):
+            yield finding
             return
     if unknown:
         yield RULE.undecided(
             f"{count(unknown[0].channels or 0, 'channel')} in communicator {unknown[0].id}: few for NVLink, usual "
-            "for PCIe; which of them joins the GPUs is not in the log",
+            "for PCIe; the log does not show which of them connects the GPUs",
             Needs(platform=True, topology=True),
         )
 
 
 def _between_hosts(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Finding | None:
     if expected := _nics(facts, comm, paths):
-        return _finding(facts, comm, paths, f"less than the {expected} NICs that each node has for its GPUs")
-    one = _one_nic(facts, comm, paths)
-    return _clue(comm, one) if one else None
+        return _finding(facts, comm, paths, f"fewer than the {expected} NICs that each node has for its GPUs")
+    shared = _one_nic(facts, comm, paths)
+    return _clue(comm, shared) if shared else None
 
 
-def _switched(facts: Facts, paths: Selection) -> bool | None:
-    """Whether the GPUs are on an NVSwitch; None when nothing tells."""
+def _is_on_nvswitch(facts: Facts, paths: Selection) -> bool | None:
+    """Whether the GPUs are on an NVSwitch; None if unknown."""
     classes = [kind.pair_class for kind in paths.kinds]
     if all(classes):
         return all(name is not None and name[2:].isdigit() and int(name[2:]) >= _LINKS for name in classes)
@@ -79,9 +79,9 @@ def _switched(facts: Facts, paths: Selection) -> bool | None:
 
 
 def _nics(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> int | None:
-    """The network devices of a node when the channels of whole nodes do not even give each of them one.
+    """The network devices of a node, if whole nodes have fewer channels than that.
 
-    A plugin joins the NICs of one GPU to one device, so there are at most as many devices as GPUs.
+    Plugins merge the NICs of one GPU into one device, so there are at most as many devices as GPUs.
     """
     machine = facts.platform
     if machine is None or machine.nics is None or machine.gpus is None or comm.channels is None:
@@ -94,9 +94,9 @@ def _nics(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> int | None:
 
 
 def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selection | None:
-    """Paths over EFA that share one NIC of each host, where instance types that can do so have four and more.
+    """Paths over EFA that share one NIC of each host, on instance types that have four or more.
 
-    Those with GPUDirect RDMA and eight GPUs that reach each other by P2P are p4d and later.
+    Those with GPUDirect RDMA and eight GPUs connected by P2P are p4d and later.
     """
     net = paths.where(lambda kind: kind.transport == "NET")
     local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
@@ -112,9 +112,9 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
 def _clue(comm: CommunicatorInfo, net: Selection) -> Finding:
     return RULE.clue(
         f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}, all over one NIC of each host",
-        cause="NCCL sees one NIC: instance types with EFA, GPUDirect RDMA and 8 GPUs have 4 or more, and the container "
-        "or the instance was given one",
-        impact="bandwidth between hosts is that of one NIC",
+        cause="NCCL sees one NIC: instance types with EFA, GPUDirect RDMA and 8 GPUs have 4 or more, but the container "
+        "or the instance has only one",
+        impact="bandwidth between hosts is limited to that of one NIC",
         fix=[
             EFA_CHECK,
             EFA_IN_POD,
@@ -128,17 +128,17 @@ def _clue(comm: CommunicatorInfo, net: Selection) -> Finding:
     )
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, paths: Selection, against: str) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, paths: Selection, comparison: str) -> Finding:
     machine = f" of {facts.platform.name}" if facts.platform else ""
     return RULE.finding(
-        f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {against}",
+        f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {comparison}",
         cause="unknown from this log; likely: "
-        f"the search saw fewer links than the hardware{machine} has (NICs or GPUs that the "
-        "container does not see, a topology file or a virtual machine that hides them), or the program asked for "
-        "few (ncclConfig_t maxCTAs)",
-        impact="bandwidth grows with the number of channels until the links are full; the loss is not in the log",
+        f"NCCL's topology search saw fewer links than the hardware{machine} has (NICs or GPUs that the container "
+        "does not see, a topology file or a virtual machine that hides them), or the program requested few "
+        "(ncclConfig_t maxCTAs)",
+        impact="bandwidth grows with the number of channels until the links are full; the log does not show the loss",
         fix=[
-            "nvidia-smi topo -m; ls /dev/infiniband   # inside the container: all GPUs and NICs there?",
+            "nvidia-smi topo -m; ls /dev/infiniband   # inside the container: are all GPUs and NICs there?",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # shows what the search found",
             "all_reduce_perf -b 8 -e 4G -f 2 -g 8   # nccl-tests: compare with the bare machine",
         ],

@@ -1,4 +1,4 @@
-"""Network paths without GPUDirect RDMA where it would be possible."""
+"""Network paths without GPUDirect RDMA that might have it."""
 
 from collections.abc import Iterator
 
@@ -6,20 +6,20 @@ from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
+    as_shell,
+    evidence_of_settings,
+    first_evidence,
     first_lines,
-    first_said,
     hosts_in,
-    lines_of,
     ranks_in,
-    unset,
-    words_of,
+    unset_steps,
 )
 from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import estimate
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
-from nccl_inspect.judging.networks.fabrics import over_tcp_provider, wording
-from nccl_inspect.judging.networks.gdr_use import staged
+from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
+from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -35,157 +35,165 @@ RULE = Rule(
 _CAPTURE = Needs(platform=True, subsystems=("INIT", "ENV", "NET", "GRAPH"), shows="why NCCL does not use it")
 _OTHER_RANKS = "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them"
 _PEER_MEMORY_OF_AMD = (
-    "ls /sys/kernel/mm/memory_peers; grep ib_register_peer_memory_client /proc/kallsyms   # on every node: neither is "
-    "there before amdgpu-dkms and ib_peer_mem, or an OFED with peer memory, are loaded"
+    "ls /sys/kernel/mm/memory_peers; grep ib_register_peer_memory_client /proc/kallsyms   # on every node: neither "
+    "exists until amdgpu-dkms and ib_peer_mem, or an OFED with peer memory, are loaded"
 )
 _OTHER_PATH = order("2.23")
 """Since then NCCL also looks for the module in /sys/module (src/transport/net_ib.cc)."""
-_NEWER = "NCCL 2.23 or later finds nvidia-peermem also where the NIC driver does not list it in memory_peers."
+_NEWER = "Try NCCL 2.23 or later, which finds nvidia-peermem even if the NIC driver does not list it in memory_peers."
 _LIST_NICS = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # then shows what NCCL decides for each NIC and GPU"
-_NEAR = "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near."
+_NEAR = "Keep GPU and NIC close: whole nodes for pods, or topologyManagerPolicy single-numa-node in the kubelet."
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge by the platform, else by what the plugin or NCCL says; else say that it is open.
+    """Judge by the platform, else by the messages of the plugin or NCCL; else leave it undecided.
 
-    Where no connection between hosts is in the log, what they say of NICs and GPUs is a clue.
+    Without connections between hosts in the log, messages about NICs and GPUs give a clue.
     """
-    pairs = staged(facts)
-    if hidden := _hidden(facts):
-        yield RULE.undecided(hidden, Needs(_OTHER_RANKS, all_ranks=True))
+    pairs = paths_without_gdr(facts)
+    if contradiction := _contradiction(facts):
+        yield RULE.undecided(contradiction, Needs(_OTHER_RANKS, all_ranks=True))
     if not pairs or (facts.platform and facts.platform.gdr is False):
         yield from _clue(facts)
         return
-    able = facts.platform.gdr if facts.platform else None
+    capable = facts.platform.gdr if facts.platform else None
     refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
     reasons = [*refused, *weak]
-    sure = bool(able or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
+    sure = bool(capable or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
     if not sure:
         yield RULE.undecided(
             f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
             f"{does(len(pairs), 'stage')} data in host "
-            "memory (no GDRDMA); whether this machine could do better is not in the log",
+            "memory (no GDRDMA); the log does not show whether this machine could do better",
             _CAPTURE,
             paths=pairs,
         )
     direct = network_of(facts.platform)
     yield RULE.finding(
-        f"{wording(pairs)} over {listed(kind.detail for kind in pairs.kinds)} {_lack(pairs)}",
-        cause=_cause(facts, pairs, reasons, able),
+        f"{paths_in_words(pairs)} over {listed(kind.detail for kind in pairs.kinds)} {_missing(pairs)}",
+        cause=_cause(facts, pairs, reasons, capable),
         impact=estimate(
             "two extra copies through host memory and PCIe for every byte; with GPUDirect "
             f"{direct.what} gives {direct}",
             direct,
         ),
         fix=_fixes(facts, pairs, reasons),
-        severity="error" if able and any(kind.gdr is False for kind in pairs.kinds) else "warning" if sure else "info",
-        confidence="certain" if able and reasons else "likely" if sure else "possible",
+        severity="error"
+        if capable and any(kind.gdr is False for kind in pairs.kinds)
+        else "warning"
+        if sure
+        else "info",
+        confidence="certain" if capable and reasons else "likely" if sure else "possible",
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
         paths=pairs,
     )
 
 
 def _clue(facts: Facts) -> Iterator[Finding]:
-    """Judge what stands in the log before hosts talk: a setting, drivers that do not support it, or distances."""
-    if not gdr_statements.is_open(facts):
+    """Judge lines before hosts connect: a setting, drivers that do not support it, or distances."""
+    if not gdr_statements.is_undecided(facts):
         return
-    off, refused = gdr_statements.switched_off(facts), gdr_statements.refused(facts)
+    off, refused = gdr_statements.disabling_settings(facts), gdr_statements.refusals(facts)
     far = [] if off or refused else gdr_statements.too_far(facts)
-    said = [*refused, *far]
-    if not (off or said):
+    notices = [*refused, *far]
+    if not (off or notices):
         return
-    some = bool(gdr_statements.allowed_on(facts) & hosts_in(refused))
-    near = bool(facts.paths("intra")) and not facts.several_hosts()
+    partly = bool(gdr_statements.hosts_with_gdr(facts) & hosts_in(refused))
+    near = bool(facts.paths("intra")) and not facts.spans_hosts()
     yield RULE.clue(
-        _off_for(off, refused, far),
+        _clue_summary(off, refused, far),
         cause=_cause_of_clue(facts, off, refused, far),
         impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
-        fix=[*unset(off), _LIST_NICS]
+        fix=[*unset_steps(off), _LIST_NICS]
         if off
-        else [*_fixes(facts, facts.no_paths(), said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
-        confirm="Check the 'via NET/…' lines once hosts talk: those without /GDRDMA do not use it."
+        else [*_fixes(facts, facts.no_paths(), notices), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
+        confirm="Check the 'via NET/…' lines once hosts connect: those without /GDRDMA do not use it."
         + ("" if off or far else " On the host, run: lsmod | grep nvidia_peermem"),
         severity="info" if near else "warning",
-        confidence="likely" if off or (refused and not some and gdr_statements.is_sure(refused)) else "possible",
-        ranks=ranks_in(said) or facts.ranks_with(off),
-        hosts=hosts_in(said),
-        evidence=[*lines_of(off, 1), *first_said(said)],
+        confidence="likely" if off or (refused and not partly and gdr_statements.is_sure(refused)) else "possible",
+        ranks=ranks_in(notices) or facts.ranks_with(off),
+        hosts=hosts_in(notices),
+        evidence=[*evidence_of_settings(off, 1), *first_evidence(notices)],
     )
 
 
-def _off_for(off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
+def _clue_summary(off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
     if off:
-        return f"GPUDirect RDMA is switched off: {words_of(off)}"
-    said = refused or far
-    hosts = some_names(sorted(hosts_in(said)))
+        return f"GPUDirect RDMA is disabled: {as_shell(off)}"
+    notices = refused or far
+    hosts = some_names(sorted(hosts_in(notices)))
     where = f" on {hosts}" if hosts.strip("?") else ""
     if not refused:
         gpus = sorted({str(getattr(notice.event, "gpu", "")) for notice in far})
-        return f"GPUDirect RDMA is off for GPU {listed(gpus)}{where}: too far from every NIC that is measured"
+        return f"GPUDirect RDMA is off for GPU {listed(gpus)}{where}: too far from every NIC that NCCL measured"
     names = gdr_statements.in_ranges(gdr_statements.nics(refused))
     return f"GPUDirect RDMA is off{' for ' + names if names else ''}{where}"
 
 
 def _cause_of_clue(facts: Facts, off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
     if off:
-        return f"{words_of(off)} forbids it"
+        return f"{as_shell(off)} disables it"
     if distance := distances.too_far(far):
         return distances.words(distance, facts)
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused):
-        return f"the plugin says: {refused[0].message}"
+        return f"the plugin reports: {refused[0].message}"
     if any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused):
-        return "nv_peer_mem is loaded, and memory of this GPU could not be registered: GeForce has no GPUDirect RDMA"
+        return "nv_peer_mem is loaded, but memory of this GPU could not be registered: GeForce has no GPUDirect RDMA"
     if facts.is_rccl():
-        return "the driver of the GPUs offers no peer memory to the NICs, or their driver does not take it"
+        return "the GPU driver provides no peer memory to the NICs, or the NIC driver does not use it"
     return "neither nvidia-peermem nor DMA-BUF works for these NICs, as far as NCCL sees" + (
-        "; 2.22 and earlier look for the module in /sys/kernel/mm/memory_peers only, and some NIC drivers lack that"
+        "; 2.22 and earlier look for the module only in /sys/kernel/mm/memory_peers, which some NIC drivers lack"
         if _may_look_elsewhere(facts)
         else ""
     )
 
 
 def _may_look_elsewhere(facts: Facts) -> bool:
-    """Whether the release may be one that misses a module that is loaded."""
+    """Whether the release may be one that overlooks a loaded module."""
     releases = [order(version) for version in facts.job.nccl_versions]
     return not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH)
 
 
 def _should_have_it(facts: Facts, pairs: Selection) -> bool:
-    """Whether GPUs behind an NVSwitch, or A100 on NVLink, stand beside InfiniBand or RoCE cards: these can do it.
+    """Whether GPUs behind an NVSwitch, or A100 on NVLink, are used with InfiniBand or RoCE cards, which support it.
 
-    NCCL chooses to read for two A100 on NVLink only.
+    NCCL chooses P2P reads only between two A100 on NVLink.
     """
-    known = facts.platform is not None and facts.platform.gdr is not None
-    if known or not all((kind.net or "").startswith("IB") for kind in pairs.kinds):
+    has_platform = facts.platform is not None and facts.platform.gdr is not None
+    if has_platform or not all((kind.net or "").startswith("IB") for kind in pairs.kinds):
         return False
-    forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
+    forced = facts.enabled_settings("NCCL_P2P_READ_ENABLE")
     reading = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail and not forced)
     return bool(facts.with_role("nvswitch") or reading)
 
 
-def _hidden(facts: Facts) -> str:
-    """The rings say that some edge lacks GPUDirect, and every edge that the log shows has it."""
-    direct = all(kind.gdr is True for kind in facts.leaving().kinds) and bool(facts.leaving())
+def _contradiction(facts: Facts) -> str:
+    """The contradiction if the rings report an edge without GPUDirect, and every edge in the log has it; else empty."""
+    direct = all(kind.gdr is True for kind in facts.inter_host_net_paths().kinds) and bool(facts.inter_host_net_paths())
     comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
     if not direct or not comms:
         return ""
-    unseen = {rank for (rank,) in facts.leaving().where(lambda kind: not kind.ends("send")).distinct("src")}
-    unseen |= {rank for (rank,) in facts.leaving().where(lambda kind: not kind.ends("receive")).distinct("dst")}
+    unseen = {
+        rank for (rank,) in facts.inter_host_net_paths().where(lambda kind: not kind.ends("send")).distinct("src")
+    }
+    unseen |= {
+        rank for (rank,) in facts.inter_host_net_paths().where(lambda kind: not kind.ends("receive")).distinct("dst")
+    }
     who = f"{ranks_word(unseen)}, whose lines are" if unseen else "a rank whose log is"
     return (
-        f"communicator {comms[0]} says 'use ring … GDR 0', yet every NET path in this log shows GDRDMA: "
-        f"{who} not here, may lack it"
+        f"communicator {comms[0]} reports 'use ring … GDR 0', but every NET path in this log shows GDRDMA: "
+        f"{who} missing here, may lack it"
     )
 
 
 def _refused(facts: Facts) -> list[Notice]:
-    """What NCCL or a plugin says about single NICs and GPUs."""
-    refused = facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    """Messages of NCCL or a plugin about individual NICs and GPUs."""
+    refused = facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
     return [notice for notice in refused if "NET/Socket" not in notice.message]
 
 
-def _lack(pairs: Selection) -> str:
-    """What is missing: GPUDirect altogether, or on some lines."""
+def _missing(pairs: Selection) -> str:
+    """What is missing: GPUDirect altogether, or on some channels."""
     partial = pairs.where(lambda kind: kind.gdr == "partial")
     if len(partial) == len(pairs):
         return "with GPUDirect RDMA on some of their channels only"
@@ -193,7 +201,7 @@ def _lack(pairs: Selection) -> str:
 
 
 def _limits(facts: Facts, pairs: Selection) -> list[Setting]:
-    """Settings that keep NICs and GPUs from each other: a distance of LOC is none at all; Google's guide has PIX."""
+    """Settings that forbid most pairs of NIC and GPU: LOC allows none; Google's guide sets PIX."""
     near = ("LOC", "0") if google_plugins.daemon(pairs) else ("LOC", "0", "PIX", "1")
     return [setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if setting.value.upper() in near]
 
@@ -206,11 +214,11 @@ def _fixes(facts: Facts, pairs: Selection, reasons: list[Notice]) -> list[str]:
     if distances.too_far(reasons):
         return [
             *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
-            "nvidia-smi topo -m   # is there a NIC behind the switch of the GPU (PIX, PXB)? Give the job that one",
+            "nvidia-smi topo -m   # is a NIC behind the same switch as the GPU (PIX, PXB)? Give that NIC to the job",
             _NEAR,
             "NCCL_NET_GDR_LEVEL=SYS   # allows every distance; measure it: through the CPU it may be slower than "
             "without",
-            "NCCL_TOPO_FILE=<file>   # a virtual machine that hides its PCIe switches: the provider's own file",
+            "NCCL_TOPO_FILE=<file>   # for a virtual machine that hides its PCIe switches: the provider's file",
         ]
     if chip_link.decides(facts):
         return [chip_link.FIX, *(f"unset {setting.name}" for setting in _limits(facts, pairs)), _NEAR]
@@ -218,46 +226,42 @@ def _fixes(facts: Facts, pairs: Selection, reasons: list[Notice]) -> list[str]:
     on_efa = network == "efa" or (network is None and any("Libfabric" in kind.detail for kind in pairs.kinds))
     return [
         *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
-        "fi_info -p efa -c FI_HMEM   # must list the NICs; kernel module, libfabric and plugin of one EFA installer"
+        "fi_info -p efa -c FI_HMEM   # must list the NICs; use kernel module, libfabric and plugin of one EFA installer"
         if on_efa
         else _PEER_MEMORY_OF_AMD
         if facts.is_rccl()
-        else "modprobe nvidia-peermem   # on every node; an open driver with DMA-BUF does without",
-        "NCCL_NET_GDR_LEVEL=SYS   # a test: is the NIC too far from the GPU for NCCL's taste?",
+        else "modprobe nvidia-peermem   # on every node; an open driver with DMA-BUF does not need it",
+        "NCCL_NET_GDR_LEVEL=SYS   # a test: does NCCL consider the NIC too far from the GPU?",
         _NEAR,
     ]
 
 
-def _cause(facts: Facts, pairs: Selection, reasons: list[Notice], able: bool | None) -> str:
+def _cause(facts: Facts, pairs: Selection, reasons: list[Notice], capable: bool | None) -> str:
     if over_tcp_provider(facts):
         return (
-            "libfabric runs over its tcp provider, which has no GPUDirect RDMA: no EFA is used, whatever the "
-            "word Libfabric suggests"
+            "libfabric uses its tcp provider, which has no GPUDirect RDMA: despite the name Libfabric, EFA is not used"
         )
     if limits := _limits(facts, pairs):
         return f"{limits[0].name}={limits[0].value} allows GPUDirect RDMA only between a NIC and a GPU that close"
     if far := distances.too_far(reasons):
-        return f"{distances.words(far, facts)}. The drivers of both can do it, or NCCL would not have measured"
+        return f"{distances.words(far, facts)}. Both drivers support it, or NCCL would not have measured the distance"
     if reasons:
-        return f"NCCL or its plugin says: {reasons[0].message}"
+        return f"NCCL or its plugin reports: {reasons[0].message}"
     if google_plugins.daemon(pairs):
         return (
-            "unknown from this log: "
-            "these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "
+            "unknown from this log: these plugins support GPU memory, and NCCL decides by the distance between GPU and "
             "NIC; the pod may not have all GPUs and NICs of the node"
         )
     if chip_link.decides(facts):
         return chip_link.words(facts)
-    if able:
+    if capable:
         return (
-            "unknown from this log; likely: "
-            "nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "
-            "without FI_HMEM"
+            "unknown from this log; likely: nvidia-peermem or DMA-BUF is missing, a NIC is too far from the GPU, or "
+            "libfabric lacks FI_HMEM"
         )
     if _should_have_it(facts, pairs):
         return (
-            "unknown from this log: "
-            "GPUs on NVLink like these can do it with such NICs; nvidia-peermem or DMA-BUF is missing, "
-            "or the NIC is too far from the GPU"
+            "unknown from this log: such GPUs on NVLink support it with these NICs; nvidia-peermem or DMA-BUF is "
+            "missing, or the NIC is too far from the GPU"
         )
     return "not proved: the machine may not support it (g5, g6, g6e and p3dn do not), or its kernel module is missing"

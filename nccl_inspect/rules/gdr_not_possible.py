@@ -1,10 +1,10 @@
-"""Network paths without GPUDirect RDMA on a machine that has none."""
+"""Network paths without GPUDirect RDMA on a machine type that does not support it."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.networks.gdr_use import staged
+from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, does, listed
@@ -20,17 +20,14 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the platform only."""
-    pairs = staged(facts)
+    pairs = paths_without_gdr(facts)
     if not pairs or facts.platform is None or facts.platform.gdr is not False:
         return
     yield RULE.finding(
         f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
-        f"{does(len(pairs), 'stage')} data in host memory, "
-        "as expected here",
+        f"{does(len(pairs), 'stage')} data in host memory, as expected here",
         cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source('gdr')})",
         impact="compare throughput with other machines without GPUDirect, not with p4d or p5",
-        fix=[
-            NOTHING,
-        ],
+        fix=[NOTHING],
         paths=pairs,
     )

@@ -1,4 +1,4 @@
-"""Network paths with GPUDirect RDMA at one end, or on some hosts, and without it at the other."""
+"""Network paths with GPUDirect RDMA at one end only, or on some hosts only."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, unset
+from nccl_inspect.judging.facts import Facts, first_lines, ranks_of_paths, unset_steps
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.networks.gdr_use import hosts_without, one_sided
@@ -23,7 +23,7 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Tell which ends lack it: only senders (older GPUs never send directly), some hosts, or some ranks."""
+    """Report which ends lack it: only senders (older GPUs never send directly), some hosts, or some ranks."""
     paths = one_sided(facts)
     if not paths:
         return
@@ -32,13 +32,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ends_lacking = {end for side, some in lacking.items() for end in some.distinct(*columns[side])}
     ranks = {rank for rank, _ in ends_lacking}
     hosts = {host for _, host in ends_lacking if host}
-    whole = hosts_without(facts.rdma())
+    whole = hosts_without(facts.inter_host_rdma_paths())
     senders = not whole and not lacking["receive"]
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)
     far = distances.too_far(reasons)
-    able = bool(facts.platform and facts.platform.gdr) or _one_gpu_each(facts, paths)
-    normal = senders and not reading and not reasons and not able
+    capable = bool(facts.platform and facts.platform.gdr) or _one_gpu_each(facts, paths)
+    normal = senders and not reading and not reasons and not capable
     who = (
         f"on {'host' if len(whole) == 1 else 'hosts'} {some_names(sorted(whole))}"
         if whole
@@ -49,23 +49,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{count(len(paths), 'network path')} with GPUDirect RDMA at one end only: none {who}{where}",
         cause="NCCL_NET_GDR_READ=0: GPUs do not send directly"
         if senders and reading
-        else "NCCL lets GPUs before Ampere without NVLink receive with GPUDirect RDMA and not send "
+        else "NCCL lets GPUs before Ampere without NVLink receive with GPUDirect RDMA, but not send "
         "(NCCL_NET_GDR_READ); the log does not name the GPUs"
         if normal
         else distances.words(far, facts)
         if far
-        else f"NCCL says: {reasons[0].message}"
+        else f"NCCL reports: {reasons[0].message}"
         if reasons
-        else "unknown from this log; likely: "
-        f"on {some_names(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
-        "missing, or the NIC is too far from the GPU",
+        else f"unknown from this log; likely: on {some_names(sorted(hosts)) or 'the side that lacks it'} "
+        "nvidia-peermem or DMA-BUF is missing, or the NIC is too far from the GPU",
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
         fix=google_plugins.fixes(daemon)
         if not normal and (daemon := google_plugins.daemon(paths))
-        else _fixes(hosts, normal, reading=unset(reading) if senders else [], far=far is not None),
+        else _fixes(hosts, normal, reading=unset_steps(reading) if senders else [], far=far is not None),
         severity="info" if normal else "warning",
         confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",
-        ranks=ranks or ends(paths),
+        ranks=ranks or ranks_of_paths(paths),
         hosts=hosts,
         evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
         paths=paths,
@@ -77,21 +76,21 @@ def _lacks(side: str, kind: PathKind) -> bool:
 
 
 def _one_gpu_each(facts: Facts, paths: Selection) -> bool:
-    """Whether the communicators have one GPU of each host: then old GPUs send directly, too (ncclTopoCheckGdr)."""
+    """Whether the communicators have one GPU per host: then old GPUs also send directly (ncclTopoCheckGdr)."""
     names = {name for (names,) in paths.distinct("communicators") for name in names}
     comms = [comm for comm in facts.job.communicators if comm.id in names]
     return bool(comms) and all(comm.nnodes == comm.nranks for comm in comms)
 
 
 def _refused(facts: Facts, hosts: set[str]) -> list[Notice]:
-    """What NCCL said on these hosts about NICs and GPUs that cannot reach each other."""
-    said = facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
-    return [notice for notice in said if hosts & set(notice.hosts) and "NET/Socket" not in notice.message]
+    """NCCL's messages on these hosts about NICs and GPUs that cannot reach each other."""
+    decisions = facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    return [notice for notice in decisions if hosts & set(notice.hosts) and "NET/Socket" not in notice.message]
 
 
 def _fixes(hosts: set[str], normal: bool, reading: list[str], far: bool) -> list[str]:
     if normal:
-        return ["NCCL_NET_GDR_READ=1   # may be tried and measured; on such GPUs there is nothing to fix"]
+        return ["NCCL_NET_GDR_READ=1   # optional, measure it; on such GPUs there is nothing to fix"]
     if reading:
         return reading
     where = f"on {some_names(sorted(hosts))}" if hosts else "on the side that lacks it"
@@ -100,10 +99,10 @@ def _fixes(hosts: set[str], normal: bool, reading: list[str], far: bool) -> list
             []
             if far  # NCCL measures the distance only where the drivers support it
             else [
-                f"modprobe nvidia-peermem; lsmod | grep peermem   # {where}; an open driver with DMA-BUF does without"
+                f"modprobe nvidia-peermem; lsmod | grep peermem   # {where}; not needed with an open driver and DMA-BUF"
             ]
         ),
         "nvidia-smi topo -m   # do NIC and GPU share a switch? Compare with a host that has it",
-        "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near.",
+        "Keep GPU and NIC close: whole nodes for pods, or topologyManagerPolicy single-numa-node in the kubelet.",
         "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # prints the reason for each NIC and GPU",
     ]

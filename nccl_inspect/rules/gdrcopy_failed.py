@@ -1,4 +1,4 @@
-"""GDRCopy was asked for and does not work."""
+"""GDRCopy was requested and does not work."""
 
 from collections.abc import Iterator
 
@@ -11,33 +11,32 @@ RULE = Rule(
     name="gdrcopy-failed",
     category="gpudirect",
     severity="info",
-    title="GDRCopy, by which the CPU writes into GPU memory, does not work",
+    title="GDRCopy, which lets the CPU write directly to GPU memory, does not work",
 )
 _REQUIRED = "nccl/gdrcopy-required"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge calls of GDRCopy that failed, and its library where it is missing: NCCL does without by default."""
-    missing = [notice for notice in facts.leading_to("cuda-lib-missing") if value(notice, "__library")]
-    said = [*facts.leading_to(RULE.name), *missing]
-    if not said:
+    """Judge failed calls of GDRCopy and a missing library: by default NCCL does not use it."""
+    missing = [notice for notice in facts.errors_of_rule("cuda-lib-missing") if value(notice, "__library")]
+    notices = [*facts.errors_of_rule(RULE.name), *missing]
+    if not notices:
         return
-    hurt = facts.job.failed or any(notice.production == _REQUIRED for notice in said)
+    hurt = facts.job.failed or any(notice.production == _REQUIRED for notice in notices)
     yield RULE.finding(
-        f"GDRCopy does not work: {said[0].message}",
+        f"GDRCopy does not work: {notices[0].message}",
         cause="the module gdrdrv is not loaded on the host, its device or library is not in the container, or its "
-        "release "
-        "does not fit the driver",
-        impact="where a setting or a plugin needs it the call fails; else only the latency of small messages"
+        "release does not match the driver",
+        impact="if a setting or a plugin requires it, the call fails; otherwise only small-message latency is higher"
         if hurt
-        else "small: NCCL uses it only for the latency of small messages, and only where NCCL_GDRCOPY_ENABLE=1 asks "
-        "for it",
+        else "small: NCCL uses it only to reduce the latency of small messages, and only if NCCL_GDRCOPY_ENABLE=1 "
+        "requests it",
         fix=[
-            "NCCL_GDRCOPY_ENABLE=0   # goes without it, which is the default",
-            "lsmod | grep gdrdrv; ls -l /dev/gdrdrv; ldconfig -p | grep libgdrapi   # the host, then the container",
+            "NCCL_GDRCOPY_ENABLE=0   # disables it, which is the default",
+            "lsmod | grep gdrdrv; ls -l /dev/gdrdrv; ldconfig -p | grep libgdrapi   # on the host, then inside",
         ],
         severity="warning" if hurt else "info",
         confidence="likely",
-        notices=said,
-        explains_errors=said,
+        notices=notices,
+        explains_errors=notices,
     )

@@ -1,4 +1,4 @@
-"""Communication that the GPU starts (GIN), or one-sided communication (RMA), failed."""
+"""GPU-initiated networking (GIN) or one-sided communication (RMA) failed."""
 
 from collections.abc import Iterator
 
@@ -11,29 +11,29 @@ RULE = Rule(
     name="gin-failed",
     category="network",
     severity="error",
-    title="Communication that the GPU starts (GIN), or one-sided communication, failed",
+    title="GPU-initiated networking (GIN) or one-sided communication failed",
     echoes=("internal-error",),
-    symptom=True,
+    is_symptom=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge errors of its set-up and of its transfers; what is not there at all is feature-unavailable."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge errors of its set-up and its transfers; feature-unavailable covers missing support."""
+    notices = facts.errors_of_rule(RULE.name)
+    if not notices:
         return
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"GPU-initiated or one-sided communication failed: {said[0].message}",
-        cause="the line does not tell why: a peer that is gone, a NIC, driver or firmware that does not do it on this "
-        "pair, memory that cannot be registered, or a defect of this release: the feature is young",
+        notices,
+        f"GPU-initiated or one-sided communication failed: {notices[0].message}",
+        cause="unknown from this log; likely: a peer that is gone, a NIC, driver or firmware that does not support it "
+        "for this pair, memory that cannot be registered, or a defect of this release: the feature is new",
         stops="the kernel or the call that uses it fails, and with it the job",
         fix=(
-            "Look at the errors above this line, and at those of the other ranks: it may only follow from one of them.",
+            "Look at the errors above this line and on the other ranks: this one may follow from one of them.",
             "NCCL_GIN_TYPE=2   # a test: a proxy thread instead of the GPU drives the NIC (2.28.7 and later)",
-            "Take one current release of NCCL, NIC firmware and driver, and plugin on all nodes.",
+            "Use the same current release of NCCL, NIC firmware and driver, and plugin on all nodes.",
         ),
         confirm="Look for an exception of this rank, or of its peer.",
         confidence="likely" if facts.job.failed else "possible",

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import broken, error_of, value, words
+from nccl_inspect.judging.statements import error_of, gpu_fault, message_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -38,106 +38,109 @@ RULE = Rule(
 )
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
 _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
-"""cudaErrorContained, since CUDA 12.8: it is one of the two."""
+"""cudaErrorContained, since CUDA 12.8: either of the two."""
 _LOST = "GPU is lost"
-"""What NVML says of a GPU that does not answer (src/misc/nvmlwrap.cc)."""
+"""NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
 _NO_ANSWER = (
-    "the driver does not reach a GPU any more. NCCL asks for all that the container shows, also for those that the job "
-    "does not use; the number in the line counts as nvidia-smi does"
+    "the driver can no longer reach a GPU. NCCL queries all GPUs that the container shows, including those that the "
+    "job does not use; the number in the line is that of nvidia-smi"
 )
 _OF_GPU = re.compile(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
 _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what CUDA says of the hardware; the kernel's lines may be old, so they need a job that failed."""
-    stated = [notice for notice in cuda.failed(facts) if cuda.code_of(notice) in _CODES]
-    stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _says_so(n)]
+    """Judge CUDA's hardware errors; the kernel's lines may be old, so they need a job that failed."""
+    stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in _CODES]
+    stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _is_hardware_error(n)]
     lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
-    kernel = [*facts.notices("kernel/gpu-lost"), *filter(broken, facts.notices("kernel/xid"))]
+    kernel = [*facts.notices("kernel/gpu-lost"), *filter(gpu_fault, facts.notices("kernel/xid"))]
     kernel += [n for n in facts.notices("kernel/sxid") if str(value(n, "text")).startswith("Fatal")]
-    said = [*stated, *kernel]
-    if not said:
-        if switch := facts.leading_to(RULE.name):
-            yield _of_switch(switch)
+    notices = [*stated, *kernel]
+    if not notices:
+        if switch := facts.errors_of_rule(RULE.name):
+            yield _switch_clue(switch)
         return
     is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
     is_sure = any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
     yield RULE.finding(
-        f"the hardware of a GPU failed: {listed(map(_words, said), limit=2)}",
+        f"the hardware of a GPU failed: {listed(map(_words, notices), limit=2)}",
         cause=_NO_ANSWER if lost else _cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
-        impact="the rank on this GPU is lost, and with it the job; the others lose connections or wait",
+        impact="the rank on this GPU is lost, and with it the job; the other ranks lose connections or wait",
         fix=[
             "kubectl cordon <node>   # Slurm: scontrol update nodename=<node> state=drain reason=gpu; run "
             "the job elsewhere",
             "dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e   # on its host",
-            "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if it comes back, replace the "
-            "GPU or the board",
+            "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if the error recurs, replace the GPU or "
+            "the board",
         ],
         severity="warning" if is_old else None,
         confidence="certain" if is_sure else "possible" if is_old else "likely",
         ranks=ranks_in(stated) | kernel_log.ranks_in(facts, kernel),
-        hosts=hosts_in(said) | kernel_log.hosts_in(facts, kernel),
-        evidence=first_said(said),
+        hosts=hosts_in(notices) | kernel_log.hosts_in(facts, kernel),
+        evidence=first_evidence(notices),
         fatal=not is_old,
     )
 
 
-def _of_switch(said: list[Notice]) -> Finding:
-    """An NVSwitch that reports what it calls not fatal."""
+def _switch_clue(notices: list[Notice]) -> Finding:
+    """A clue about a non-fatal error of an NVSwitch."""
     return RULE.clue(
-        f"an NVSwitch reports an error that is not fatal: {words(said[0]).strip()}",
-        cause="a process that crashed with NVLink transfers under way, or a link or port of the NVSwitch that is in "
-        "trouble: errors that come back on one link mean the hardware",
-        impact="none where the line stands alone; a link that errs often is slow, or ends the jobs that use it",
+        f"an NVSwitch reports an error that is not fatal: {message_of(notices[0]).strip()}",
+        cause="a process that crashed during NVLink transfers, or a failing link or port of the NVSwitch: errors that "
+        "recur on one link mean the hardware",
+        impact="none if the line is the only one; a link with frequent errors is slow, or ends the jobs that use it",
         fix=[
-            "dmesg -T | grep -i sxid; nvidia-smi nvlink -e   # on its host: always the same link?",
-            "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if it comes back, replace the board",
+            "dmesg -T | grep -i sxid; nvidia-smi nvlink -e   # on its host: is it always the same link?",
+            "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if the error recurs, replace the board",
         ],
         confirm="Compare the time of the line with the failure, and look for Xid 74 or a fatal SXid.",
         severity="warning",
         confidence="possible",
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        hosts=hosts_in(notices),
+        evidence=first_evidence(notices),
     )
 
 
 def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
-    """Whether the job failed or ended, as other lines than those of the kernel show."""
+    """Whether the job failed or ended, according to lines other than the kernel's."""
     own = set(map(id, kernel))
-    hurt = [*facts.notices("nccl/socket-closed-by-peer"), *(one for one in facts.failures() if id(one) not in own)]
+    hurt = [
+        *facts.notices("nccl/socket-closed-by-peer"),
+        *(notice for notice in facts.errors(forced_ends=False) if id(notice) not in own),
+    ]
     return facts.job.failed or bool(facts.job.ended_by) or bool(hurt)
 
 
 def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
-    """Whether exceptions that are not about GPUs ended ranks, and the kernel names the process of none."""
-    texts = [one.last.text for one in exceptions.found(facts).traces if one.last is not None]
+    """Whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank."""
+    texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
     pids = {str(last.process.pid) for last in facts.job.last_lines}
     is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
     return bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
 
 
-def _says_so(notice: Notice) -> bool:
+def _is_hardware_error(notice: Notice) -> bool:
     return any(text in error_of(notice) for text in (*_TEXTS, _CONTAINED))
 
 
 def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
     if is_sure:
-        return "CUDA says so"
+        return "CUDA reports it"
     if is_stated:
         return (
-            "CUDA says that it is one of two: a kernel that writes over NVLink where no memory of a peer is (a bug, or "
-            "a peer that is gone), or a fault of the hardware. The kernel log tells: an Xid means hardware"
+            "according to CUDA either a kernel that accessed invalid peer memory over NVLink (a bug, or a peer that is "
+            "gone), or a hardware fault. Check the kernel log: an Xid means hardware"
         )
     return "the driver reports it in the kernel log. " + (
-        "Nothing here shows what it did to the job: it may be older, or the job may have ended for another reason"
+        "Nothing here shows its effect on the job: it may be older, or the job may have ended for another reason"
         if is_old
-        else "If that line is older than the failure, it is another story: compare the times"
+        else "If that line is older than the failure, the two are unrelated: compare the times"
     )
 
 
 def _words(notice: Notice) -> str:
     if notice.production == "kernel/xid":
-        return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({broken(notice)})"
-    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), words(notice).strip())
+        return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({gpu_fault(notice)})"
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), message_of(notice).strip())

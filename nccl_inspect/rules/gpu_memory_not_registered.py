@@ -1,4 +1,4 @@
-"""A NIC cannot register GPU memory, so GPUDirect RDMA fails where NCCL wants to use it."""
+"""A NIC cannot register GPU memory, so GPUDirect RDMA fails where NCCL chose it."""
 
 from collections.abc import Iterator
 
@@ -24,14 +24,14 @@ _DMABUF = "reg_dmabuf_mr"
 _IOVA2 = "reg_mr_iova2"
 _CALLS = ("reg_mr", _IOVA2, _DMABUF)
 _OF_OTHERS = (None, "Cannot allocate memory", "Too many open files", *REFUSED)
-"""What ib-memlock takes (before 2.14 NCCL does not print why a call failed), open-files-limit and ib-bad-device."""
+"""For ib-memlock (before 2.14 NCCL does not print why a call failed), open-files-limit and ib-bad-device."""
 _BAD_ADDRESS = "Bad address"
 _INVALID = "Invalid argument"
 _RUNS = ("connected", "destroyed")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge calls that register memory and fail for another reason than the limit on locked memory."""
+    """Judge calls that register memory and fail for a reason other than the limit on locked memory."""
     failed = [
         notice
         for notice in facts.notices("nccl/ib-call-failed")
@@ -39,40 +39,39 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     if not failed:
         return
-    dead = not _went_on(facts)
-    said = listed(f"ibv_{value(notice, 'name')} failed with {value(notice, 'error')}" for notice in failed)
+    fatal = not _continued(facts)
+    errors = listed(f"ibv_{value(notice, 'name')} failed with {value(notice, 'error')}" for notice in failed)
     yield RULE.finding(
-        f"the NIC cannot register GPU memory: {said}",
+        f"the NIC cannot register GPU memory: {errors}",
         cause=_cause(failed),
-        impact="the rank cannot connect, and the job stops"
-        if dead
-        else "NCCL went on: a buffer that the application registered is copied through NCCL's own, or another way was "
-        "found",
+        impact="the rank cannot connect: the job stops"
+        if fatal
+        else "NCCL continued: it copies a buffer that the application registered through its own, or found another way",
         fix=[
             "lsmod | grep nvidia_peermem; modprobe nvidia-peermem; dmesg -T | grep -i peermem   # on the host",
-            "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does without nvidia-peermem",
+            "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does not need nvidia-peermem",
             *(
                 ["NCCL_DMABUF_ENABLE=0   # a test: does registering through nvidia-peermem work?"]
-                if _says(failed, "name", _DMABUF)
+                if _any_has(failed, "name", _DMABUF)
                 else []
             ),
             *(
                 ["NCCL_IB_PCI_RELAXED_ORDERING=0   # a test: does the NIC refuse these flags?"]
-                if _says(failed, "name", _IOVA2) and _says(failed, "error", _INVALID)
+                if _any_has(failed, "name", _IOVA2) and _any_has(failed, "error", _INVALID)
                 else []
             ),
-            "NCCL_NET_GDR_LEVEL=LOC   # a test, without GPUDirect RDMA: if the job runs, the cause is registering GPU "
-            "memory",
+            "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect RDMA: if the job runs, GPU memory registration is the "
+            "cause",
         ],
-        severity="error" if dead else "warning",
+        severity="error" if fatal else "warning",
         confidence="likely",
         notices=failed,
-        fatal=dead,
+        fatal=fatal,
     )
 
 
-def _went_on(facts: Facts) -> bool:
-    """Whether the log shows communicators that work: a buffer of the application that fails NCCL does without."""
+def _continued(facts: Facts) -> bool:
+    """Whether the log shows working communicators: NCCL can do without registering a buffer of the application."""
     states = [comm.state for comm in usage.in_use(facts.job)]
     works = bool(states) and all(state in _RUNS for state in states)
     return (
@@ -82,22 +81,22 @@ def _went_on(facts: Facts) -> bool:
     )
 
 
-def _says(failed: list[Notice], name: str, wanted: str) -> bool:
+def _any_has(failed: list[Notice], name: str, wanted: str) -> bool:
     return any(value(notice, name) == wanted for notice in failed)
 
 
 def _cause(failed: list[Notice]) -> str:
-    if _says(failed, "name", _DMABUF):
+    if _any_has(failed, "name", _DMABUF):
         return (
             "DMA-BUF between GPU and NIC does not work: it needs the open kernel modules of the NVIDIA driver, and a "
-            "kernel (5.12 and later) and NIC driver that know it"
+            "kernel (5.12 or later) and NIC driver that support it"
         )
-    if _says(failed, "error", _BAD_ADDRESS):
+    if _any_has(failed, "error", _BAD_ADDRESS):
         return (
             "the NIC driver does not know the address: nvidia-peermem is not loaded or was built for another NVIDIA or "
-            "NIC driver (restart it after an update of either), or the container was started before"
+            "NIC driver (reload it after an update of either), or the container was started before that"
         )
     return (
-        "not proved: nvidia-peermem is missing or does not fit the NVIDIA and the NIC driver, or the NIC refuses the "
-        "flags; the two tests below tell"
+        "not proved: nvidia-peermem is missing or does not match the NVIDIA and the NIC driver, or the NIC refuses the "
+        "flags; the tests below show which"
     )

@@ -1,4 +1,4 @@
-"""The script for Slurm shows each task its own GPU only."""
+"""The Slurm script limits each task to its own GPU."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ RULE = Rule(
     name="gpus-bound-to-tasks",
     category="intra-node path",
     severity="error",
-    title="The script for Slurm shows each task its own GPU only",
+    title="The Slurm script limits each task to its own GPU",
     explains=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
 )
 _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
-    """Judge GPU memory that could not be shared by the options of sbatch and srun."""
-    shown = workloads.faults(effects)
+    """Explain GPU memory that could not be shared by the options of sbatch and srun."""
+    faults = workloads.faults(effects)
     bound = [
         (script.name, option)
-        for script in (artifacts.of(facts.job.artifacts, "slurm_script") if shown else ())
+        for script in (artifacts.of(facts.job.artifacts, "slurm_script") if faults else ())
         for option in script.options
         if _binds(option)
     ]
     if not bound:
         return
     file, option = bound[0]
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
         [],
-        shown,
-        f"{option.name}={option.value} shows each task its own GPU only",
+        faults,
+        f"{option.name}={option.value} limits each task to its own GPU",
         cause="Slurm hides the other GPUs of the node from the task (CUDA_VISIBLE_DEVICES, device cgroup), and CUDA "
         "cannot map the memory of a GPU that the process does not see",
         fix=[
@@ -51,7 +51,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
             f"instead of {option.name}",
             'torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))   # in the program, before the first use of CUDA',
         ],
-        evidence=[Evidence(name, one.line, one.text) for name, one in bound],
+        evidence=[Evidence(name, option.line, option.text) for name, option in bound],
     )
 
 

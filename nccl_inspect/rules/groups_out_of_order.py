@@ -19,9 +19,9 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge calls in which ranks wait for each other in a circle."""
-    for still in flight_recorder.standstills(facts, CYCLE):
-        ring = [part for part in still.culprits if part.call]
+    """Judge calls in which ranks wait for each other in a cycle."""
+    for standstill in flight_recorder.standstills(facts, CYCLE):
+        ring = [part for part in standstill.culprits if part.call]
         ranks = flight_recorder.ranks_of(ring)
         waits = [
             f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of "
@@ -32,13 +32,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         places = flight_recorder.places(ring)
         yield RULE.finding(
             f"ranks wait for each other: {listed(waits, limit=4)}",
-            cause="each waits in a call that the other one has not made yet: the calls come in different order, or one "
-            "of them is left out" + (f". The calls: {places}" if places else ""),
+            cause="each waits in a call that the other has not made yet: the order of the calls differs, or one rank "
+            "skipped a call" + (f". The calls: {places}" if places else ""),
             impact=flight_recorder.IMPACT,
             fix=[
-                "Call the groups in the same order on all ranks; send and receive: even ranks send first, odd ranks "
-                "receive first.",
-                "torch.distributed.batch_isend_irecv([...])   # sends and receives that have no order",
+                "Call the groups in the same order on all ranks; for send and receive, let even ranks send first and "
+                "odd ranks receive first.",
+                "torch.distributed.batch_isend_irecv([...])   # for sends and receives in any order",
             ],
             ranks=ranks,
             hosts=hosts_with(facts.job, ranks),

@@ -1,4 +1,4 @@
-"""Communicators that were built, and then nothing more happened until the job was ended."""
+"""Communicators were initialized, then made no progress until the job was ended."""
 
 from collections.abc import Iterator
 
@@ -6,17 +6,17 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
-    broken_off,
+    connections_at_end,
     empty_tables,
     ends_with_empty_table,
-    gave_up,
     is_local_p2p,
     is_starting_another,
+    is_timed_out,
     node_failed,
     phases,
-    silence,
     suspects,
     suspicion,
+    unexplained_ends,
 )
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
@@ -30,16 +30,16 @@ RULE = Rule(
     name="hang-after-init",
     category="failures",
     severity="error",
-    title="No progress after the initialisation until the job was ended",
+    title="No progress after initialization until the job was ended",
     supersedes=("ended-from-outside",),
 )
 _WITHOUT_GDR = (
-    "NCCL_NET_GDR_LEVEL=LOC   # a test: if that runs, GPUDirect RDMA is at fault (ACS, IOMMU). No cure, as it is slow"
+    "NCCL_NET_GDR_LEVEL=LOC   # a test: if this works, GPUDirect RDMA is at fault (ACS, IOMMU). Not a fix: it is slow"
 )
 _FIX = (
     STACKS,
     "Compare NCCL_ALGO, NCCL_PROTO, NCCL_P2P_* and the interfaces of all ranks.",
-    "Let all hosts reach each other on all ports of the data network, with one MTU; test with nccl-tests on two hosts.",
+    "Open all ports of the data network between all hosts, with one MTU; test with nccl-tests on two hosts.",
     "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: shows the last call of each",
 )
 _CAPTURE = Needs(
@@ -48,14 +48,14 @@ _CAPTURE = Needs(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge communicators that every rank completed and none ended, where the log proves that it is whole."""
-    if facts.job.failed or facts.failures() or node_failed(facts):
+    """Judge communicators that every rank completed and none ended, in logs that are provably complete."""
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return
     comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
-    silent = [] if process_ends(facts) else silence(facts)
-    if (cut := broken_off(facts)) and comms and not is_local_p2p(facts):
+    silent = [] if process_ends(facts) else unexplained_ends(facts)
+    if (cut := connections_at_end(facts)) and comms and not is_local_p2p(facts):
         yield _clue(facts, comms[0], cut)
     elif open_ones and ends:
         yield _finding(facts, open_ones[0], ends, "connections are missing")
@@ -67,14 +67,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             facts,
             comms[-1],
             [*tables[-1:], *silent],
-            "all connections are there, and nccl-tests printed the head of its table and no row"
+            "all connections are up, and nccl-tests printed the header of its table but no row"
             if tables
-            else "all connections are there, and nothing follows but the line that ends the job",
+            else "all connections are up, and only the line that ends the job follows",
             no_row=bool(tables),
         )
     elif comms and not ends and ends_with_empty_table(facts):
         yield RULE.undecided(
-            "the log ends with the head of a table of nccl-tests: no row yet, stuck, or the log was cut there", _CAPTURE
+            "the log ends with the header of an nccl-tests table: no row yet, stuck, or the log was cut there", _CAPTURE
         )
 
 
@@ -84,11 +84,11 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
         (f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect")
         + standstill.undecided(facts),
         cause="unknown from this log; likely: "
-        "the log was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
+        "the log was cut off there, or the ranks are stuck. Usual causes: blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
-        impact="if it is stuck, the first collective never returns; NCCL waits without a time limit",
+        impact="if it is stuck, the first collective never returns; NCCL waits without a timeout",
         fix=_FIX,
-        confirm="Check whether the log goes on: every rank of a sound job prints 'Connected all rings'.",
+        confirm="Check whether the log continues: every rank of a healthy job prints 'Connected all rings'.",
         severity="info",
         confidence="possible",
         ranks=[rank for rank in comm.ranks if rank is not None],
@@ -99,7 +99,7 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
 
 
 def _who(comm: CommunicatorInfo, others: int = 0) -> str:
-    """Who began to connect, by global ranks; those of the communicator where the log does not tell these."""
+    """Which ranks began to connect: global ranks, or those of the communicator where the log does not show them."""
     idle = set(range(comm.nranks)) - set(comm.unconnected)
     more = f" (and in {count(others, 'other communicator')})" if others else ""
     rest = f"; {ranks_word(global_ranks(comm, idle) or idle)} did not" if idle else ""
@@ -109,19 +109,19 @@ def _who(comm: CommunicatorInfo, others: int = 0) -> str:
 
 def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str, *, no_row: bool = False) -> Finding:
     return RULE.finding(
-        f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished the initialisation, then made no progress"
+        f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished initialization, then made no progress"
         f"{suspicion(facts)}",
         cause="unknown from this log: "
-        f"{what}. How far the ranks came: {phases(facts, comm)}. It may be ranks that call "
-        "different collectives or have different settings, blocked data ports, or a path that loses packets"
+        f"{what}. How far the ranks came: {phases(facts, comm)}. Possible causes: ranks that "
+        "call different collectives or have different settings, blocked data ports, or a path that loses packets"
         f"{suspects(facts)}",
-        impact="the first collective never returns; NCCL waits without a time limit",
+        impact="the first collective never returns; NCCL waits without a timeout",
         fix=[
             _FIX[0],
-            *([_WITHOUT_GDR] if any(kind.gdr for kind in facts.leaving().kinds) else []),
+            *([_WITHOUT_GDR] if any(kind.gdr for kind in facts.inter_host_net_paths().kinds) else []),
             *_FIX[1:],
         ],
-        confidence="likely" if no_row or comm.unconnected or gave_up(ends) else "possible",
+        confidence="likely" if no_row or comm.unconnected or is_timed_out(ends) else "possible",
         ranks=[rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
         evidence=[*standstill.last_of(facts, comm), *ends[:2]],

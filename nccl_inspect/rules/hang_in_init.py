@@ -1,18 +1,26 @@
-"""Ranks that began to build a communicator and never finished, without an error."""
+"""Ranks started to initialize a communicator and never finished, without an error."""
 
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_said, global_ranks, hosts_in, hosts_of, ranks_in
+from nccl_inspect.judging.facts import (
+    Facts,
+    first_evidence,
+    global_ranks,
+    hosts_in,
+    hosts_of_paths,
+    ranks_in,
+    ranks_of_paths,
+)
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     absent_elsewhere,
-    broken_off,
+    connections_at_end,
+    ends_after_nccl,
     is_local_p2p,
     node_failed,
     phases,
-    silenced_at_once,
     suspects,
     suspicion,
 )
@@ -26,23 +34,23 @@ RULE = Rule(
     name="hang-in-init",
     category="failures",
     severity="error",
-    title="Ranks began to build a communicator and never finished",
+    title="Ranks started to initialize a communicator and never finished",
     echoes=("nonblocking-timeout",),
     supersedes=("ended-from-outside",),
 )
-_REACH = "Let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)."
+_REACH = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
 _SAME_RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release?"
 _STARTS_AT_ONCE = (2, 23)
-"""The first release that prints Init START before ranks meet (bootstrapInit), and not after it (src/init.cc)."""
+"""The first release that prints Init START before ranks meet (bootstrapInit), not after (src/init.cc)."""
 _END = Needs("the end of the log of every rank, up to the kill, the timeout or the next prompt", all_ranks=True)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge START without COMPLETE and without an error; only a line that ends the job proves that the log is whole."""
-    if facts.job.failed or facts.failures() or node_failed(facts):
+    """Judge START without COMPLETE and without an error; only the end of the job proves the log complete."""
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return
-    if cut := broken_off(facts):
+    if cut := connections_at_end(facts):
         if not is_local_p2p(facts) and not any(comm.completed for comm in facts.job.communicators):
             yield _connecting(facts, cut)
         return
@@ -56,8 +64,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
             if silent := _silent(facts, comm, waiting):
                 yield RULE.undecided(
-                    f"{ranks_word(silent)} of communicator {comm.id} began and printed nothing more, while others are "
-                    "connected: stuck, or the log was cut there",
+                    f"{ranks_word(silent)} of communicator {comm.id} started and printed nothing more, while others "
+                    "are connected: stuck, or the log was cut there",
                     Needs("the end of the log of these ranks"),
                     paths=_touching(paths, silent),
                 )
@@ -82,32 +90,33 @@ def _how_far(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> str:
     """How far the ranks came by the end of the log, and which have no line."""
     absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
     has = "has" if len(absent) == 1 else "have"
-    initialise = does(len(waiting), "initialise")
-    rest = f" and {ranks_word(absent)} of {comm.nranks} {has} not begun" if absent else ""
-    return f"the log ends while {count(len(waiting), 'rank')} of communicator {comm.id} {initialise}{rest}"
+    initialize = does(len(waiting), "initialize")
+    rest = f" and {ranks_word(absent)} of {comm.nranks} {has} not started" if absent else ""
+    return f"the log ends while {count(len(waiting), 'rank')} of communicator {comm.id} {initialize}{rest}"
 
 
 def _silent(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> set[int]:
-    """Those of waiting ranks of which no later line is there, in a log that lost none by tearing."""
+    """The waiting ranks without a later line, in a log that has no damaged lines."""
     if any(source.damaged_lines for source in facts.job.sources):
         return set()
-    spoke = {*comm.connected, *comm.unconnected, *comm.ended}
-    return global_ranks(comm, [rank for rank in waiting if rank not in spoke])
+    printed = {*comm.connected, *comm.unconnected, *comm.ended}
+    return global_ranks(comm, [rank for rank in waiting if rank not in printed])
 
 
 def _elsewhere(facts: Facts, comm: CommunicatorInfo, waiting: list[int], absent: set[int]) -> Finding:
-    """Ranks that are in the log with other communicators, and did not come to this one."""
+    """Ranks that use other communicators and did not join this one."""
     who, they = ranks_word(absent), global_ranks(comm, waiting)
     is_ended = bool(facts.job.ended_by)
     return RULE.finding(
-        f"{who} did not call for communicator {comm.id} ({comm.nranks} ranks), and {ranks_word(they)} "
+        f"{who} did not join communicator {comm.id} ({comm.nranks} ranks), and {ranks_word(they)} "
         f"{does(len(they), 'wait')} there{suspicion(facts)}",
-        cause=f"{who} {'is' if len(absent) == 1 else 'are'} in the log with other communicators: "
-        "the program went another way there (a branch, a group that only some ranks make, a send without its receive), "
-        f"or it is stuck or ended before. How far the ranks came in this one: {phases(facts, comm)}{suspects(facts)}",
-        impact="the ranks wait for each other; NCCL itself waits without a time limit",
+        cause=f"{who} {'uses' if len(absent) == 1 else 'use'} other communicators in this log: "
+        "the program took another path (a branch, a group that only some ranks create, a send without its "
+        f"receive), is stuck, or ended before. How far the ranks came in this one: {phases(facts, comm)}"
+        f"{suspects(facts)}",
+        impact="the ranks wait for each other; NCCL itself waits without a timeout",
         fix=[
-            f"py-spy dump --pid <pid>   # {who}: where is it now?",
+            f"py-spy dump --pid <pid>   # {who}: what is it doing?",
             "Look for a group, a send or a receive in a branch that only some ranks take.",
             _EACH_STEP,
         ],
@@ -124,21 +133,23 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
     if elsewhere := absent_elsewhere(facts, comm):
         return _elsewhere(facts, comm, waiting, elsewhere)
     absent = sorted(set(range(comm.nranks)) - set(comm.started))
-    missing = ". What never began was not started, died before NCCL, or its log is not here" if absent else ""
+    missing = (
+        ". Ranks that never started were not launched, died before NCCL, or their logs are not here" if absent else ""
+    )
     is_ended = bool(facts.job.ended_by)
     have = "did not finish" if is_ended else "have not finished"
     return RULE.finding(
-        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and {have} the "
-        f"initialisation{suspicion(facts)}"
-        if is_ended or len(absent) > len(standstill.idle(facts))  # then rank-missing tells the rest
-        else standstill.in_words(facts) + suspicion(facts),
+        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) started and {have} "
+        f"initialization{suspicion(facts)}"
+        if is_ended or len(absent) > len(standstill.idle_processes(facts))  # then rank-missing reports the rest
+        else standstill.describe(facts) + suspicion(facts),
         cause=f"unknown from this log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
-        impact="the job does not start; NCCL itself waits without a time limit",
+        impact="the job does not start; NCCL itself waits without a timeout",
         fix=[
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
-            f"Look for {ranks_word(absent)}: the list of pods, the scheduler, their own logs."
+            f"Look for {ranks_word(absent)}: check the pod list, the scheduler and their own logs."
             if absent
-            else "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?",
+            else "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?",
             _REACH,
             _EACH_STEP,
         ],
@@ -152,47 +163,47 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
 
 
 def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge processes that looked for their network, where ranks meet before Init START is printed."""
+    """Judge processes that initialized their network, where ranks meet before Init START is printed."""
     releases = facts.job.nccl_versions
-    said = facts.said(NetDevices)
-    silent = silenced_at_once(facts, facts.job.ended_by)
-    who = count(len({process for notice in said for process in notice.processes}), "process", "es")
+    lists = facts.with_event(NetDevices)
+    silent = ends_after_nccl(facts, facts.job.ended_by)
+    who = count(len({process for notice in lists for process in notice.processes}), "process", "es")
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
-    if said and silent and starts_late:
+    if lists and silent and starts_late:
         yield RULE.finding(
-            f"{who} found a network, and no communicator began until the job was ended",
+            f"{who} found a network, but no communicator started until the job was ended",
             cause="unknown from this log. "
-            "Until 2.22 NCCL prints Init START only when all ranks have met, so these waited for "
-            "ranks that were not started, that died before, or that cannot reach rank 0",
-            impact="the job does not start; NCCL itself waits without a time limit",
+            "Until 2.22 NCCL prints Init START only when all ranks have met, so they waited for "
+            "ranks that were not launched, that died before, or that cannot reach rank 0",
+            impact="the job does not start; NCCL itself waits without a timeout",
             fix=[
-                "Count the processes: as many as WORLD_SIZE must run, on all nodes; look at the logs of the others.",
+                "Count the processes on all nodes: WORLD_SIZE of them must run. Look at the logs of the others.",
                 "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # on every node: the same address and size?",
                 _REACH,
                 _EACH_STEP,
             ],
             confidence="likely",
-            hosts=hosts_in(said),
-            evidence=[*first_said(said), *silent[:1]],
+            hosts=hosts_in(lists),
+            evidence=[*first_evidence(lists), *silent[:1]],
             fatal=True,
         )
     elif not facts.job.paths and _ends_with_nccl(facts):
-        building = facts.said(P2pCheck)
-        if said or building:
+        building = facts.with_event(P2pCheck)
+        if lists or building:
             step = "build a communicator" if building else "look for their network"
             yield _cut_or_stuck(
-                facts, f"the log ends while ranks {step}", ranks_in(building), first_said(building or said)[:2]
+                facts, f"the log ends while ranks {step}", ranks_in(building), first_evidence(building or lists)[:2]
             )
 
 
 def _ends_with_nccl(facts: Facts) -> bool:
-    """Whether nothing follows NCCL's last line: a program that prints goes on."""
+    """Whether nothing follows NCCL's last line: a program that prints continues."""
     lines = {source.name: source.lines for source in facts.job.sources}
     return any(lines.get(last.source) == last.order for last in facts.job.last_lines)
 
 
 def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[Evidence]) -> Finding | NotJudged:
-    warned = any(notice.level == "WARN" for notice in facts.job.notices)  # that says more than where the log ends
+    warned = any(notice.level == "WARN" for notice in facts.job.notices)  # a warning says more than where the log ends
     if facts.job.going_on or warned:
         return RULE.undecided(f"{what}: stuck, or the log was cut there", _END)
     return RULE.clue(
@@ -200,9 +211,9 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks wait for each other because one never started or "
         f"died before, or because the hosts cannot reach each other{suspects(facts)}",
-        impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
-        fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?", _REACH, _EACH_STEP],
-        confirm="Check whether the log goes on: every rank of a sound job prints 'Init COMPLETE'. If not, pass "
+        impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
+        fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?", _REACH, _EACH_STEP],
+        confirm="Check whether the log continues: every rank of a healthy job prints 'Init COMPLETE'. If not, pass "
         f"{_END}.",
         severity="info",
         confidence="possible",
@@ -217,20 +228,20 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
     return RULE.clue(
         f"the log ends while ranks connect{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
-        "the log was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
+        "the log was cut off there, or the ranks are stuck. Usual causes: blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
-        impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
+        impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
         fix=[
-            "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?",
-            "Let all hosts reach each other on all ports of the data network, with one MTU; test with nccl-tests.",
+            "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?",
+            "Open all ports of the data network between all hosts, with one MTU; test with nccl-tests.",
             _EACH_STEP,
         ],
-        confirm="Check whether the log goes on: every rank of a sound job prints 'Connected all rings' or "
+        confirm="Check whether the log continues: every rank of a healthy job prints 'Connected all rings' or "
         "'Init COMPLETE'.",
         severity="info",
         confidence="possible",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
+        ranks=ranks_of_paths(paths),
+        hosts=hosts_of_paths(paths),
         evidence=cut,
         open_paths=paths,
     )

@@ -17,25 +17,24 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge allocations on the host that failed; processes that the kernel killed are the affair of peer-death."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge failed allocations of host memory; peer-death judges processes that the kernel killed."""
+    notices = facts.errors_of_rule(RULE.name)
+    if not notices:
         return
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"no host memory was left: {said[0].message}",
+        notices,
+        f"host memory ran out: {notices[0].message}",
         cause="the memory limit of the pod or job, or the memory of the host, is used up: data loaders, a "
-        "checkpoint that "
-        "every rank loads or gathers, pinned buffers, or /dev/shm, which counts as memory. Buffers for the network are "
-        "locked memory, too",
+        "checkpoint that every rank loads or gathers, pinned buffers, or /dev/shm, which counts as memory. Network "
+        "buffers are locked memory",
         stops="the rank fails, and with it the job",
         fix=(
             "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current; free -g; ulimit -l   # in the container",
-            "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 is all of the node.",
-            "Use less: fewer data loader workers, checkpoints loaded and saved in shards.",
+            "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 requests all memory of the node.",
+            "Use less memory: fewer data loader workers, sharded checkpoints.",
             "dmesg -T | grep -iE 'oom|killed process'   # on its host: did the kernel kill a process?",
         ),
-        confirm="Look for an exception of this rank below it.",
+        confirm="Look for a later exception of this rank.",
     )

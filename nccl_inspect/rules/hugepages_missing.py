@@ -1,4 +1,4 @@
-"""The pod has EFA devices and no huge pages."""
+"""The pod has EFA devices but no huge pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULE = Rule(
     name="hugepages-missing",
     category="network",
     severity="error",
-    title="The manifest asks for EFA devices and for no huge pages",
+    title="The manifest requests EFA devices but no huge pages",
     explains=(
         "efa-init-failed",
         "ib-memlock",
@@ -32,30 +32,30 @@ RULE = Rule(
 _PAGES = "hugepages-2Mi"
 _NAMED = re.compile(r"huge[ _-]?page", re.IGNORECASE)
 _CRASHED = re.compile(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
-"""How the kernel ends a process that touches a huge page that its pod may not have."""
+"""How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
-    """Judge errors that name huge pages, and bus errors, by what the pods ask for."""
+    """Judge errors that name huge pages, and bus errors, by the requests of the pods."""
     named = [effect for effect in workloads.faults(effects) if _says(effect, _NAMED)]
     shown = named or [effect for effect in workloads.faults(effects) if _says(effect, _CRASHED)]
-    found = workloads.cases(facts, _lacks_pages) if shown else []
-    shown = workloads.touched(facts, found, shown)
-    if not found or not shown:
+    cases = workloads.cases(facts, _lacks_pages) if shown else []
+    shown = workloads.effects_on(facts, cases, shown)
+    if not cases or not shown:
         return
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
-        found,
+        cases,
         shown,
-        f"{workloads.called(found)} {workloads.verb(found, 'asks', 'ask')} for {EFA} and for no {_PAGES}",
-        cause="libfabric keeps buffers for EFA in huge pages where the node has some; a pod that asks for none may use "
-        "none, and is refused or ended by SIGBUS when it does",
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'requests', 'request')} {EFA} but no {_PAGES}",
+        cause="libfabric keeps EFA buffers in huge pages where the node has some; a pod that requests none may not use "
+        "them, and gets an error or SIGBUS when it does",
         fix=[
-            *workloads.patches(found, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})]),
-            "FI_EFA_USE_HUGE_PAGE=0   # a stop-gap: libfabric then takes ordinary pages",
+            *workloads.patches(cases, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})]),
+            "FI_EFA_USE_HUGE_PAGE=0   # a workaround: libfabric then uses regular pages",
         ],
-        evidence=[case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in found],
+        evidence=[case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases],
         confidence="certain" if named else "likely",
     )
 

@@ -1,9 +1,9 @@
-"""A NIC reports that its port went down, or that it failed."""
+"""A NIC reports that its port went down or that it failed."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -13,7 +13,7 @@ RULE = Rule(
     name="ib-async-event",
     category="network",
     severity="warning",
-    title="A NIC reports an event of its own: port down, new GIDs, or a fatal error",
+    title="A NIC reports an event: port down, new GIDs, or a fatal error",
     causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry", "watchdog-*"),
     echoes=("nic-failed",),
     local=True,
@@ -22,7 +22,7 @@ _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fa
 _PORT_DOWN = ("port error",)
 _NEW_GIDS = ("GID table change",)
 _EVERYDAY = ("last WQE reached", "communication established", "send queue drained")
-"""What belongs to the life of a connection; releases before 2.23 print it as a warning, too."""
+"""Routine events of a connection, which releases before 2.23 also print as warnings."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -31,37 +31,37 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     fatal = [*facts.notices("nccl/ib-async-fatal-event"), *_of_kind(plain, _FATAL)]
     down = [*_of_kind(plain, _PORT_DOWN), *facts.notices("nccl/ib-speed-change")]
     gids = [*_of_kind(plain, _NEW_GIDS), *facts.notices("nccl/ib-gid-table-changed")]
-    said = [*fatal, *down, *gids] or [n for n in plain if not any(word in _event(n) for word in _EVERYDAY)]
-    if not said:
+    notices = [*fatal, *down, *gids] or [n for n in plain if not any(word in _event(n) for word in _EVERYDAY)]
+    if not notices:
         return
-    hurt = facts.job.failed or bool(facts.completions(5, 12))
-    severity = "error" if fatal or (down and hurt) else "warning" if down or (gids and hurt) else "info"
-    ports = listed(str(card) for notice in said if (card := value(notice, "device") or value(notice, "name")))
+    has_failures = facts.job.failed or bool(facts.completions(5, 12))
+    severity = "error" if fatal or (down and has_failures) else "warning" if down or (gids and has_failures) else "info"
+    ports = listed(str(card) for notice in notices if (card := value(notice, "device") or value(notice, "name")))
     yield RULE.finding(
-        f"{ports or 'a NIC'} reports: {listed(_event(notice) for notice in said)}",
-        cause="the card reports an error of its own or of a connection: hardware, firmware, or memory out of reach"
+        f"{ports or 'a NIC'} reports: {listed(_event(notice) for notice in notices)}",
+        cause="the card reports an error of its own or of a connection: hardware, firmware, or unreachable memory"
         if fatal
         else "the link went down or changed its speed: cable, transceiver, switch port, or maintenance"
         if down
-        else "the addresses of the card changed: an interface was configured anew while NCCL ran"
+        else "the addresses of the card changed: an interface was reconfigured while NCCL ran"
         if gids
-        else "the subnet manager or the driver tells of a change; connections go on",
+        else "the subnet manager or the driver reports a change; connections continue",
         impact="the communicators on this card are lost"
         if fatal
-        else "transfers failed around it"
-        if hurt
+        else "transfers failed at about the same time"
+        if has_failures
         else "transfers wait until the link is back (30 s by default, 7.5 s before "
-        "2.23: NCCL_IB_TIMEOUT), then the job goes on"
+        "2.23: NCCL_IB_TIMEOUT), then the job continues"
         if down
         else "none in this log",
         fix=[
             "ibstat; mlxlink -d <device> -m -e; dmesg -T | grep -i mlx5   # on the host named here",
-            "perfquery -x   # InfiniBand; look into the log of the subnet manager, too",
+            "perfquery -x   # InfiniBand; also check the log of the subnet manager",
             "ethtool -S <netdev>   # RoCE; who changed addresses (NetworkManager, DHCP)?",
         ],
         severity=severity,
-        notices=said,
-        evidence=first_said([*said, *facts.notices("nccl/ib-fatal-error")]),
+        notices=notices,
+        evidence=first_evidence([*notices, *facts.notices("nccl/ib-fatal-error")]),
         fatal=bool(fatal),
     )
 

@@ -1,4 +1,4 @@
-"""A card is visible and cannot be used."""
+"""A card is visible but cannot be used."""
 
 from collections.abc import Iterator
 
@@ -16,51 +16,51 @@ RULE = Rule(
     name="ib-bad-device",
     category="network",
     severity="error",
-    title="An InfiniBand or RoCE card is visible and cannot be used",
+    title="An InfiniBand or RoCE card is visible but cannot be used",
     causes=("mixed-networks", "network-not-found", "nic-asymmetry", "socket-instead-of-*"),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge by effect: a card that nobody misses is a note, one that leaves the hosts on TCP or stops NCCL an error."""
+    """Judge by effect: info if the card is not missed, an error if hosts use TCP or NCCL stops."""
     calls = facts.notices("nccl/ib-call-failed")
     refused = [n for n in calls if value(n, "error") in REFUSED and value(n, "name") not in AT_START]
     unusable = facts.notices("nccl/ib-device-not-usable")
     if not refused and not unusable:
         return
-    said = [*refused, *unusable, *(n for n in calls if value(n, "name") in AT_START)]
+    notices = [*refused, *unusable, *(n for n in calls if value(n, "name") in AT_START)]
     slow = tcp_paths(facts)
     names = listed(str(name) for n in unusable if (name := value(n, "device")))
     dead = bool(refused) and (facts.job.failed or not facts.job.paths)
     connecting = any(value(notice, "name") == "modify_qp" for notice in refused)
     yield RULE.finding(
         _summary(refused, names),
-        cause="the process may not use the card, or its driver does not answer: the device node is not in the "
-        "container, the libraries of the image do not fit the driver of the host, or the card is broken"
-        + ("; with RoCE, its network interface is in another network namespace than this container" * connecting),
+        cause="the process lacks access to the card, or its driver does not respond: the device node is not in "
+        "the container, the libraries of the image do not match the driver of the host, or the card is broken"
+        + ("; with RoCE, its network interface is in another network namespace" if connecting else ""),
         impact="NCCL stops with an error"
         if dead
-        else "NCCL leaves the card out, and hosts talk over TCP"
+        else "NCCL skips the card, and hosts talk over TCP"
         if slow
-        else "NCCL leaves the card out; nothing in this log shows that it is missed",
+        else "NCCL skips the card; nothing in this log shows that it is missed",
         fix=[
             "ls -l /dev/infiniband; ibv_devinfo   # inside the container; compare with the host",
             *(["hostNetwork: true   # pod spec, for RoCE (docker: --network=host); or SR-IOV"] * connecting),
-            "dmesg -T | grep -i mlx5; ibstat   # does it fail on the host, too? The same MOFED in host and image?",
+            "dmesg -T | grep -i mlx5; ibstat   # does it also fail on the host? Same MOFED in host and image?",
             RDMA_IN_DOCKER,
             RDMA_IN_POD,
-            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # only the cards meant for this job; '^=mlx5_2' leaves one out",
+            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # only the cards for this job; '^=mlx5_2' excludes one",
         ],
         severity="error" if dead or slow else "warning" if refused else "info",
         confidence="certain" if dead or not (refused or slow) else "likely",
-        notices=said,
+        notices=notices,
         fatal=dead,
     )
 
 
 def _summary(refused: list[Notice], names: str) -> str:
     if refused:
-        return f"a card refuses calls: {refused[0].message}"
+        return f"a card rejects calls: {refused[0].message}"
     return f"{names or 'a port'} cannot be opened or queried"

@@ -1,4 +1,4 @@
-"""A NIC refused a transfer, or the peer's NIC did: the statuses of InfiniBand verbs that no other rule is about."""
+"""A NIC or its peer rejected a transfer: the statuses of InfiniBand verbs that have no rule of their own."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ RULE = Rule(
     name="ib-completion-error",
     category="network",
     severity="error",
-    title="A NIC refused a transfer (status 1, 2, 9, 10, 11, 13 and others)",
+    title="A NIC rejected a transfer (status 1, 2, 9, 10, 11, 13 and others)",
     echoes=("collective-unfinished", "nic-failed"),
 )
-_PEER_GONE = "the peer's process died or let go of the memory while a transfer was under way"
+_PEER_GONE = "the peer's process died or freed the memory during a transfer"
 _STATUSES = {
-    1: ("local length error", "the message does not fit the buffer: ranks differ in what they send, or a defect"),
-    2: ("local queue pair error", "the card or its driver refuses the request"),
-    7: ("bad response", "the peer's card answered what it should not: card, driver or a damaged packet"),
+    1: ("local length error", "the message does not fit the buffer: ranks send different sizes, or there is a bug"),
+    2: ("local queue pair error", "the card or its driver rejects the request"),
+    7: ("bad response", "the peer's card sent an unexpected response: card, driver or a damaged packet"),
     8: ("local access error", "the memory is not registered for this access, or GPU memory that the NIC cannot reach"),
-    9: ("remote invalid request", f"the peer takes no such request: ranks differ in what they send, or {_PEER_GONE}"),
-    10: ("remote access error", f"{_PEER_GONE}; or its NIC may not reach its GPU's memory (ACS, IOMMU)"),
-    11: ("remote operation error", "the peer's card failed: its own log, or dmesg on its host, tells more"),
+    9: ("remote invalid request", f"the peer does not accept the request: ranks send different sizes, or {_PEER_GONE}"),
+    10: ("remote access error", f"{_PEER_GONE}; or its NIC cannot access its GPU's memory (ACS, IOMMU)"),
+    11: ("remote operation error", "the peer's card failed: see its own log, or dmesg on its host"),
     13: (
         "receiver not ready",
-        "the peer had no receive posted, and the card gave up. NCCL lets it try for ever, so "
-        "that a slow peer alone does not lead to this: the peer died, or card or driver does not keep to it",
+        "the peer had not posted a receive, and the card gave up. NCCL sets unlimited retries, so "
+        "a slow peer alone does not cause this: the peer died, or the card or driver ignores the setting",
     ),
     19: ("fatal error", "the card or its driver failed"),
-    20: ("response timeout", "the peer's card did not answer: it or its host failed"),
+    20: ("response timeout", "the peer's card did not respond: it or its host failed"),
     21: ("general error", "the card or its driver failed"),
 }
-"""By ``ibv_wc_status``: its name, and what leads to it."""
+"""By ``ibv_wc_status``: its name and its cause."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge completions with a status of its own; flushed ones (5) are echoes."""
+    """Judge completions with a status of their own; flushed ones (5) are echoes."""
     failed = facts.completions(*_STATUSES)
     if not failed:
         return
@@ -50,9 +50,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_STATUSES[statuses[0]][1],
         impact="the communicator is lost, and with it the job",
         fix=[
-            "Look at the peer first: its log, its pod, dmesg on its host.",
+            "Check the peer first: its log, its pod, dmesg on its host.",
             "ibstat; perfquery -x; rdma statistic   # ports and cables of both ends",
-            "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect, slower: if it runs, it is the memory of the GPU",
+            "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect, slower: if it works, GPU memory is the problem",
             "NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: do they call the same collective with the same size?",
         ],
         confidence="likely",

@@ -1,4 +1,4 @@
-"""A NIC may not reach the memory of its own GPU: status 4, local protection."""
+"""A NIC was denied access to the memory of its own GPU: status 4, local protection."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ RULE = Rule(
     name="ib-error4-acs",
     category="network",
     severity="error",
-    title="A NIC may not reach the memory it shall send (status 4): ACS or an IOMMU between NIC and GPU",
+    title="A NIC was denied access to the buffer it had to send (status 4): ACS or an IOMMU between NIC and GPU",
     echoes=("ib-completion-error", "ib-timeout-err12", "nic-failed"),
     local=True,
 )
@@ -21,24 +21,25 @@ _LOCAL_PROTECTION = 4
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge local protection errors, unless no path uses GPUDirect: then the memory is the host's."""
     failed = facts.completions(_LOCAL_PROTECTION)
-    paths = facts.leaving()
+    paths = facts.inter_host_net_paths()
     direct = paths.where(lambda kind: kind.gdr)
     if not failed or (paths and not direct):
         return
     yield RULE.finding(
-        f"{count(len(failed), 'transfer')} failed: the NIC may not reach local memory (status 4, local protection)",
-        cause="GPUDirect RDMA is in use, and PCIe access control (ACS) or an IOMMU redirects or blocks what NIC and "
-        "GPU send each other"
+        f"{count(len(failed), 'transfer')} failed: the NIC was denied access to local memory (status 4, "
+        "local protection)",
+        cause="GPUDirect RDMA is in use, and PCIe access control (ACS) or an IOMMU redirects or blocks traffic between "
+        "NIC and GPU"
         if direct
-        else "most often PCIe access control (ACS) or an IOMMU between NIC and GPU; whether GPUDirect RDMA is in use "
-        "is not in this log",
+        else "usually PCIe access control (ACS) or an IOMMU between NIC and GPU; this log does not show whether "
+        "GPUDirect RDMA is in use",
         impact="the communicator is lost, and with it the job",
         fix=[
-            "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect, slower: if it runs, it is ACS or the IOMMU",
+            "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect, slower: if it works, ACS or the IOMMU is the cause",
             "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means ACS is on",
-            "Switch ACS and VT-d off in the BIOS, or boot with iommu=pt.",
-            "setpci -s <bdf> ECAP_ACS+0x6.w=0000   # or this, for each bridge, after each boot",
-            "In virtual machines ACS must stay on: switch ATS on in the NIC instead.",
+            "Disable ACS and VT-d in the BIOS, or boot with iommu=pt.",
+            "setpci -s <bdf> ECAP_ACS+0x6.w=0000   # alternatively, for each bridge, after each boot",
+            "In virtual machines ACS must stay on: enable ATS in the NIC instead.",
         ],
         confidence="likely" if direct else "possible",
         notices=failed,

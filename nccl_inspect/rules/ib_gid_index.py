@@ -1,10 +1,10 @@
-"""RoCE connections cannot be made: the address (GID) of a NIC does not lead to its peer."""
+"""RoCE connections fail: the address (GID) of a NIC does not reach its peer."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,11 +14,11 @@ RULE = Rule(
     name="ib-gid-index",
     category="network",
     severity="error",
-    title="RoCE connections cannot be made: wrong GID index, or the GID does not lead to the peer",
+    title="RoCE connections fail: wrong GID index, or the GID does not reach the peer",
 )
 _INVALID = "Invalid argument"
 _EMPTY = "No data available"
-"""What the kernel says of a row of the GID table that holds nothing."""
+"""The kernel's error for an empty row of the GID table."""
 _UNREACHABLE = ("Connection timed out", "No route to host", "Network is unreachable")
 _TO_THE_PEER = (None, "RTR")
 """The step that names the peer; before 2.24 the step is not printed."""
@@ -26,7 +26,7 @@ _MAPPED = "::ffff:"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge queue pairs that cannot reach their peer; on InfiniBand, which has LIDs, the GID index plays no part."""
+    """Judge queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
     calls = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "modify_qp"]
     failed = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]
     failed += [
@@ -39,63 +39,63 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     links = _kinds_of_link(facts)
     if not failed or links == {"IB"}:
         return
-    chosen = [setting for setting in facts.chosen("NCCL_IB_GID_INDEX") if setting.value != "-1"]
+    chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
     sign = _sign(failed, chosen)
     yield RULE.finding(
-        f"RoCE connections cannot be made: {value(failed[0], 'error')}{_addresses(failed[0])}",
+        f"RoCE connections fail: {value(failed[0], 'error')}{_addresses(failed[0])}",
         cause=sign
-        or "not proved: the GID may be of the wrong kind or subnet, the hosts may lack a route, the rails of the "
-        "fabric may not be connected with each other, ARP may get no answer, or the peer's port is down; rping tells",
+        or "unknown from this log; likely: a GID of the wrong kind or subnet, no route between the hosts, rails of the "
+        "fabric that are not connected, ARP without a reply, or a peer port that is down; test with rping",
         impact="the ranks cannot connect, and the job does not start",
         fix=[
-            *unset(chosen),
-            "show_gids   # which row is RoCE v2 with the IPv4 address? NCCL 2.21 and later choose it themselves",
-            "NCCL_IB_GID_INDEX=<row>   # before 2.21; NCCL_IB_ADDR_RANGE=10.0.0.0/16 where there are several subnets",
+            *unset_steps(chosen),
+            "show_gids   # which row is RoCE v2 with the IPv4 address? NCCL 2.21 and later choose it automatically",
+            "NCCL_IB_GID_INDEX=<row>   # before 2.21; NCCL_IB_ADDR_RANGE=10.0.0.0/16 with several subnets",
             "rping -s -a <address>   # on one host; on the other: rping -c -a <address> -C 10, ib_write_bw -x <index>",
             "ip addr   # the NIC's network interface must be up, with an address, in the network namespace of the pod",
             "ip route get <address of the peer's NIC> from <address of the NIC>   # a route? then: ip neigh, does it "
-            "answer ARP?",
+            "reply to ARP?",
         ],
-        # Without addresses and a list of devices the card may be one of InfiniBand.
+        # Without addresses and a list of devices the card may be InfiniBand.
         confidence="likely" if sign or links or value(failed[0], "local_gid") else "possible",
         notices=failed,
-        evidence=[*first_said(failed), *lines_of(chosen, 1)],
+        evidence=[*first_evidence(failed), *evidence_of_settings(chosen, 1)],
         fatal=True,
     )
 
 
 def _is_refused(notice: Notice) -> bool:
-    """Whether the card refuses any call: that is ib-bad-device's."""
+    """Whether the card rejects every call: ib-bad-device judges that."""
     return value(notice, "error") in REFUSED
 
 
 def _kinds_of_link(facts: Facts) -> set[str]:
-    cards = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB")
+    cards = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB")
     return {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
 
 
 def _sign(failed: list[Notice], chosen: list[Setting]) -> str:
-    """What points to the GID and not to the fabric."""
+    """What points to the GID rather than the fabric."""
     if chosen and any(value(notice, "error") == _EMPTY for notice in failed):
-        return f"{words_of(chosen)} names a row of the GID table that is empty here"
+        return f"{as_shell(chosen)} names a row of the GID table that is empty here"
     if chosen:
-        return f"{words_of(chosen)} names a row of the GID table that is not the same, or not there, on every NIC"
+        return f"{as_shell(chosen)} names a row of the GID table that differs, or does not exist, on some NICs"
     if any(value(notice, "error") == _EMPTY for notice in failed):
         return (
             "the row of the GID table is empty: a wrong GID index (before 2.21 row 0 is the default), or the NIC's "
             "interface has no IP address, is down, or is in another network namespace"
         )
     if any(value(notice, "name") == "query_gid" for notice in failed):
-        return "the row of the GID table is not there: a wrong GID index, or a port without addresses"
+        return "the row of the GID table does not exist: a wrong GID index, or a port without addresses"
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
     if any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair):
         return (
-            "a GID is link-local or empty: the NIC has no IP address in this network namespace, so no router knows it"
+            "a GID is link-local or empty: the NIC has no IP address in this network namespace, so it cannot be routed"
         )
     if any(local.startswith(_MAPPED) != remote.startswith(_MAPPED) for local, remote in gids):
-        return "one end uses an IPv4 GID and the other an IPv6 one: the GID tables of the hosts differ"
+        return "one end uses an IPv4 GID and the other an IPv6 GID: the GID tables of the hosts differ"
     if any(value(notice, "error") == _INVALID for notice in failed):
-        return "the NIC refuses the address: the GID index, or the kind of GID behind it, does not fit"
+        return "the NIC rejects the address: the GID index, or the kind of its GID, is wrong"
     return ""
 
 

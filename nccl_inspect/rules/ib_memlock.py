@@ -1,4 +1,4 @@
-"""The limit on locked memory keeps NICs from registering buffers."""
+"""The limit on locked memory prevents NICs from registering buffers."""
 
 from collections.abc import Iterator
 
@@ -22,13 +22,13 @@ _CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")
 """Calls that lock memory."""
 _NO_MEMORY = "Cannot allocate memory"
 _ENOMEM = 12
-"""aws-ofi-nccl prints it as libfabric returns it, mostly with a minus."""
+"""aws-ofi-nccl prints it as libfabric returns it, usually negative."""
 _ABORTS = "libfabric/libfabric-efa-abort-error"
 """libfabric ends the process when it cannot post its own receive buffers, which it registers first."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge calls that lock memory and have none; before 2.14 NCCL does not print why a call failed."""
+    """Judge calls that fail to lock memory; before 2.14 NCCL does not print why a call failed."""
     calls = [notice for notice in facts.notices("nccl/ib-call-failed") if value(notice, "name") in _CALLS]
     ofi = [*facts.with_role("memory-not-registered"), *facts.notices(_ABORTS)]
     failed = [
@@ -36,19 +36,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         *(notice for notice in ofi if abs(value(notice, "rc") or 0) == _ENOMEM),
     ]
     if failed:
-        yield _finding(failed, "more seldom the host or its memory cgroup has no memory left", "likely")
+        yield _finding(failed, "less often the host or its memory cgroup is out of memory", "likely")
     elif calls and all(value(notice, "error") is None for notice in calls):
         yield _finding(calls, "or it is memory that the NIC cannot reach: 2.14 and later print the reason", "possible")
 
 
 def _finding(failed: list[Notice], other: str, confidence: str) -> Finding:
     return RULE.finding(
-        f"the NIC gets no locked memory: {failed[0].message}",
+        f"the NIC cannot lock memory: {failed[0].message}",
         cause="the limit on locked memory (memlock) of the process is too small, or the container lacks IPC_LOCK; "
         f"{other}",
         impact="the rank cannot connect, and the job stops",
         fix=[
-            "ulimit -l   # must say unlimited, seen through the launcher: srun bash -c 'ulimit -l'",
+            "ulimit -l   # must be unlimited under the launcher, too: srun bash -c 'ulimit -l'",
             RDMA_IN_DOCKER,
             LOCKED_MEMORY_IN_POD,
             "LimitMEMLOCK=infinity   # systemd unit of slurmd or containerd, then restart it; limits.conf "

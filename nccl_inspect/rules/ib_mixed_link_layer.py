@@ -1,10 +1,10 @@
-"""InfiniBand and RoCE ports side by side."""
+"""InfiniBand and RoCE ports are used together."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in, ranks_of_paths
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -23,58 +23,58 @@ _BOTH = {"IB", "RoCE"}
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that fail; else whether traffic uses ports of both kinds."""
     clashes = facts.notices("nccl/ib-link-layer-mixed", "nccl/ib-devices-incompatible")
-    # NCCL goes on and uses the ports one by one.
-    apart = [notice for notice in clashes if value(notice, "__step") == "merge"]
-    failed = [notice for notice in clashes if notice not in apart]
-    apart += facts.notices("nccl/ib-merge-link-layer")
-    lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]
+    # NCCL continues and uses the ports separately.
+    unmerged = [notice for notice in clashes if value(notice, "__step") == "merge"]
+    failed = [notice for notice in clashes if notice not in unmerged]
+    unmerged += facts.notices("nccl/ib-merge-link-layer")
+    lists = [n for n in facts.with_event(NetDevices) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}
-    paths = facts.leaving().where(lambda kind: kind.nic in kinds)
+    paths = facts.inter_host_net_paths().where(lambda kind: kind.nic in kinds)
     both = {kinds[kind.nic] for kind in paths.kinds if kind.nic} == _BOTH
-    if not failed and not apart and not paths:
+    if not failed and not unmerged and not paths:
         yield from _clue(facts)
         return
-    said = [*failed, *apart, *lists]
+    notices = [*failed, *unmerged, *lists]
     yield RULE.finding(
         _summary(failed, lists, paths, kinds),
-        cause="the host has ports of both kinds, often a storage or management card beside those meant for NCCL",
+        cause="the host has ports of both kinds, often a storage or management card besides those for NCCL",
         impact="the ranks cannot connect, and NCCL stops"
         if failed
-        else "part of the traffic takes the ports of the other kind, which may be slower or reach other hosts only"
+        else "part of the traffic uses ports of the other kind, which may be slower or reach different hosts"
         if both
         else "none in this log: traffic uses ports of one kind",
         fix=[
-            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # on all nodes: only the ports meant for NCCL; '^=mlx5_8' leaves one out",
+            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # on all nodes: only the ports for NCCL; '^=mlx5_8' excludes one",
             "ibstat | grep -E 'CA |Link layer'   # which port is of which kind",
         ],
         severity="error" if failed else "warning" if both else "info",
         confidence="likely" if both and not failed else "certain",
-        ranks=ranks_in(failed) or (ends(paths) if both else ranks_in(said)),
-        hosts=hosts_in(said),
-        evidence=[*first_said(said)[:3], *first_lines(paths)[:2]],
+        ranks=ranks_in(failed) or (ranks_of_paths(paths) if both else ranks_in(notices)),
+        hosts=hosts_in(notices),
+        evidence=[*first_evidence(notices)[:3], *first_lines(paths)[:2]],
         fatal=bool(failed),
     )
 
 
 def _clue(facts: Facts) -> Iterator[Finding]:
-    """Before hosts talk: some of them list InfiniBand ports only, and others RoCE ports only."""
+    """Before hosts connect: some list only InfiniBand ports, and others only RoCE ports."""
     kinds: dict[str, set[str]] = {}
-    lists = [notice for notice in facts.said(NetDevices) if _links(notice)]
+    lists = [notice for notice in facts.with_event(NetDevices) if _links(notice)]
     for notice in lists:
         for host in notice.hosts:
             kinds.setdefault(host, set()).update(_links(notice).values())
-    one_kind = {kind: sorted(host for host, found in kinds.items() if found == {kind}) for kind in sorted(_BOTH)}
+    one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
     if facts.paths(transport="NET") or not all(one_kind.values()):
         return
     yield RULE.clue(
         "; ".join(
-            f"{some_names(hosts)} {does(len(hosts), 'list')} {kind} ports only" for kind, hosts in one_kind.items()
+            f"{some_names(hosts)} {does(len(hosts), 'list')} only {kind} ports" for kind, hosts in one_kind.items()
         ),
         cause="a port is set to the other protocol, or these hosts belong to different clusters",
-        impact="a connection between an InfiniBand and a RoCE port cannot be made: NCCL stops",
+        impact="an InfiniBand port cannot connect to a RoCE port: NCCL stops",
         fix=[
             "ibstat | grep -E 'CA |Link layer'   # on these hosts",
-            "Leave the hosts of the other kind out of the job, or set their ports to the same link type.",
+            "Exclude the hosts of the other kind from the job, or set their ports to the same link type.",
         ],
         confirm="Look for 'is incompatible with the local' once hosts connect.",
         severity="warning",
@@ -85,8 +85,8 @@ def _clue(facts: Facts) -> Iterator[Finding]:
 
 
 def _first_of_hosts(lists: list[Notice], hosts: list[str]) -> list[Evidence]:
-    found = (next((notice for notice in lists if host in notice.hosts), None) for host in hosts)
-    return first_said([notice for notice in found if notice])
+    first = (next((notice for notice in lists if host in notice.hosts), None) for host in hosts)
+    return first_evidence([notice for notice in first if notice])
 
 
 def _links(notice: Notice) -> dict[str, str]:
@@ -99,8 +99,8 @@ def _links(notice: Notice) -> dict[str, str]:
 
 def _summary(failed: list[Notice], lists: list[Notice], paths: Selection, kinds: dict[str, str]) -> str:
     if failed:
-        return "a connection joins an InfiniBand port and a RoCE port"
+        return "a connection has an InfiniBand port at one end and a RoCE port at the other"
     if not lists:
-        return "ports of both kinds of link cannot be used as one NIC"
+        return "ports with different link layers cannot be used as one NIC"
     used = listed(f"{nic} ({kinds[nic]})" for nic in sorted({kind.nic for kind in paths.kinds if kind.nic}))
-    return "InfiniBand and RoCE ports are listed side by side" + (f"; traffic uses {used}" if used else "")
+    return "both InfiniBand and RoCE ports are listed" + (f"; traffic uses {used}" if used else "")

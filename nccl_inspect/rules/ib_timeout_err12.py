@@ -1,9 +1,9 @@
-"""Transfers between NICs get no answer: status 12, retries exceeded."""
+"""Transfers between NICs get no response: status 12, retries exceeded."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Setting
@@ -13,7 +13,7 @@ RULE = Rule(
     name="ib-timeout-err12",
     category="network",
     severity="error",
-    title="Transfers over InfiniBand or RoCE get no answer (status 12)",
+    title="Transfers over InfiniBand or RoCE get no response (status 12)",
     echoes=("collective-unfinished", "nic-failed"),
 )
 _USUAL_WAIT = 18
@@ -21,7 +21,7 @@ _USUAL_WAIT = 18
 
 
 def judge(facts: Facts) -> Iterator[Result]:
-    """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
+    """Judge the first failed transfers; where failover took over, NCCL continues and it is a warning."""
     late = after_another(facts)
     yield Effects(late)
     failed = [notice for notice in facts.completions(UNANSWERED) if notice not in late]
@@ -29,40 +29,41 @@ def judge(facts: Facts) -> Iterator[Result]:
     lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
     if not failed and (not survived or facts.completions(UNANSWERED)):
         return
-    said = [*failed, *survived]
-    settings = [*_short_waits(facts), *(s for s in facts.chosen("NCCL_IB_GID_INDEX") if s.value != "-1")]
+    notices = [*failed, *survived]
+    settings = [*_short_waits(facts), *(s for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value != "-1")]
     dead = bool(failed or lost)
     yield RULE.finding(
-        f"{count(len(said), 'transfer')} got no answer from the peer (status 12, retries exceeded){_where(said)}",
+        f"{count(len(notices), 'transfer')} got no response from the peer (status 12, retries exceeded)"
+        f"{_where(notices)}",
         cause="packets are lost between the two NICs: a bad cable or switch port, RoCE without PFC or ECN, a wrong "
         "route or GID, or the peer died (then its log ends before this)",
         impact="the communicator is lost, and with it the job"
         if dead
-        else "NCCL moved the traffic to another port and goes on with less bandwidth",
+        else "NCCL moved the traffic to another port and continues with less bandwidth",
         fix=[
-            *unset(settings),
-            "Look whether the peer is alive: its log, its pod, dmesg on its host.",
+            *unset_steps(settings),
+            "Check whether the peer is alive: its log, its pod, dmesg on its host.",
             "ibstat; perfquery -x; rdma statistic   # ports and cables of both ends",
             "ethtool -S <netdev> | grep -iE 'pause|discard|err'   # RoCE, on both ends",
             "ib_write_bw -d mlx5_0   # on one host; on the other: ib_write_bw -d mlx5_0 <host>; each pair of cards",
         ],
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*OTHER_ROOTS) else "likely",
-        notices=said,
-        evidence=[*first_said([*said, *lost])[:4], *lines_of(settings, 1)],
+        notices=notices,
+        evidence=[*first_evidence([*notices, *lost])[:4], *evidence_of_settings(settings, 1)],
         fatal=dead,
     )
 
 
 def _short_waits(facts: Facts) -> list[Setting]:
-    """Settings that wait less long than NCCL does by itself."""
-    return [s for s in facts.chosen("NCCL_IB_TIMEOUT") if s.value.isdigit() and 0 < int(s.value) < _USUAL_WAIT]
+    """Settings that wait less than NCCL does by default."""
+    return [s for s in facts.user_settings("NCCL_IB_TIMEOUT") if s.value.isdigit() and 0 < int(s.value) < _USUAL_WAIT]
 
 
-def _where(said: list[Notice]) -> str:
-    """The card and the peer that all of them name: the place to look first."""
-    cards = {str(card) for notice in said if (card := value(notice, "device"))}
-    peers = {str(peer).partition("<")[0] for notice in said if (peer := value(notice, "peer"))}
+def _where(notices: list[Notice]) -> str:
+    """The card and the peer that all of them name: look there first."""
+    cards = {str(card) for notice in notices if (card := value(notice, "device"))}
+    peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
     common = [f"card {listed(cards)}"] if len(cards) == 1 else []
     common += [f"peer {listed(peers)}"] if len(peers) == 1 else []
-    return f", all of them {' and '.join(common)}" if common and len(said) > 1 else ""
+    return f", all of them {' and '.join(common)}" if common and len(notices) > 1 else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import propagated_errors, stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -14,7 +14,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A check inside NCCL, RCCL or a plugin failed",
-    symptom=True,
+    is_symptom=True,
 )
 _INTERNAL_ERROR = 3
 _OWNERS = {
@@ -23,41 +23,39 @@ _OWNERS = {
     "tcpxo": ("Google's plugin", "https://cloud.google.com/support"),
     "rccl": ("RCCL", "https://github.com/ROCm/rccl/issues"),
 }
-"""By dialect whose check it is, and where it is reported; else NCCL's."""
+"""By dialect: whose check it is, and where to report it; else NCCL."""
 _OF_NCCL = ("NCCL", "https://github.com/NVIDIA/nccl/issues")
 _STEPS = (
-    "Look at the errors above this line, and at those of the other ranks: it may only follow from one of them.",
-    "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: one release, with the same "
-    "settings?",
+    "Look at the errors above this line, and at those of the other ranks: one of them may be the cause.",
+    "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release and "
+    "the same settings?",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the errors that the grammar calls internal; else NCCL's code 3, where no warning tells which check."""
-    told = facts.leading_to(RULE.name)
-    said = [notice for notice in told if not is_retold(notice)]
-    if said:
-        yield _finding(facts, said)
+    """Judge the errors that the grammar calls internal; else NCCL's code 3 where no warning names the check."""
+    notices = [notice for notice in facts.errors_of_rule(RULE.name) if not is_propagated_error(notice)]
+    if notices:
+        yield _finding(facts, notices)
     elif reached := propagated_errors.unexplained(facts, _INTERNAL_ERROR):
         yield _without_words(facts, reached)
 
 
-def _finding(facts: Facts, said: list[Notice]) -> Finding:
-    owner, address = _owner(said[0])
+def _finding(facts: Facts, notices: list[Notice]) -> Finding:
+    owner, address = _owner(notices[0])
     return stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"a check inside {owner} failed: {said[0].message}",
-        cause="the line does not tell: an earlier failure of this rank or of another one, ranks with different "
-        "releases "
-        f"or settings, a defect of this release of {owner}, or damaged memory",
+        notices,
+        f"a check inside {owner} failed: {notices[0].message}",
+        cause="unknown from this log; likely: an earlier failure of this rank or another one, ranks with different "
+        f"releases or settings, a bug in this release of {owner}, or corrupted memory",
         stops="the call fails, and with it the job",
         fix=(
             *_STEPS,
-            f"Take a current release of {owner}; if it comes back, report it with the logs of all ranks: {address}.",
+            f"Update {owner}; if the error comes back, report it with the logs of all ranks: {address}.",
         ),
-        confirm="Look for an exception or a line that ends with '-> 3' below it: then the call failed.",
+        confirm="Look for a later exception or line that ends with '-> 3': then the call failed.",
         confidence="likely" if facts.job.failed else "possible",
     )
 
@@ -67,13 +65,12 @@ def _without_words(facts: Facts, reached: list[Notice]) -> Finding:
         RULE,
         facts,
         reached,
-        "NCCL reports an internal error (code 3) and no warning says which check failed",
-        cause="unknown from this log; likely: ranks disagree (other releases, settings or topologies) or one of them "
-        "failed "
-        "before; else a defect of this release",
+        "NCCL reports an internal error (code 3), and no warning says which check failed",
+        cause="unknown from this log; likely: ranks differ in release, settings or topology, or one of them failed "
+        "before; else a bug in this release",
         stops="the call fails, and with it the job",
         fix=(
-            "NCCL_DEBUG=INFO   # on all ranks, and run again: the WARN before the first '-> 3' names the check",
+            "NCCL_DEBUG=INFO   # on all ranks, then rerun: the WARN before the first '-> 3' names the check",
             *_STEPS,
         ),
         confirm="Look for the first rank that failed.",

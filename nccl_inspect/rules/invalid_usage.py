@@ -1,4 +1,4 @@
-"""The program calls NCCL in a way that cannot be."""
+"""The program passes invalid arguments to NCCL, or makes an invalid call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import is_retold, of_role
+from nccl_inspect.judging.statements import entry_for_role, is_propagated_error
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -15,18 +15,18 @@ RULE = Rule(
     name="invalid-usage",
     category="failures",
     severity="error",
-    title="The program calls NCCL in a way that cannot be",
+    title="The program calls NCCL in an invalid way",
 )
-_MEMORY = "memory that is no memory of this GPU, or was freed: NCCL takes device memory of the communicator's own GPU"
-_NULL = "no communicator, or no other pointer, where NCCL needs one: often what a call that had failed did not fill in"
-_ARGUMENT = "an argument that cannot be"
+_MEMORY = "memory of another device, or memory that was freed: NCCL needs memory of the communicator's own GPU"
+_NULL = "a null communicator or other null pointer: often one that a failed call did not fill in"
+_ARGUMENT = "an invalid argument"
 _RELEASES = "program and library were built for different NCCL releases"
-_UNSET = f"a structure that its NCCL_…_INITIALIZER did not fill in; or {_RELEASES}"
-_BUILT = f"{_RELEASES}: the program is too old, two libraries are installed, or LD_LIBRARY_PATH leads to the wrong one"
-_LIFE = "a communicator that is destroyed, damaged or not ready yet"
-_GROUP = "calls that may not stand in one group"
-_STATED = "the message names what cannot be"
-_FP8 = "a reduction of 8-bit floating point numbers, which GPUs before Hopper (compute capability 9.0) cannot do"
+_UNSET = f"a structure that was not set up with its NCCL_…_INITIALIZER; or {_RELEASES}"
+_BUILT = f"{_RELEASES}: the program is too old, two libraries are installed, or LD_LIBRARY_PATH points to the wrong one"
+_LIFE = "a communicator that is destroyed, corrupted or not ready yet"
+_GROUP = "calls that cannot be in the same group"
+_STATED = "the message names what is invalid"
+_FP8 = "a reduction of 8-bit floating point numbers, which GPUs before Hopper (compute capability 9.0) do not support"
 _KINDS = {
     "foreign-memory": _MEMORY,
     "missing-pointer": _NULL,
@@ -37,36 +37,36 @@ _KINDS = {
     "bad-group": _GROUP,
     "fp8-reduction": _FP8,
 }
-"""By role what is wrong."""
+"""By role: what is wrong."""
 _CODES = (4, 5)
 _AFTER_FAILURES = (_NULL, _LIFE)
-"""What a program also does that goes on after a call of NCCL has failed."""
+"""What programs also do that continue after an NCCL call failed."""
 _ONE_LIBRARY = "python -c 'import torch; print(torch.cuda.nccl.version())'; ldconfig -p | grep libnccl   # one NCCL?"
 _FIXES = {
-    _MEMORY: "torch.cuda.set_device(local_rank)   # before anything is put on a GPU",
+    _MEMORY: "torch.cuda.set_device(local_rank)   # before anything is placed on a GPU",
     _UNSET: _ONE_LIBRARY,
     _BUILT: _ONE_LIBRARY,
-    _FP8: "Reduce in bfloat16 or float16, or run on GPUs from Hopper on; copies of 8-bit data work everywhere.",
+    _FP8: "Reduce in bfloat16 or float16, or use Hopper or newer GPUs; copying 8-bit data works everywhere.",
 }
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what NCCL says of its arguments."""
-    failed = [notice for notice in facts.leading_to(RULE.name) if not is_retold(notice)]
+    """Judge NCCL's lines about its arguments and calls."""
+    failed = [notice for notice in facts.errors_of_rule(RULE.name) if not is_propagated_error(notice)]
     if not failed:
         yield from _without_words(facts)
         return
-    failed.sort(key=lambda notice: of_role(notice, _KINDS) is None)
-    cause = of_role(failed[0], _KINDS) or _STATED
-    is_effect = cause in _AFTER_FAILURES and any(_is_before(one, failed[0]) for one in facts.errors())
+    failed.sort(key=lambda notice: entry_for_role(notice, _KINDS) is None)
+    cause = entry_for_role(failed[0], _KINDS) or _STATED
+    is_effect = cause in _AFTER_FAILURES and any(_is_before(error, failed[0]) for error in facts.errors())
     yield RULE.finding(
-        f"NCCL is called in a way that cannot be: {failed[0].message}",
+        f"NCCL rejects a call: {failed[0].message}",
         cause=cause if cause in (_BUILT, _STATED) else f"the program passes {cause}",
-        impact="the call fails, and most programs end with it",
+        impact="the call fails, and most programs end",
         fix=[
-            *(["Look at the errors that stand before: this call may only follow from them."] if is_effect else []),
+            *(["Look at the earlier errors: they may have led to this call."] if is_effect else []),
             *([_FIXES[cause]] if cause in _FIXES else []),
-            "Look at the traceback of this rank: the call that it names is the one to mend.",
+            "Look at the traceback of this rank: it names the call to fix.",
         ],
         confidence="possible" if is_effect else "certain",
         notices=failed,
@@ -76,26 +76,26 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _without_words(facts: Facts) -> Iterator[Finding]:
-    """NCCL's codes 4 and 5 where no warning tells which argument or call cannot be."""
-    said = [notice for code in _CODES for notice in propagated_errors.unexplained(facts, code)]
-    if not said:
+    """NCCL's codes 4 and 5 where no warning names the invalid argument or call."""
+    codes = [notice for code in _CODES for notice in propagated_errors.unexplained(facts, code)]
+    if not codes:
         return
     yield RULE.finding(
-        "NCCL reports that it is called in a way that cannot be (code 4 or 5) and no warning says why",
-        cause="unknown from this log; likely: two ranks on one GPU, else an argument that cannot be, memory of another "
-        "device, or a communicator that has failed before",
-        impact="the call fails, and most programs end with it",
+        "NCCL rejects a call as invalid (code 4 or 5), and no warning says why",
+        cause="unknown from this log; likely: two ranks on one GPU, else an invalid argument, memory of another "
+        "device, or a communicator that failed before",
+        impact="the call fails, and most programs end",
         fix=[
-            "NCCL_DEBUG=INFO   # (or WARN) on all ranks, and run again: the WARN names it",
+            "NCCL_DEBUG=INFO   # (or WARN) on all ranks, then rerun: the WARN names it",
             _FIXES[_MEMORY],
-            "Look at the traceback of this rank: the call that it names is the one to mend.",
+            "Look at the traceback of this rank: it names the call to fix.",
         ],
         confidence="possible",
-        notices=said,
+        notices=codes,
         fatal=True,
     )
 
 
-def _is_before(one: Notice, other: Notice) -> bool:
-    """Whether another kind of error stands before in the log."""
-    return one.place < other.place and of_role(one, _KINDS) is None
+def _is_before(earlier: Notice, later: Notice) -> bool:
+    """Whether an error of another kind precedes it in the log."""
+    return earlier.place < later.place and entry_for_role(earlier, _KINDS) is None

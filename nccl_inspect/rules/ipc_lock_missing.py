@@ -1,4 +1,4 @@
-"""The container may not lock memory, which NICs need to register buffers."""
+"""The container may not lock memory, which NICs require to register buffers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULE = Rule(
     name="ipc-lock-missing",
     category="network",
     severity="error",
-    title="The manifest does not let the container lock memory (IPC_LOCK, memlock)",
+    title="The manifest does not allow the container to lock memory (IPC_LOCK, memlock)",
     explains=("ib-memlock", "memory-registration-failed", "efa-init-failed"),
 )
 _LOCK = "IPC_LOCK"
@@ -30,17 +30,17 @@ _CHECK = "ulimit -l   # in the container: unlimited, or CapEff in /proc/self/sta
 
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
-    """Judge registrations that fail for want of locked memory by what the containers may do."""
+    """Judge registrations that fail for lack of locked memory by the capabilities of the containers."""
     shown = [effect for effect in workloads.faults(effects) if _SIGN in effect.cause]
     if not shown:
         return
-    found = workloads.cases(facts, _may_not_lock)
-    if found and (touched := workloads.touched(facts, found, shown)):
-        yield _missing(facts, found, touched)
+    cases = workloads.cases(facts, _may_not_lock)
+    if cases and (touched := workloads.effects_on(facts, cases, shown)):
+        yield _missing(facts, cases, touched)
         return
-    found = workloads.cases(facts, _is_idle)
-    if found and (touched := workloads.touched(facts, found, shown)):
-        yield _of_user(facts, found, touched)
+    cases = workloads.cases(facts, _is_idle)
+    if cases and (touched := workloads.effects_on(facts, cases, shown)):
+        yield _of_user(facts, cases, touched)
 
 
 def _may_not_lock(pod: Pod, container: Container) -> bool:
@@ -49,48 +49,47 @@ def _may_not_lock(pod: Pod, container: Container) -> bool:
 
 
 def _is_idle(pod: Pod, container: Container) -> bool:
-    """Whether the capability is added for a user that does not get it: containers have no ambient capabilities."""
+    """Whether a non-root user does not get the added capability: containers have no ambient capabilities."""
     return pod.is_whole and not container.privileged and bool(container.user) and (container.memlock or 0) < _LARGE
 
 
-def _missing(facts: Facts, found: list[Case], shown: list[Finding]) -> Finding:
-    case = found[0]
-    is_docker = case.pod.kind == "container"
+def _missing(facts: Facts, cases: list[Case], shown: list[Finding]) -> Finding:
+    is_docker = cases[0].pod.kind == "container"
     change = Change(("securityContext", "capabilities", "add"), [_LOCK])
     doubtful = all(effect.confidence == "possible" for effect in shown)
-    return workloads.explained(
+    return workloads.finding_of(
         RULE,
         facts,
-        found,
+        cases,
         shown,
-        f"{workloads.called(found)} {workloads.verb(found, 'has', 'have')} no {_LOCK}"
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'has', 'have')} no {_LOCK}"
         + (" and no --ulimit memlock" if is_docker else ""),
-        cause="without the capability the limit on locked memory holds, which containers get from the runtime of the "
-        "node: mostly 64 KiB or 8 MiB. NICs lock every buffer that they register",
-        fix=[*([RDMA_IN_DOCKER] if is_docker else workloads.patches(found, lambda _: [change])), _CHECK],
+        cause="without this capability the limit on locked memory applies, which containers inherit from the runtime "
+        "of the node: usually 64 KiB or 8 MiB. NICs lock every buffer that they register",
+        fix=[*([RDMA_IN_DOCKER] if is_docker else workloads.patches(cases, lambda _: [change])), _CHECK],
         evidence=[
-            one.line(f"no {_LOCK} in {'CapAdd, no memlock in Ulimits' if is_docker else 'securityContext'}")
-            for one in found
+            case.line(f"no {_LOCK} in {'CapAdd, no memlock in Ulimits' if is_docker else 'securityContext'}")
+            for case in cases
         ],
         confidence="likely" if doubtful else "certain",
     )
 
 
-def _of_user(facts: Facts, found: list[Case], shown: list[Finding]) -> Finding:
-    user = found[0].container.user
-    return workloads.explained(
+def _of_user(facts: Facts, cases: list[Case], shown: list[Finding]) -> Finding:
+    user = cases[0].container.user
+    return workloads.finding_of(
         RULE,
         facts,
-        found,
+        cases,
         shown,
-        f"{workloads.called(found)} adds {_LOCK}, which user {user} does not get",
-        cause="Kubernetes adds capabilities to the bounding set: a process of a user other than root has them only "
-        "where the file it runs has them (setcap)",
+        f"{workloads.names_of(cases)} adds {_LOCK}, but user {user} does not get it",
+        cause="Kubernetes adds capabilities to the bounding set: a process of a non-root user has them only if "
+        "its executable has them (setcap)",
         fix=[
-            *workloads.patches(found, lambda _: [Change(("securityContext", "runAsUser"), 0)]),
+            *workloads.patches(cases, lambda _: [Change(("securityContext", "runAsUser"), 0)]),
             "LimitMEMLOCK=infinity   # systemd unit of containerd on the nodes, then restart it: for any user",
             _CHECK,
         ],
-        evidence=[one.line(f"capabilities.add: {_LOCK}, runAsUser: {one.container.user}") for one in found],
+        evidence=[case.line(f"capabilities.add: {_LOCK}, runAsUser: {case.container.user}") for case in cases],
         confidence="likely",
     )

@@ -1,4 +1,4 @@
-"""Lines of processes that are in the log more than once."""
+"""Lines of the same process appear in the log more than once."""
 
 from collections.abc import Iterator
 
@@ -11,21 +11,21 @@ RULE = Rule(
     name="lines-collected-twice",
     category="log quality",
     severity="info",
-    title="Lines of the same process are in the log more than once",
+    title="Lines of the same process appear in the log more than once",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the model left out because it had it before."""
+    """Judge the copies that the model left out."""
     copies = facts.job.repeated
     if not copies:
         return
     yield RULE.finding(
-        f"lines of {count(len(copies), 'process', 'es')} stand in the log more than once",
+        f"lines of {count(len(copies), 'process', 'es')} appear in the log more than once",
         cause="the log of a pod or process is in two files, was followed again from its beginning, or was appended to "
-        "itself: lines with the id of a communicator come once only",
-        impact="none on the paths: what is left out is said by another copy, too. What is merely counted is counted "
-        "again (collective calls, how often a warning came)",
-        fix=["Give each file once, and one log for each pod."],
+        "itself: lines with the id of a communicator are printed only once",
+        impact="none on the paths: the other copy has the same lines. Plain counts are too high "
+        "(collective calls, repeats of a warning)",
+        fix=["Pass each file once, and one log per pod."],
         evidence=copies,
     )

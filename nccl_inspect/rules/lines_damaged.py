@@ -1,4 +1,4 @@
-"""Torn and interleaved lines, and lines of which what stands in front is not known."""
+"""Torn and interleaved lines, and lines with an unknown prefix."""
 
 import re
 from collections.abc import Iterator
@@ -17,40 +17,40 @@ RULE = Rule(
 )
 _SHARE = 0.01
 _NEARLY_ALL = 0.9
-"""Of torn blocks most lines are whole."""
+"""Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
 _TWO = re.compile(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
-"""What a line holds into which another one was written."""
+"""A line into which another one was written."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the share of NCCL lines that are torn, whether they could be put together again or not."""
+    """Judge the share of torn NCCL lines, repaired or not."""
     sources = facts.job.sources
     lost = sum(source.damaged_lines for source in sources)
-    mended = sum(source.repaired_lines for source in sources)
+    repaired = sum(source.repaired_lines for source in sources)
     lines = sum(source.nccl_lines for source in sources)
-    if lost + mended <= lines * _SHARE or not (lost or mended):
+    if lost + repaired <= lines * _SHARE or not (lost or repaired):
         return
-    if _are_alike(facts, lost, mended, lines):
+    if _are_alike(facts, lost, repaired, lines):
         yield RULE.finding(
-            f"{lost:,} of {lines:,} lines cannot be read, all alike: what stands before NCCL is not known",
-            cause="something put around each line that nccl-inspect does not know, or host names that were taken out",
-            impact=f"{count(lost, 'line')} left out: what this report says comes from the few others",
+            f"{lost:,} of {lines:,} lines cannot be read, all alike: the text before NCCL is not a known prefix",
+            cause="a collector put each line in a format that nccl-inspect does not know, or host names were removed",
+            impact=f"{count(lost, 'line')} skipped: this report is based on the few others",
             fix=[
                 "kubectl logs <pod> > job.log   # the log as the job printed it, before a collector wraps it",
-                "nccl-inspect anonymize job.log > shareable.log   # replaces names and keeps lines that can be read",
+                "nccl-inspect anonymize job.log > shareable.log   # replaces names and keeps lines readable",
             ],
             confidence="likely",
             evidence=facts.job.damaged,
         )
         return
     yield RULE.finding(
-        f"of {lines:,} lines {lost + mended} {'is' if lost + mended == 1 else 'are'} torn or run together"
-        + (f"; {mended} could be repaired" if mended else ""),
-        cause="several processes write to one pipe or file in blocks of 4,096 bytes, which end inside a line",
-        impact=f"{count(lost, 'line')} left out, and with it what nothing else shows: connections, settings, warnings"
+        f"{lost + repaired} of {lines:,} lines {'is' if lost + repaired == 1 else 'are'} torn or run together"
+        + (f"; {repaired} could be repaired" if repaired else ""),
+        cause="several processes write to one pipe or file in blocks of 4,096 bytes, which end in the middle of a line",
+        impact=f"{count(lost, 'line')} skipped: connections, settings and warnings that only they show are missing"
         if lost
-        else "none: all of them could be repaired",
+        else "none: all of them were repaired",
         fix=[
             "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # gives each process a file of its own",
             "torchrun --log-dir /logs --redirects 3 <script>   # mpirun --output-filename <file>; srun --output=log.%t",
@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _are_alike(facts: Facts, lost: int, mended: int, lines: int) -> bool:
-    """Whether nearly no line can be read though none was written into another: no pipe does that."""
+def _are_alike(facts: Facts, lost: int, repaired: int, lines: int) -> bool:
+    """Whether nearly all lines are unreadable though none was written into another: a pipe does not do that."""
     examples = facts.job.damaged
-    return lost >= _NEARLY_ALL * lines and not mended and not any(_TWO.search(one.text) for one in examples)
+    return lost >= _NEARLY_ALL * lines and not repaired and not any(_TWO.search(example.text) for example in examples)

@@ -1,4 +1,4 @@
-"""Lines of NCCL that a collector shows once for several processes."""
+"""NCCL lines that a collector shows once for several processes."""
 
 from collections.abc import Iterator
 
@@ -11,26 +11,26 @@ RULE = Rule(
     name="lines-left-out",
     category="log quality",
     severity="warning",
-    title="A collector left out lines of NCCL that it took for repetitions",
+    title="A collector dropped NCCL lines that it took for repetitions",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what Ray says behind lines of NCCL."""
-    said = facts.job.spared
-    if not said:
+    """Judge the marks that Ray appends to NCCL lines."""
+    markers = facts.job.spared
+    if not markers:
         return
-    lines = f"{len(said)} or more lines" if len(said) > 1 else "a line"
+    lines = f"{len(markers)} or more lines" if len(markers) > 1 else "a line"
     yield RULE.finding(
-        f"Ray left lines of NCCL out: {lines} {does(len(said), 'stand')} for several workers",
-        cause="Ray shows lines of its workers once that differ in their numbers only (RAY_DEDUP_LOGS): with NCCL the "
-        "numbers are the ranks, channels and GPUs",
+        f"Ray dropped NCCL lines: {lines} {does(len(markers), 'represent')} several workers",
+        cause="Ray shows worker lines that differ only in their numbers once (RAY_DEDUP_LOGS): in NCCL lines "
+        "these numbers are ranks, channels and GPUs",
         impact="connections, settings and warnings of other ranks are not in the log, and ranks may seem to be missing",
         fix=[
             "RAY_DEDUP_LOGS=0   # in the environment of the driver and of ray start",
-            "NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log   # or let NCCL write its own files, past Ray",
-            "nccl-inspect summarize /tmp/ray/session_latest/logs   # on each node: here Ray keeps all lines",
+            "NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log   # or let NCCL write its own files, bypassing Ray",
+            "nccl-inspect summarize /tmp/ray/session_latest/logs   # on each node: Ray keeps all lines there",
         ],
         confidence="possible",
-        evidence=said,
+        evidence=markers,
     )

@@ -17,11 +17,11 @@ RULE = Rule(
 )
 _MANY = 10_000
 _REPEATED = 100
-"""What is said less often is no flood, however short the log."""
+"""Fewer repeats are not a flood, however short the log is."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge warnings, errors and cascades only: what NCCL_DEBUG_SUBSYS=ALL prints was asked for."""
+    """Judge only warnings, errors and cascades: the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
     repeated = [notice for notice in facts.job.notices if notice.count >= _REPEATED and _is_trouble(notice)]
     total = sum(notice.count for notice in repeated)
     lines = sum(source.lines for source in facts.job.sources)
@@ -30,14 +30,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     first = min(repeated, key=lambda notice: notice.place)
     yield RULE.finding(
-        f"{total:,} of {lines:,} lines repeat the same trouble; the first is: {first.message}",
-        cause="NCCL's helper thread tries again without a pause after a connection was lost (seen with 2.19 to 2.23: "
+        f"{total:,} of {lines:,} lines repeat the same problem; the first is: {first.message}",
+        cause="NCCL's helper thread retries without a pause after a connection was lost (seen with 2.19 to 2.23: "
         "2.6 million lines, 205 MB)",
-        impact="the log is slow to read and to keep; what came before is hard to find, and a disk may fill up",
+        impact="the log is slow to read and large to store; earlier lines are hard to find, and a disk may fill up",
         fix=[
-            "Judge the first line only: the repeats say nothing new.",
-            "Take a newer NCCL: 2.28 says it once.",
-            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # keeps ranks apart",
+            "Look at the first line only: the repeats add nothing.",
+            "Use a newer NCCL: 2.28 prints it once.",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # keeps ranks separate",
         ],
         notices=repeated,
     )

@@ -1,4 +1,4 @@
-"""Hosts are joined by NVLink, and the service that shares memory between them does not work."""
+"""Hosts are connected by NVLink, but the service that shares memory between them does not work."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,13 +6,13 @@ from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
+    as_shell,
+    evidence_of_settings,
     first_lines,
-    lines_of,
-    unset,
-    words_of,
+    unset_steps,
 )
 from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Path, Selection
@@ -22,17 +22,17 @@ RULE = Rule(
     name="mnnvl-imex-not-working",
     category="intra-node path",
     severity="error",
-    title="Hosts are joined by NVLink (MNNVL), and ranks cannot use it: IMEX",
+    title="Hosts are connected by NVLink (MNNVL), but ranks cannot use it: IMEX",
     supersedes=("p2p-import-failed",),
 )
 _NOT_PERMITTED = 800
 _FORCED = ("nccl/mnnvl-unsupported",)
-"""Somebody asked for it, and the hosts are not known to be joined."""
+"""A setting requests it, but the hosts are not known to be connected by NVLink."""
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
-    "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must be there",
+    "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must exist",
     "Kubernetes needs NVIDIA's DRA driver, a ComputeDomain for the job and its resource claim in each pod.",
-    "NCCL_MNNVL_ENABLE=0   # goes on over the network (2.20: NCCL_MNNVL=0)",
+    "NCCL_MNNVL_ENABLE=0   # continues over the network (2.20: NCCL_MNNVL=0)",
 )
 
 
@@ -46,9 +46,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if failed:
         is_forced = failed[0].production in _FORCED
         yield RULE.finding(
-            f"multi-node NVLink is {'asked for' if is_forced else 'there'} and does not work: {failed[0].message}",
-            cause=f"{_asked(facts)} asks for it, and this machine does not offer it: not a rack of GB200 or GB300, or "
-            "its fabric or IMEX is not up"
+            f"multi-node NVLink is {'requested' if is_forced else 'available'} but does not work: {failed[0].message}",
+            cause=f"{_asked(facts)} requests it, but this machine does not offer it: it is not a GB200 or GB300 rack, "
+            "or its fabric or IMEX is not up"
             if is_forced
             else "the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
             "channel",
@@ -64,7 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         size = facts.platform.nvlink_domain if facts.platform else None
         yield RULE.undecided(
             f"{count(len(open_ones), 'pair')} of ranks on two hosts {does(len(open_ones), 'use')} the network; NVLink "
-            f"joins {size} GPUs of a rack on such machines, and whether these hosts are in one rack is not in the log",
+            f"connects {size} GPUs of a rack on such machines, but whether these hosts share a rack is not in the log",
             Needs(
                 "the logs of all ranks from their beginning: the lines 'MNNVL busId … fabric UUID … cliqueId' (2.20)",
                 all_ranks=True,
@@ -73,7 +73,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _asked(facts: Facts) -> str:
-    return words_of(facts.chosen("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
+    return (
+        as_shell(facts.user_settings("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
+    )
 
 
 def _unused(facts: Facts, slow: Selection) -> Finding:
@@ -81,19 +83,19 @@ def _unused(facts: Facts, slow: Selection) -> Finding:
     net = network(facts.platform)
     return RULE.finding(
         f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
-        cause=f"{words_of(off)} switches multi-node NVLink off"
+        cause=f"{as_shell(off)} disables multi-node NVLink"
         if off
-        else "not in these lines: IMEX does not work, or this release does not use it (2.20 and later do)",
+        else "unknown from this log; likely: IMEX does not work, or this release does not use it (2.20 and later do)",
         impact=estimate(f"{net.what} gives {net}, NVLink of such racks {NVLINK[5]}", net, NVLINK[5]),
-        fix=[*unset(off), *_FIX[:3]],
+        fix=[*unset_steps(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
-        evidence=[*first_lines(slow)[:3], *lines_of(off, 1)],
+        evidence=[*first_lines(slow)[:3], *evidence_of_settings(off, 1)],
         paths=slow,
     )
 
 
 def _in_unknown_domains(facts: Facts) -> Sequence[Path]:
-    """Network paths between hosts of a type that NVLink joins, where NCCL does not say which domain a host is in."""
+    """Network paths between hosts of a type that NVLink connects, where NCCL does not name the domain of a host."""
     machine = facts.platform
     if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("nccl/mnnvl-fabric"):
         return []
@@ -101,7 +103,7 @@ def _in_unknown_domains(facts: Facts) -> Sequence[Path]:
 
 
 def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
-    """The hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros is none."""
+    """The hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros means none."""
     domains: dict[tuple[object, ...], set[str]] = {}
     for notice in facts.notices("nccl/mnnvl-fabric"):
         uuid, clique = _fabric(notice)

@@ -15,22 +15,21 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what RCCL says of the files and of its limits: it then takes its own rings and trees."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge RCCL's lines about the files and its limits: it then uses its own rings and trees."""
+    notices = facts.errors_of_rule(RULE.name)
+    if not notices:
         return
     yield RULE.finding(
-        f"RCCL cannot use an MSCCL algorithm: {said[0].message}",
-        cause="the files with prepared algorithms are missing, damaged, or made for another number of GPUs, or a "
-        "limit of "
-        "RCCL does not allow them",
-        impact="RCCL goes on with rings and trees, somewhat slower for small messages",
+        f"RCCL cannot use an MSCCL algorithm: {notices[0].message}",
+        cause="the files with prepared algorithms are missing, damaged, or made for another number of GPUs, or "
+        "exceed a limit of RCCL",
+        impact="RCCL continues with rings and trees, somewhat slower for small messages",
         fix=[
-            "unset MSCCL_ALGO_DIR MSCCL_ALGO_FILE   # takes the files of RCCL's own package",
+            "unset MSCCL_ALGO_DIR MSCCL_ALGO_FILE   # uses the files of RCCL's own package",
             "ls /opt/rocm/share/rccl/msccl-algorithms   # inside the container: is the package complete?",
-            "RCCL_MSCCL_ENABLE=0   # goes without them",
+            "RCCL_MSCCL_ENABLE=0   # disables them",
         ],
         confidence="likely",
-        notices=said,
-        explains_errors=said,
+        notices=notices,
+        explains_errors=notices,
     )

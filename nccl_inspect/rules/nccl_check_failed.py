@@ -1,10 +1,10 @@
-"""A check of the machine that NCCL made itself found something."""
+"""A check of the machine by NCCL itself found a problem."""
 
 import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -14,36 +14,36 @@ RULE = Rule(
     name="nccl-check-failed",
     category="topology",
     severity="warning",
-    title="NCCL's own check of the machine found something",
+    title="NCCL's own check of the machine found a problem",
 )
 _RESULTS = ("nccl/diagnostics-result", "nccl/diagnostics-xid")
 _FABRIC = "nccl/fabric-degraded"
-"""What the driver tells of the NVLink fabric, for NVLink across hosts (2.32)."""
-_FOUND = re.compile(
+"""The driver's report on the NVLink fabric, for NVLink across hosts (2.32)."""
+_FAULT = re.compile(
     r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
     r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
     r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
 )
-"""What stands for a fault, or a difference between ranks, and not for a check that could not be made."""
+"""A fault or a difference between ranks, not a check that could not be made."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later)."""
-    found = [notice for notice in facts.notices(*_RESULTS, _FABRIC) if _is_fault(notice)]
-    if not found:
+    faults = [notice for notice in facts.notices(*_RESULTS, _FABRIC) if _is_fault(notice)]
+    if not faults:
         return
     yield RULE.finding(
-        f"NCCL's own checks found: {listed(map(_words, found), limit=2)}",
-        cause="NCCL tells what it measured and counted itself, not why it is so; the line names ranks or hosts",
+        f"NCCL's own checks found: {listed(map(_words, faults), limit=2)}",
+        cause="NCCL reports what it measured and counted, not the reason; the line names ranks or hosts",
         impact="depends on the check: P2P that fails its test may corrupt or stop transfers, a NIC or GPU that differs "
         "from the others sets the pace for all",
         fix=[
-            "Compare the hosts and ranks that the lines name with the others, and take them out of the job.",
+            "Compare the hosts and ranks that the lines name with the others, and exclude them from the job.",
             "nvidia-smi nvlink -s; nvidia-smi -q -d ECC; dmesg | grep -E 'NVRM|Xid'   # on those hosts",
             "NCCL_RUN_DIAGNOSTICS=1 NCCL_RUN_RAS_DIAGNOSTICS=1   # again after the repair",
         ],
-        evidence=first_said(found),
-        explains_errors=found,
+        evidence=first_evidence(faults),
+        explains_errors=faults,
     )
 
 
@@ -52,7 +52,7 @@ def _is_fault(notice: Notice) -> bool:
         return True
     if value(notice, "status") != "INFO":
         return False
-    return notice.production == "nccl/diagnostics-xid" or bool(_FOUND.search(str(value(notice, "text"))))
+    return notice.production == "nccl/diagnostics-xid" or bool(_FAULT.search(str(value(notice, "text"))))
 
 
 def _words(notice: Notice) -> str:

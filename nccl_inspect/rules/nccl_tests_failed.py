@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.statements import is_retold, value
+from nccl_inspect.judging.statements import is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -15,13 +15,13 @@ RULE = Rule(
     severity="error",
     title="nccl-tests ended with an error",
 )
-_WITH_INFO = "NCCL_DEBUG=INFO   # on all ranks, and run again: the first WARN says what failed"
+_WITH_INFO = "NCCL_DEBUG=INFO   # on all ranks, then rerun: the first WARN says what failed"
 _FIX = {
     "nccl-tests/test-nccl-failure": (_WITH_INFO,),
     "nccl-tests/test-cuda-failure": (cuda.DO_THEY_FIT, cuda.IS_BROKEN),
     "nccl-tests/test-timeout": (
         _WITH_INFO,
-        "py-spy dump --pid <pid>   # (or gdb) on every rank, while it waits: where does it stand?",
+        "py-spy dump --pid <pid>   # (or gdb) on every rank, during the hang: where does it wait?",
     ),
     "nccl-tests/test-too-few-gpus": (
         "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # in each process: which GPUs does it see?",
@@ -30,20 +30,23 @@ _FIX = {
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the test prints before it ends, where no error of NCCL or of the machine stands beside it."""
-    said = facts.notices(*_FIX)
-    if not said or any(not is_retold(one) and one.production not in _FIX for one in facts.failures()):
+    """Judge the test's last lines, where the log has no error of NCCL or the machine."""
+    notices = facts.notices(*_FIX)
+    if not notices or any(
+        not is_propagated_error(failure) and failure.production not in _FIX
+        for failure in facts.errors(forced_ends=False)
+    ):
         return
-    first = said[0]
+    first = notices[0]
     code = (
         cuda.CUDA_CODES.get(str(value(first, "error"))) if first.production == "nccl-tests/test-cuda-failure" else None
     )
     yield RULE.finding(
         f"nccl-tests ended with an error: {first.message.strip()}",
         cause=_cause(first, code),
-        impact="the test did not run to its end: its numbers, if any, are incomplete",
+        impact="the test did not finish: its numbers, if any, are incomplete",
         fix=cuda.fix(code, _FIX[first.production]),
-        evidence=first_said(said),
+        evidence=first_evidence(notices),
         fatal=True,
     )
 
@@ -55,10 +58,7 @@ def _cause(first: Notice, code: int | None) -> str:
         case "nccl-tests/test-cuda-failure":
             return cuda.cause(code)
         case "nccl-tests/test-timeout":
-            return (
-                "unknown from this log; likely: "
-                "a rank hangs or never came, or the calls take longer than the limit (-T)"
-            )
+            return "unknown from this log; likely: a rank hangs or never arrived, or calls exceed the limit (-T)"
         case "nccl-tests/test-too-few-gpus":
-            return "the processes of a host ask for more GPUs (-g, -t) than there are, or than they may see"
-    return "unknown from this log: a call of NCCL failed, and NCCL's own lines about it are not here"
+            return "the processes of a host request more GPUs (-g, -t) than it has, or than they can see"
+    return "unknown from this log: an NCCL call failed, and NCCL's own lines about it are missing"

@@ -1,10 +1,10 @@
-"""The network that was asked for does not come up."""
+"""The requested network does not come up."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -13,40 +13,40 @@ RULE = Rule(
     name="network-not-found",
     category="plugins",
     severity="error",
-    title="NCCL_NET asks for a network that does not come up",
+    title="NCCL_NET requests a network that does not come up",
     echoes=("bootstrap-connect-refused", "no-transport"),
     local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the warning: without NCCL_NET Socket always fits, so some setting leaves it out."""
-    failed = facts.leading_to(RULE.name)
+    """Judge the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
+    failed = facts.errors_of_rule(RULE.name)
     if not failed:
         return
     named = [str(name) for notice in failed if (name := _name(notice))]
     asked = facts.settings("NCCL_NET")
     names = listed([*named, *(setting.value for setting in asked)])
-    there = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
-    known = listed(str(getattr(notice.event, "net", "")) for notice in there)
+    there = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
+    available = listed(str(getattr(notice.event, "net", "")) for notice in there)
     yield RULE.finding(
-        f"the network {names} was not found" if names else "no network could be initialised",
+        f"the network {names} was not found" if names else "no network could be initialized",
         cause=(
-            "NCCL_NET names a network that is not there"
+            "NCCL_NET names a network that is not available"
             if names
-            else "NCCL_NET, which this release does not print, most likely names a network that is not there"
+            else "NCCL_NET, which this release does not print, most likely names a network that is not available"
         )
-        + (f" ({known} would be)" if known else "")
-        + ": a wrong name (it is the network's name, not its file), or its plugin did not come up",
-        impact="NCCL stops with an error on every rank: unlike a missing plugin this is no fallback",
+        + (f" ({available} would be)" if available else "")
+        + ": a wrong name (use the name of the network, not its file), or its plugin did not come up",
+        impact="NCCL stops with an error on every rank; unlike for a missing plugin, there is no fallback",
         fix=[
-            "Set NCCL_NET to the name that 'Using network' or 'Initialized NET plugin' prints in a good run: IB, "
+            "Set NCCL_NET to the name that 'Using network' or 'Initialized NET plugin' prints in a working run: IB, "
             "Socket, AWS Libfabric (Libfabric with newer plugins), gIB, FasTrak.",
-            "ldconfig -p | grep libnccl-net; echo $NCCL_NET_PLUGIN   # inside the container: is the plugin there?",
+            "ldconfig -p | grep libnccl-net; echo $NCCL_NET_PLUGIN   # inside the container: is the plugin installed?",
             "unset NCCL_NET   # lets NCCL choose; it then falls back to TCP without an error",
         ],
         notices=failed,
-        evidence=[*first_said(failed), *lines_of(asked, 1)],
+        evidence=[*first_evidence(failed), *evidence_of_settings(asked, 1)],
         fatal=True,
         confidence="certain" if names else "likely",
     )

@@ -1,4 +1,4 @@
-"""Hosts of one job show NCCL different numbers of NICs."""
+"""Hosts of one job have different numbers of NICs."""
 
 from collections.abc import Iterator
 
@@ -21,103 +21,105 @@ RULE = Rule(
     supersedes=("efa-nics-missing",),
 )
 _SEVERE = 5
-"""How many times fewer NICs make an error of it."""
+"""This many times fewer NICs are an error."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what NCCL says of it (2.30.3 and later), else the lists of NICs of hosts with equally many ranks."""
+    """Judge NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
     stopped = facts.notices("nccl/net-device-count-mixed")
     counted = [*stopped, *facts.notices("nccl/net-device-mismatch")]
     if counted:
         low, high = min(value(n, "min") for n in counted), max(value(n, "max") for n in counted)
-        said = [*counted, *facts.notices("nccl/net-device-count-low")]
-        yield _finding(low, high, "", said, stopped=bool(stopped), stated=True)
+        notices = [*counted, *facts.notices("nccl/net-device-count-low")]
+        yield _finding(low, high, "", notices, stopped=bool(stopped), stated=True)
         return
-    if of_one := facts.leading_to(RULE.name):
+    if of_one := facts.errors_of_rule(RULE.name):
         yield _of_one_side(facts, of_one)
         return
     if len(facts.settings("NCCL_IB_HCA")) > 1 or _over_tcp(facts):
         return
     nics = _nics(facts)
-    counts = {len(found) for found in nics.values()}
+    counts = {len(cards) for cards in nics.values()}
     peers = [host for host in facts.job.hosts if host.name in nics]
     if len(counts) < 2 or len({len(host.ranks) for host in peers}) != 1 or _some_are_left_out(facts):
-        return  # half a node has half its NICs: that is no fault
+        return  # half a node has half its NICs, which is normal
     low, high = min(counts), max(counts)
     if not _is_odd_one(len(peers[0].ranks) or _usual(low), low, high):
-        shown = any(kind.net != "Socket" for kind in facts.leaving().kinds)
+        shown = any(kind.net != "Socket" for kind in facts.inter_host_net_paths().kinds)
         yield _unequal(nics, shown)
 
 
-def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
-    """What one rank says of its own NICs, without the line that compares all."""
+def _of_one_side(facts: Facts, notices: list[Notice]) -> Finding:
+    """A rank's line about its own NICs, without the line that compares all."""
     return RULE.clue(
-        f"ranks do not have the same number of NICs: {told[0].message}",
-        cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin gave fewer, or the "
-        "variables that choose NICs differ",
-        impact="connections use the NICs that both sides have: the slowest rank sets the pace, or the set-up fails",
+        f"ranks do not have the same number of NICs: {notices[0].message}",
+        cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin assigned fewer, or "
+        "the variables that select NICs differ",
+        impact="connections use the NICs that both sides have: the slowest rank sets the pace, or the setup fails",
         fix=[
-            "kubectl describe pod <pod> | grep -A4 Limits   # the same number of NICs (rdma/<resource>) for each pod?",
+            "kubectl describe pod <pod> | grep -A4 Limits   # same number of NICs (rdma/<resource>) in each pod?",
             "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on all hosts",
             EFA_CHECK,
         ],
         confirm="Compare the NICs that each rank lists (NET/IB : Using …, Selected provider …).",
-        notices=told,
-        explains_errors=told,
+        notices=notices,
+        explains_errors=notices,
     )
 
 
 def _unequal(nics: dict[str, dict[object, Notice]], shown: bool) -> Finding:
-    """Judge hosts by the lists of their NICs: where no path between them is in the log, they are but a clue."""
+    """Judge hosts by their NIC lists, which are only a clue without paths between them in the log."""
     ordered = sorted(nics, key=lambda host: len(nics[host]))
     fewest, most = len(nics[ordered[0]]), len(nics[ordered[-1]])
-    told = listed(f"{host} {len(nics[host])}" for host in ordered)
+    counts = listed(f"{host} {len(nics[host])}" for host in ordered)
     lines = [notice for host in (*ordered[:2], ordered[-1]) for notice in list(nics[host].values())[:1]]
-    found = _finding(fewest, most, f": {told}", lines, stopped=False, stated=False)
+    finding = _finding(fewest, most, f": {counts}", lines, stopped=False, stated=False)
     if shown:
-        return found
+        return finding
     return RULE.clue(
-        f"hosts of one job list between {fewest} and {most} NICs: {told}",
-        cause=found.cause,
-        impact=found.impact,
-        fix=found.fix,
-        confirm="Run ibstat on a host with fewer: are all ports there, and is their state Active?",
+        f"hosts of one job list between {fewest} and {most} NICs: {counts}",
+        cause=finding.cause,
+        impact=finding.impact,
+        fix=finding.fix,
+        confirm="Run ibstat on a host with fewer NICs: are all ports listed, with state Active?",
         severity="warning",
-        ranks=found.ranks,
-        hosts=found.hosts,
-        evidence=found.evidence,
+        ranks=finding.ranks,
+        hosts=finding.hosts,
+        evidence=finding.evidence,
     )
 
 
 def _over_tcp(facts: Facts) -> bool:
-    """Whether hosts use TCP, as far as the log goes: then their NICs do not matter."""
-    nets = {kind.net for kind in facts.leaving().kinds} or {net for c in facts.job.communicators for net in c.networks}
+    """Whether hosts use TCP, as far as the log shows: then their NICs do not matter."""
+    nets = {kind.net for kind in facts.inter_host_net_paths().kinds} or {
+        net for c in facts.job.communicators for net in c.networks
+    }
     return bool(nets) and nets == {"Socket"}
 
 
 def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
-    """The NICs of each host with a line that names them: all that some rank of it lists, as each may have its own.
+    """The NICs of each host with a line that names them: those of all its ranks, as each may have its own.
 
-    A kind of link that only some hosts have is left out. Of EFA devices the plugin prints the number only.
+    A link layer that only some hosts have is left out. Of EFA devices the plugin prints only the number.
     """
     lists = [notice for notice in facts.job.notices if _cards(notice)]
     kinds = [{device[-1] for device in _cards(notice)} for notice in lists]
     common = set.intersection(*kinds) if kinds else set()
-    found: dict[str, dict[object, Notice]] = {}
-    for notice in lists or facts.said(OfiProvider, _is_efa):
+    nics: dict[str, dict[object, Notice]] = {}
+    for notice in lists or facts.with_event(OfiProvider, _is_efa):
         number = getattr(notice.event, "nics", None) or 0
         names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [
             (index,) for index in range(number)
         ]
         for host in notice.hosts:
-            known = found.setdefault(host, {})
+            of_host = nics.setdefault(host, {})
             for name in names:
-                known.setdefault(name, notice)
-    return found
+                of_host.setdefault(name, notice)
+    return nics
 
 
 def _some_are_left_out(facts: Facts) -> bool:
-    """Whether ranks of a host list different NICs, and hosts show more or fewer ranks: then each has but its own."""
+    """Whether ranks of a host list different NICs, and hosts show more or fewer ranks: each rank has its own NICs."""
     lists: dict[str, set[object]] = {}
     ranks: dict[str, set[object]] = {}
     for notice in facts.job.notices:
@@ -125,7 +127,7 @@ def _some_are_left_out(facts: Facts) -> bool:
             for process in notice.processes:
                 lists.setdefault(process.host, set()).add(tuple(device[1:3] for device in cards))
                 ranks.setdefault(process.host, set()).add(process)
-    return any(len(found) > 1 for found in lists.values()) and len({len(found) for found in ranks.values()}) > 1
+    return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
 
 
 def _cards(notice: Notice) -> tuple[tuple[object, ...], ...]:
@@ -138,32 +140,32 @@ def _is_efa(event: Event) -> bool:
 
 
 def _usual(nics: int) -> int:
-    """How many ranks a host may have where the log does not tell: machines have 1, 2, 4 or 8 NICs for their GPUs."""
+    """How many ranks a host may have where the log has none: machines have 1, 2, 4 or 8 NICs for their GPUs."""
     return nics if nics.bit_count() == 1 else 0
 
 
 def _is_odd_one(ranks: int, low: int, high: int) -> bool:
-    """Whether the hosts with fewer have as many NICs for each GPU as can be, and the others some besides: storage."""
+    """Whether the hosts with fewer NICs have all those for their GPUs, and the others extra ones for storage."""
     return ranks > 0 and low >= ranks and low % ranks == 0 and high < low + ranks
 
 
-def _finding(low: int, high: int, told: str, said: list[Notice], *, stopped: bool, stated: bool) -> Finding:
+def _finding(low: int, high: int, counts: str, notices: list[Notice], *, stopped: bool, stated: bool) -> Finding:
     return RULE.finding(
-        f"ranks see between {low} and {high} NICs{told}",
-        cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin gave fewer, or the "
-        "variables that choose NICs differ",
+        f"ranks see between {low} and {high} NICs{counts}",
+        cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin assigned fewer, or "
+        "the variables that select NICs differ",
         impact="NCCL stops with an error (NCCL_IGNORE_NET_MISMATCH=0)"
         if stopped
-        else "the ring is as fast as its slowest host: the others' NICs idle in part",
+        else "the ring is as fast as its slowest host: NICs of the others are partly idle",
         fix=[
-            "kubectl describe pod <pod> | grep -A4 Limits   # the same number of NICs (rdma/<resource>) for each pod?",
-            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on the hosts with fewer",
+            "kubectl describe pod <pod> | grep -A4 Limits   # same number of NICs (rdma/<resource>) in each pod?",
+            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on the hosts with fewer NICs",
             EFA_CHECK,
             "Give all ranks the same NCCL_IB_HCA.",
             "NCCL_IGNORE_NET_MISMATCH=0   # stops such a job early (2.30.3 and later)",
         ],
         severity="error" if stopped or high >= _SEVERE * max(low, 1) else "warning",
         confidence="certain" if stated else "likely",
-        notices=said,
+        notices=notices,
         fatal=stopped,
     )

@@ -16,7 +16,7 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the ports that NCCL lists by the files of their hosts."""
+    """Judge the ports that NCCL lists by files from their hosts."""
     if facts.job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 

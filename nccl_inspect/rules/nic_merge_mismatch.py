@@ -1,9 +1,9 @@
-"""NICs that NCCL uses as one have different numbers of ports at the two ends."""
+"""Fused NICs have different numbers of ports at the two ends."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -12,19 +12,19 @@ RULE = Rule(
     name="nic-merge-mismatch",
     category="network",
     severity="warning",
-    title="Fused NICs have different numbers of ports, or cannot be fused as asked",
+    title="Fused NICs have different numbers of ports, or cannot be fused as requested",
 )
 
 _STOPS = "NCCL stops"
 _SAME_PORTS = (
     "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # the same ports on all nodes",
     "ibstat | grep -E 'CA |State'   # on both hosts: which port is down?",
-    "Show physical or virtual functions to NCCL, not both.",
+    "Expose either physical or virtual functions to NCCL, not both.",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
+    """Judge the warnings; NCCL continues with the ports it has, unless it is forced to fuse them."""
     refused = facts.notices("nccl/ib-merge-disabled")
     if wrong := facts.notices("nccl/nic-fusion-invalid"):
         yield _not_fused(facts, wrong, refused)
@@ -43,15 +43,15 @@ def _unequal(unequal: list[Notice], refused: list[Notice], is_dead: bool) -> Fin
     return RULE.finding(
         f"{value(first, 'device')} fuses {value(first, 'devices')} ports, its peer {value(first, 'peer_device')} "
         f"{value(first, 'peer_devices')}",
-        cause="the hosts show NCCL different ports of a card: one port is down, or one side shows the physical "
-        "function and a virtual one of the same port",
+        cause="the hosts expose different ports of a card to NCCL: one port is down, or one side exposes both the "
+        "physical function and a virtual function of the same port",
         impact=_STOPS
         if is_dead
-        else "the pair shares out its traffic unevenly and has the bandwidth of the side with fewer ports",
+        else "the pair balances its traffic unevenly and has the bandwidth of the side with fewer ports",
         fix=[
             *_SAME_PORTS,
-            "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port by itself. 2.24 and 2.25 stop without "
-            "NCCL_NET_MERGE_LEVEL=LOC beside it",
+            "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port separately. 2.24 and 2.25 stop without "
+            "NCCL_NET_MERGE_LEVEL=LOC",
         ],
         severity="error" if is_dead else "warning",
         confidence="likely" if is_dead else "certain",
@@ -61,12 +61,12 @@ def _unequal(unequal: list[Notice], refused: list[Notice], is_dead: bool) -> Fin
 
 
 def _forbidden(refused: list[Notice], is_dead: bool) -> Finding:
-    """Ports are to be fused, and a setting says that none may be."""
+    """Fusing of ports is requested, and a setting forbids it."""
     return RULE.finding(
-        "fusing of NICs is asked for, and NCCL_IB_MERGE_NICS=0 forbids it",
-        cause="NCCL by itself, a topology file or NCCL_NET_FORCE_MERGE wants ports of a card as one, while "
+        "NIC fusion is requested, but NCCL_IB_MERGE_NICS=0 forbids it",
+        cause="NCCL's default, a topology file or NCCL_NET_FORCE_MERGE fuses the ports of a card, while "
         "NCCL_IB_MERGE_NICS=0 is set",
-        impact=_STOPS if is_dead else "none if nothing else fails: NCCL uses the ports one by one",
+        impact=_STOPS if is_dead else "none if nothing else fails: NCCL uses the ports separately",
         fix=[*_SAME_PORTS, "unset NCCL_IB_MERGE_NICS   # or unset NCCL_NET_FORCE_MERGE"],
         severity="error" if is_dead else "info",
         confidence="likely" if is_dead else "certain",
@@ -76,26 +76,26 @@ def _forbidden(refused: list[Notice], is_dead: bool) -> Finding:
 
 
 def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Finding:
-    """What ends the initialisation (src/graph/topo.cc): 2.26 and later go on only where they chose the ports."""
-    by_itself = any(value(notice, "__step") for notice in wrong)
-    asked = facts.chosen("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
+    """Errors that end initialization (src/graph/topo.cc); 2.26 and later continue only where they chose the ports."""
+    is_default = any(value(notice, "__step") for notice in wrong)
+    asked = facts.user_settings("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
     return RULE.finding(
         f"ports cannot be fused into one NIC: {wrong[0].message}",
-        cause="NCCL 2.24 and 2.25 fuse the ports of a card by themselves, and stop where that is refused"
+        cause="NCCL 2.24 and 2.25 fuse the ports of a card by default, and stop where that is rejected"
         + (": NCCL_IB_MERGE_NICS=0 forbids it" if refused else ": ports of different kinds, or a plugin that cannot")
-        if by_itself
-        else f"{words_of(asked) if asked else 'NCCL_NET_FORCE_MERGE, or a topology file,'} asks for NICs as one that "
-        "are not there, are too many, or do not fit",
+        if is_default
+        else f"{as_shell(asked) if asked else 'NCCL_NET_FORCE_MERGE, or a topology file,'} fuses NICs that do "
+        "not exist, are too many, or are incompatible",
         impact="the communicator is not built, and the job does not start",
         fix=[
-            *unset(asked),
-            "NCCL_NET_MERGE_LEVEL=LOC   # on all ranks: NCCL fuses nothing, and uses every port by itself",
-            *(["NCCL 2.26 or later goes on without fusing such ports."] if by_itself else []),
+            *unset_steps(asked),
+            "NCCL_NET_MERGE_LEVEL=LOC   # on all ranks: NCCL fuses nothing and uses every port separately",
+            *(["Use NCCL 2.26 or later: it continues without fusing such ports."] if is_default else []),
             "ibstat | grep -E 'CA |Link layer|Rate'   # which ports are alike?",
         ],
         severity="error",
         confidence="likely",
         notices=wrong,
-        evidence=[*first_said([*refused, *wrong]), *lines_of(asked, 1)],
+        evidence=[*first_evidence([*refused, *wrong]), *evidence_of_settings(asked, 1)],
         fatal=facts.job.failed or not facts.job.paths,
     )

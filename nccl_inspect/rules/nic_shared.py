@@ -1,9 +1,9 @@
-"""Ranks of a host use one NIC together while others are idle."""
+"""Ranks of a host share one NIC while others are idle."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings
 from nccl_inspect.judging.impact import estimate, nic
 from nccl_inspect.judging.networks.nic_use import Idle, idle
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -19,37 +19,37 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge hosts with idle NICs that are meant for NCCL, where several ranks have one and the same NIC only."""
-    found = [(one, one.shared.ranks) for one in idle(facts) if one.meant and one.shared]
-    if not found:
+    """Judge hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
+    hosts = [(idle_host, idle_host.shared.ranks) for idle_host in idle(facts) if idle_host.meant and idle_host.shared]
+    if not hosts:
         return
-    found.sort(key=lambda one: -len(one[1]))
-    first, ranks = found[0]
-    policy = facts.chosen("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-    others = f" (the same on {count(len(found) - 1, 'other host')})" if len(found) > 1 else ""
+    hosts.sort(key=lambda idle_host: -len(idle_host[1]))
+    first, ranks = hosts[0]
+    policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
+    others = f" (the same on {count(len(hosts) - 1, 'other host')})" if len(hosts) > 1 else ""
     yield RULE.finding(
         f"{ranks_word(ranks)} of {first.host.name} share {first.shared_name} while {some_names(first.names)} "
         f"{be(len(first.names))} idle{_absent(first)}{others}",
-        cause=f"{words_of(policy)} may limit the choice"
+        cause=f"{as_shell(policy)} may limit the choice"
         if policy
         else "unknown from this log; likely: "
-        "NCCL does not see that an idle NIC is near a GPU (virtual machine without a topology "
+        "NCCL does not see that an idle NIC is close to a GPU (virtual machine without a topology "
         "file, NIC on another PCIe switch)",
         impact=estimate(
-            f"{count(len(ranks), 'rank')} divide the bandwidth of one NIC, {nic(100)} at 100 Gb/s", nic(100)
+            f"{count(len(ranks), 'rank')} share the bandwidth of one NIC, {nic(100)} at 100 Gb/s", nic(100)
         ),
         fix=[
-            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # with nvidia-smi topo -m: which NIC is near which GPU?",
+            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # with nvidia-smi topo -m: which NIC is close to which GPU?",
             "Virtual machines: give NCCL the provider's topology file (NCCL_TOPO_FILE).",
-            "NCCL_NETDEVS_POLICY=ALL   # 2.28 and later: each GPU uses all NICs that are nearest to it",
+            "NCCL_NETDEVS_POLICY=ALL   # 2.28 and later: each GPU uses all NICs closest to it",
         ],
         confidence="likely",
-        ranks=[rank for _, ranks in found for rank in ranks],
-        hosts=[one.host.name for one, _ in found],
-        evidence=[*(one.evidence for one, _ in found), *lines_of(policy, 1)],
+        ranks=[rank for _, ranks in hosts for rank in ranks],
+        hosts=[idle_host.host.name for idle_host, _ in hosts],
+        evidence=[*(idle_host.evidence for idle_host, _ in hosts), *evidence_of_settings(policy, 1)],
     )
 
 
-def _absent(one: Idle) -> str:
-    """What is said of ranks of the host that the log does not have: each of them may use one of the idle NICs."""
-    return f", but for {count(one.absent, 'rank')} that the log does not have" if one.absent else ""
+def _absent(idle_host: Idle) -> str:
+    """A note on ranks of the host whose lines the log lacks: each may use one of the idle NICs."""
+    return f", except for {count(idle_host.absent, 'rank')} not in the log" if idle_host.absent else ""

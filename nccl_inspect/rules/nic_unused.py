@@ -1,4 +1,4 @@
-"""A NIC that NCCL lists and that carries none of the connections of its host."""
+"""A NIC that NCCL lists carries no connection of its host."""
 
 from collections.abc import Iterator
 
@@ -12,20 +12,20 @@ RULE = Rule(
     name="nic-unused",
     category="topology",
     severity="warning",
-    title="A NIC of a host carries no traffic of NCCL",
+    title="A NIC of a host carries no NCCL traffic",
     causes=("bandwidth-low",),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge hosts where the idle NIC is meant for NCCL; else say that this is open."""
-    found = [one for one in idle(facts) if not one.absent]
-    sure = [one for one in found if one.meant]
+    """Judge hosts where the idle NIC is for NCCL; otherwise that is undecided."""
+    hosts = [idle_host for idle_host in idle(facts) if not idle_host.absent]
+    sure = [idle_host for idle_host in hosts if idle_host.meant]
     if sure:
         yield _finding(sure)
-    elif found:
+    elif hosts:
         yield RULE.undecided(
-            f"{_idleness(found[0])}; whether NCCL is meant to use {'it' if len(found[0].names) == 1 else 'them'} is "
+            f"{_idleness(hosts[0])}; whether NCCL is meant to use {'it' if len(hosts[0].names) == 1 else 'them'} is "
             "not in the log",
             Needs(
                 platform=True,
@@ -36,32 +36,32 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
 
 
-def _finding(found: list[Idle]) -> Finding:
-    first = found[0]
+def _finding(hosts: list[Idle]) -> Finding:
+    first = hosts[0]
     total = len(first.used) + len(first.names)
     return RULE.finding(
-        f"{_idleness(first)}: {len(first.used)} of {count(total, 'NIC')} {does(len(first.used), 'work')}{_more(found)}",
+        f"{_idleness(first)}: {len(first.used)} of {count(total, 'NIC')} {does(len(first.used), 'work')}{_more(hosts)}",
         cause="unknown from this log; likely: "
-        "fewer channels than NICs, a NIC that is far from every GPU in the topology, or a filter "
+        "fewer channels than NICs, a NIC far from every GPU in the topology, or a filter "
         "on other hosts",
         impact=f"at most {len(first.used)}/{total} of the network bandwidth of the host",
         fix=[
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH   # the lines 'NET/… GPU/… NET/…' show which NIC "
-            "each channel takes",
-            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # does every NIC stand under the same PCIe switch as a GPU?",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH   # the lines 'NET/… GPU/… NET/…' show the NIC "
+            "of each channel",
+            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # is every NIC under the same PCIe switch as a GPU?",
             "unset NCCL_MAX_NCHANNELS NCCL_MAX_CTAS NCCL_TOPO_FILE   # and the same NCCL_IB_HCA on all hosts",
         ],
         confidence="likely",
-        ranks=[rank for one in found for rank in one.host.ranks],
-        hosts=[one.host.name for one in found],
-        evidence=[one.evidence for one in found],
+        ranks=[rank for idle_host in hosts for rank in idle_host.host.ranks],
+        hosts=[idle_host.host.name for idle_host in hosts],
+        evidence=[idle_host.evidence for idle_host in hosts],
     )
 
 
-def _idleness(host: Idle) -> str:
-    verb = "carries" if len(host.names) == 1 else "carry"
-    return f"{some_names(host.names)} of {host.host.name} {verb} no connection"
+def _idleness(idle_host: Idle) -> str:
+    verb = "carries" if len(idle_host.names) == 1 else "carry"
+    return f"{some_names(idle_host.names)} of {idle_host.host.name} {verb} no connection"
 
 
-def _more(found: list[Idle]) -> str:
-    return f" (the same on {count(len(found) - 1, 'other host')})" if len(found) > 1 else ""
+def _more(hosts: list[Idle]) -> str:
+    return f" (the same on {count(len(hosts) - 1, 'other host')})" if len(hosts) > 1 else ""

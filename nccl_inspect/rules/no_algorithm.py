@@ -16,7 +16,7 @@ RULE = Rule(
     title="No algorithm and protocol is left for a collective",
 )
 _SETTING = re.compile(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
-"""What 2.24 and later add (src/enqueue.cc); earlier releases went on with a ring where a setting did not fit."""
+"""What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
 _CAN = {
     "AllReduce": "Ring, Tree, CollNet and NVLS",
     "AllGather": "Ring, PAT, CollNetDirect and NVLS",
@@ -24,30 +24,30 @@ _CAN = {
     "Broadcast": "Ring only",
     "Reduce": "Ring only",
 }
-"""By collective what NCCL has for it at all: src/graph/tuning.cc, 2.24 and later."""
+"""The algorithms that NCCL has for each collective: src/graph/tuning.cc, 2.24 and later."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge NCCL's own statement; where CollNet is what was asked for, collnet-unavailable does."""
+    """Judge NCCL's own line; collnet-unavailable judges requests for CollNet."""
     failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
-    failed += facts.leading_to(RULE.name)
+    failed += facts.errors_of_rule(RULE.name)
     if not failed:
         return
     is_dead = facts.job.failed or not facts.is_over()
     function = value(failed[0], "function")
     named = dict(_SETTING.findall(str(value(failed[0], "settings"))))
     yield RULE.finding(
-        f"NCCL has no way left to do {f'the collective {function}' if function else 'a collective'}",
+        f"NCCL has no algorithm left for {f'the collective {function}' if function else 'a collective'}",
         cause=_cause(function, named),
-        impact="the collective fails" + (", and with it the job" if is_dead else "; the job went on to its end"),
+        impact="the collective fails" + (", and with it the job" if is_dead else "; the job ran to its end"),
         fix=[
             f"unset {' '.join(named or ('NCCL_ALGO', 'NCCL_PROTO'))}   # NCCL then chooses for each call",
             *(
-                ['NCCL_ALGO="ring;allreduce:tree"   # 2.24 and later: another choice for each collective']
+                ['NCCL_ALGO="ring;allreduce:tree"   # 2.24 and later: a choice per collective']
                 if "NCCL_ALGO" in named
                 else []
             ),
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING   # what is allowed, and what the tuner makes of it",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING   # shows what is allowed and what the tuner chooses",
         ],
         confidence="certain" if named else "possible",
         notices=failed,
@@ -59,9 +59,9 @@ def _cause(function: str | None, named: dict[str, str]) -> str:
     if not named:
         return (
             "unknown from this log; likely: "
-            "NCCL_ALGO or NCCL_PROTO exclude all (before 2.24 the line does not name them), a tuner "
+            "NCCL_ALGO or NCCL_PROTO excludes everything (before 2.24 the line does not name them), a tuner "
             "plugin does, or the search for rings and trees found nothing"
         )
     words = listed(f"{name}={setting}" for name, setting in named.items())
     can = f"; for {function} NCCL has {_CAN[function]}" if function in _CAN else ""
-    return f"{words} leaves nothing that this collective, its data type and the hardware can use{can}"
+    return f"{words} leaves no choice that this collective, its data type and the hardware support{can}"

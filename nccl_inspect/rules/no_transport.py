@@ -1,11 +1,11 @@
-"""Two ranks have no path at all."""
+"""Two ranks have no path between them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, does
 
@@ -13,34 +13,34 @@ RULE = Rule(
     name="no-transport",
     category="intra-node path",
     severity="error",
-    title="No path between two ranks: P2P, SHM and NET are all switched off or impossible",
+    title="No path between two ranks: P2P, SHM and NET are all disabled or impossible",
     echoes=("watchdog-*",),
 )
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge NCCL's own statement."""
+    """Judge NCCL's own line."""
     failed = facts.notices("nccl/no-transport")
     if not failed:
         return
-    switches = [*facts.switched_on(*_SWITCHES), *facts.chosen("NCCL_P2P_LEVEL")]
+    switches = [*facts.enabled_settings(*_SWITCHES), *facts.user_settings("NCCL_P2P_LEVEL")]
     more = f", and {count(len(failed) - 1, 'pair')} more" if len(failed) > 1 else ""
     yield RULE.finding(
         f"two ranks have no path: {failed[0].message}{more}",
-        cause=f"{words_of(switches)} {does(len(switches), 'leave')} none"
+        cause=f"{as_shell(switches)} {does(len(switches), 'leave')} none"
         if switches
         else "unknown from this log; likely: "
-        "settings of P2P, SHM and the network that leave none, or containers on one host that see "
-        "neither each other's GPUs nor one /dev/shm. The network serves ranks of one host only where it is faster than "
-        "the way between their GPUs",
-        impact="the connection cannot be made, and the job stops",
+        "settings disable P2P, SHM and the network, or containers on one host share neither "
+        "their GPUs nor /dev/shm. NCCL uses the network inside a host only where it is faster than the path "
+        "between the GPUs",
+        impact="the connection fails, and the job stops",
         fix=[
-            *unset(switches),
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM   # tells why each was turned down",
+            *unset_steps(switches),
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM   # shows why each was rejected",
         ],
         confidence="likely" if switches else "certain",
         notices=failed,
-        evidence=[*first_said(failed)[:2], *lines_of(switches, 1)[:3]],
+        evidence=[*first_evidence(failed)[:2], *evidence_of_settings(switches, 1)[:3]],
         fatal=True,
     )

@@ -1,11 +1,11 @@
-"""A node of the job failed, as a launcher or scheduler says."""
+"""A node of the job failed, as a launcher or scheduler reports."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import words
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -19,27 +19,26 @@ _MEMORY = "launchers/slurm-memory-error"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what mpirun says of a node that it lost, and Slurm of memory that is broken: both end the job then."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge nodes that mpirun lost, and broken memory that Slurm reports: both end the job."""
+    notices = facts.errors_of_rule(RULE.name)
+    if not notices:
         return
-    is_memory = any(notice.production == _MEMORY for notice in said)
+    is_memory = any(notice.production == _MEMORY for notice in notices)
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"a node failed: {words(said[0]).strip()}",
+        notices,
+        f"a node failed: {message_of(notices[0]).strip()}",
         cause="memory of the host is broken: the hardware reported an error that it could not correct"
         if is_memory
         else "the launcher lost a node: it went down or was restarted, its daemon was killed, or the network "
-        "between the "
-        "nodes does not work",
+        "between the nodes does not work",
         stops="the processes on it are gone, and a communicator does not survive the loss of a rank",
         fix=(
             "Run the job without this node (Slurm: --exclude=<node>; Kubernetes: kubectl cordon <node>).",
             "dmesg -T | tail -100; last -x reboot | head   # on the node: why did it fail?",
         ),
-        confirm="Check whether the processes on that node went on.",
+        confirm="Check whether the processes on that node continued.",
         confidence="certain" if is_memory else "likely",
         deadly=True,
     )

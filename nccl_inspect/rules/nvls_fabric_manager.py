@@ -24,8 +24,8 @@ RULE = Rule(
 )
 _NO_MEMORY = 2
 _FIX = (
-    "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",
-    "nv-fabricmanager --version; nvidia-smi   # its version must be that of the driver",
+    "NCCL_NVLS_ENABLE=0   # on all ranks: a workaround that continues without it",
+    "nv-fabricmanager --version; nvidia-smi   # its version must match the driver",
     "dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q | grep -A4 Fabric   # NVL72 also: nvidia-imex-ctl -N",
     "systemctl stop nvidia-fabricmanager; nvidia-smi -r; systemctl start nvidia-fabricmanager   # resets the GPUs: "
     "stop all jobs of the node first",
@@ -33,7 +33,7 @@ _FIX = (
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed multicast calls by their effect: 2.27 and 2.28 go on without NVLS, other releases stop."""
+    """Judge failed multicast calls by their effect: 2.27 and 2.28 continue without NVLS, other releases stop."""
     broken = [
         *(failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)),
         *facts.notices("nccl/nvls-bind-failed"),
@@ -48,18 +48,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     alone = _others(facts, ranks_in(given_up)) if given_up and not fatal else set()
     yield RULE.finding(
         f"NVLink SHARP (NVLS) could not be set up: {failed[0].message.splitlines()[0]}",
-        cause="the ranks do not agree on where buffers lie: another release or other settings on some, or a fault of "
-        "this release"
+        cause="the ranks disagree about where buffers are: some have another release or other settings, or this "
+        "release has a bug"
         if fatal and not broken
         else "GPU memory is used up, or the multicast state of the NVSwitches is broken"
         if codes == {_NO_MEMORY}
-        else "the multicast state of the NVSwitches is broken, most often because the fabric manager was restarted "
-        "under load, or is of another version than the driver",
+        else "the multicast state of the NVSwitches is broken, usually because the fabric manager was restarted "
+        "under load or does not match the driver",
         impact="the job stops"
         if fatal
-        else f"{ranks_word(alone)} did not give it up: ranks that disagree wait for each other"
+        else f"{ranks_word(alone)} did not disable it: ranks that disagree wait for each other"
         if alone
-        else WITHOUT_NVLS.after("collectives take rings instead: "),
+        else WITHOUT_NVLS.after("collectives use rings instead: "),
         fix=_FIX,
         severity="error" if fatal or alone else "warning",
         confidence="likely",
@@ -72,17 +72,17 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
     """A log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc)."""
     bound = facts.notices("nccl/nvls-bind")
     last = [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]
-    if not last or facts.job.going_on or facts.job.failed or facts.failures():
+    if not last or facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False):
         return
     yield RULE.clue(
         "the log ends while NVLink SHARP (NVLS) binds memory to its multicast group",
         cause="that call returns once all ranks of the host have joined the group. It hangs where the multicast state "
         "of the NVSwitches is broken, usually because the fabric manager was restarted under load or does not match "
         "the driver, or where a rank never joins",
-        impact="if it hangs, the initialisation never ends",
+        impact="if it hangs, initialization never ends",
         fix=_FIX,
-        confirm="Check whether the log goes on. If not, run with NCCL_NVLS_ENABLE=0: if that works, multicast is at "
-        "fault.",
+        confirm="Check whether the log continues. If not, run with NCCL_NVLS_ENABLE=0: if that works, multicast is "
+        "at fault.",
         severity="warning",
         confidence="likely" if facts.job.ended_by else "possible",
         notices=last,

@@ -1,9 +1,9 @@
-"""Reduction inside the NVSwitch is not available although the GPUs have it."""
+"""Reduction inside the NVSwitch is not available although the GPUs support it."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -18,7 +18,7 @@ _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge NCCL's statement on machines that are known to have Hopper or later behind an NVSwitch."""
+    """Judge NCCL's line on machines that are known to have Hopper or newer GPUs behind an NVSwitch."""
     without = facts.notices("nccl/nvls-not-available")
     if not without:
         yield from _asked_for(facts)
@@ -28,11 +28,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         "NVLink SHARP (NVLS) is not available",
         cause="the driver does not offer multicast: it is older than CUDA 12.1, the fabric manager does not run or "
-        "came up with errors, the GPUs are MIG slices, or the virtual machine holds a part of the board only",
-        impact=WITHOUT_NVLS.after("large all-reduce, reduce-scatter and all-gather take rings: "),
+        "came up with errors, the GPUs are MIG slices, or the virtual machine has only part of the board",
+        impact=WITHOUT_NVLS.after("large all-reduce, reduce-scatter and all-gather use rings: "),
         fix=[
             "nvidia-smi -q | grep -A4 Fabric   # State Completed, Status Success",
-            "systemctl status nvidia-fabricmanager   # its version must be that of the driver",
+            "systemctl status nvidia-fabricmanager   # its version must match the driver",
             "NVLS needs a driver for CUDA 12.1 or later, MIG off, and all 8 GPUs in one virtual machine.",
         ],
         notices=without,
@@ -40,26 +40,30 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _asked_for(facts: Facts) -> Iterator[Finding]:
-    """Judge '0 nvls channels' where somebody asked for NVLS; without that it is normal on most machines."""
-    asked = [one for one in facts.chosen("NCCL_ALGO") if "NVLS" in one.value.upper() and "^" not in one.value]
-    asked += [one for one in facts.chosen("NCCL_NVLS_ENABLE") if one.value == "1"]
+    """Judge '0 nvls channels' where a setting requests NVLS; otherwise it is normal on most machines."""
+    asked = [
+        setting
+        for setting in facts.user_settings("NCCL_ALGO")
+        if "NVLS" in setting.value.upper() and "^" not in setting.value
+    ]
+    asked += [setting for setting in facts.user_settings("NCCL_NVLS_ENABLE") if setting.value == "1"]
     counted = facts.job.without_nvls
     if not asked or not counted or _is_too_small(facts) or _is_known_without(facts):
         return
     yield RULE.finding(
-        f"{words_of(asked)} asks for NVLink SHARP (NVLS), and no communicator has channels for it",
-        cause="not in these lines: GPUs from before Hopper, no NVSwitch, fewer than three ranks on a host, a "
-        "release from before 2.17, or a driver that does not offer multicast (older than CUDA 12.1, fabric manager, "
-        "MIG, a part of a board)",
-        impact="collectives take rings and trees; where NVLS would work, large all-reduces are slower than need be",
+        f"{as_shell(asked)} requests NVLink SHARP (NVLS), but no communicator has channels for it",
+        cause="unknown from this log; likely: GPUs before Hopper, no NVSwitch, fewer than three ranks on a host, a "
+        "release before 2.17, or a driver that does not offer multicast (older than CUDA 12.1, fabric manager, "
+        "MIG, part of a board)",
+        impact="collectives use rings and trees; where NVLS would work, large all-reduces are slower than necessary",
         fix=[
             "nvidia-smi -L; nvidia-smi -q | grep -A4 Fabric   # Hopper or later? State Completed, Status Success?",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS   # says 'NVLS multicast support is (not) available'",
-            *unset(asked),
+            *unset_steps(asked),
         ],
         confidence="likely",
         ranks=facts.ranks_with(asked),
-        evidence=[*lines_of(asked, 1), *counted[:2]],
+        evidence=[*evidence_of_settings(asked, 1), *counted[:2]],
     )
 
 
@@ -69,13 +73,13 @@ def _is_known_without(facts: Facts) -> bool:
 
 
 def _is_too_small(facts: Facts) -> bool:
-    """Whether no host has the three ranks from which on NCCL uses NVLS."""
+    """Whether every host has fewer than the three ranks that NVLS needs."""
     local = [comm.local_ranks for comm in facts.job.communicators if comm.local_ranks is not None]
     return bool(local) and max(local) < _LEAST
 
 
 def _has_nvswitch(facts: Facts) -> bool:
-    """A known machine type, or a fabric that the GPUs report: only those behind an NVSwitch do (2.20 and later)."""
+    """Whether the machine type has one, or the GPUs report a fabric, as only those behind an NVSwitch do (2.20 on)."""
     platform = facts.platform
-    known = platform is not None and bool(platform.nvlink) and platform.gpu in _HAVE_IT
-    return known or bool(facts.notices("nccl/mnnvl-fabric"))
+    has_model = platform is not None and bool(platform.nvlink) and platform.gpu in _HAVE_IT
+    return has_model or bool(facts.notices("nccl/mnnvl-fabric"))

@@ -1,11 +1,11 @@
-"""Each rank has a host (pod) of its own although the machines hold several GPUs."""
+"""Each rank has its own host (pod) although the machines have several GPUs."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, ends, first_lines
+from nccl_inspect.judging.facts import Facts, first_lines, ranks_of_paths
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -17,27 +17,29 @@ RULE = Rule(
     name="one-gpu-per-pod",
     category="topology",
     severity="error",
-    title="One GPU for each pod: ranks of one machine use the network and NVLink lies idle",
+    title="One GPU per pod: ranks of one machine use the network and NVLink is idle",
     causes=("tp-group-spans-nodes",),
     supersedes=("few-channels",),
 )
 
 _FOUR_PODS = cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
-"""What it costs a job as a whole: 2.4 times the time."""
+"""The cost for a whole job: 2.4 times the time."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators with as many nodes as ranks whose paths all use the network.
 
-    NCCL tells hosts by name and boot id, so that pods of one machine are nodes of their own.
+    NCCL identifies hosts by name and boot id, so pods of one machine are separate nodes.
     """
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
-    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
+    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
         return
-    known = facts.platform or next(filter(None, (workloads.machine(facts, pod) for pod in workloads.pods(facts))), None)
-    gpus = known.gpus if known else None
+    machine = facts.platform or next(
+        filter(None, (workloads.machine(facts, pod) for pod in workloads.pods(facts))), None
+    )
+    gpus = machine.gpus if machine else None
     nodes = list(workloads.nodes(facts).values())
     if len(nodes) > 1 and len(set(nodes)) == len(nodes):
         return  # the manifest has each pod on a node of its own
@@ -46,29 +48,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if gpus == 1 or (gpus is None and not hints):
         if gpus is None:
             yield RULE.undecided(
-                "every rank has a host of its own; whether these are pods of one machine with several GPUs is "
-                "not in the log",
+                "every rank has its own host; the log does not show whether these are pods of one machine with several "
+                "GPUs",
                 Needs(platform=True, others=("kubectl get pod -o wide shows which pods share a node",)),
             )
         return
-    machine = known.name if known else "the machine"
-    fabric = "joined by NVLink" if known and known.nvlink else "that could talk directly"
+    name = machine.name if machine else "the machine"
+    fabric = "connected by NVLink" if machine and machine.nvlink else "that could communicate directly"
     yield RULE.finding(
-        f"every rank has a host of its own ({count(alone[0].nranks, 'rank')}, "
+        f"every rank has its own host ({count(alone[0].nranks, 'rank')}, "
         f"{count(alone[0].nnodes or 0, 'node')}): all {count(len(paths), 'path')} use "
         f"{listed(kind.detail for kind in paths.kinds)}",
-        cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods "
-        "cannot use" + (f" ({hints})" if hints else ""),
-        impact=_impact(known),
+        cause=f"one GPU per pod; {name} has {gpus or 'several'} GPUs {fabric}, but separate pods "
+        "cannot use that" + (f" ({hints})" if hints else ""),
+        impact=_impact(machine),
         fix=[
-            "kubectl get pod -o wide   # first: do the pods share a node at all?",
+            "kubectl get pod -o wide   # first: do the pods share a node?",
             GPUS_IN_POD,
             "torchrun --nnodes=<nodes> --nproc_per_node=gpu <script>   # trainer API: numNodes: <nodes>, "
             "numProcPerNode: <GPUs of the node>",
         ],
-        severity="error" if known and known.nvlink else "warning",
+        severity="error" if machine and machine.nvlink else "warning",
         confidence="certain" if shared else "likely",
-        ranks=ends(paths) or facts.job.ranks_seen,
+        ranks=ranks_of_paths(paths) or facts.job.ranks_seen,
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
         paths=paths,
     )
@@ -76,23 +78,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _impact(machine: Platform | None) -> Estimate:
     net, rates = network(machine), [network(machine)]
-    one = f"about {net} for each rank"
+    text = f"about {net} per rank"
     if machine and machine.nvlink and (fast := p2p(machine)):
-        one = f"NVLink idle: {one}, instead of {fast}: {compared(net, fast)}"
+        text = f"NVLink idle: {text}, instead of {fast}: {compared(net, fast)}"
         rates.append(fast)
-    return Estimate(one, (*(rate.reference for rate in rates), _FOUR_PODS))
+    return Estimate(text, (*(rate.reference for rate in rates), _FOUR_PODS))
 
 
 def _shares_a_host(facts: Facts) -> bool:
-    """Whether ranks share a host; then a communicator with one rank for each host is but a data-parallel group."""
+    """Whether ranks share a host; then a communicator with one rank per host is just a data-parallel group."""
     several = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
     return several or any(comm.local_ranks is not None and comm.local_ranks > 1 for comm in facts.job.communicators)
 
 
 def _are_machines(facts: Facts) -> bool:
-    """Whether the GPUs prove that each host is a machine: on one, no two have the same PCI address."""
-    known = _bus_ids(facts)
-    return len(known) > 1 and len(set(known)) == 1
+    """Whether the GPUs prove that each host is a machine: no two GPUs of one have the same PCI address."""
+    bus_ids = _bus_ids(facts)
+    return len(bus_ids) > 1 and len(set(bus_ids)) == 1
 
 
 def _bus_ids(facts: Facts) -> list[str]:
@@ -106,7 +108,7 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
 
 
 def _hints(facts: Facts) -> str:
-    """What suggests machines with several GPUs: device indices above 0 although each host shows one GPU only."""
+    """What suggests machines with several GPUs: device indices above 0 although each host shows only one GPU."""
     if len(_bus_ids(facts)) < 2:
         return ""  # all hosts may use the same GPU of a machine
     ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}

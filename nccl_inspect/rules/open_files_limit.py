@@ -18,11 +18,11 @@ RULE = Rule(
     local=True,
 )
 _OF_PROCESS, _OF_HOST = "Too many open files", "Too many open files in system"
-"""What the C library says of EMFILE and ENFILE."""
+"""The C library's text for EMFILE and ENFILE."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge warnings that end so, whichever call could not open a file or a socket."""
+    """Judge warnings with this error, whichever call could not open a file or a socket."""
     failed = [notice for notice in facts.job.notices if notice.level == "WARN" and _OF_PROCESS in notice.message]
     if not failed:
         return
@@ -33,14 +33,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if of_host
         else "the process has as many open files as its limit (nofile) allows. NCCL opens sockets and files for each "
         "peer and channel: thousands at scale",
-        impact="the connection cannot be made, and the job stops",
+        impact="the connection fails, and the job stops",
         fix=[
             "sysctl -w fs.file-max=2097152   # on the host"
             if of_host
-            else "ulimit -n   # seen through the launcher: srun bash -c 'ulimit -n'; NVIDIA's manual sets 131072",
+            else "ulimit -n   # under the launcher, too: srun bash -c 'ulimit -n'; NVIDIA's manual sets 131072",
             "LimitNOFILE=1048576   # systemd unit of slurmd or containerd, then restart it",
             "--ulimit nofile=1048576   # option of docker run",
-            "ls -l /proc/<pid>/fd   # or does the program itself leave files open?",
+            "ls -l /proc/<pid>/fd   # does the program itself leave files open?",
         ],
         notices=failed,
         fatal=facts.job.failed or not facts.job.paths,

@@ -1,10 +1,10 @@
-"""NCCL_P2P_DISABLE or NCCL_P2P_LEVEL keeps GPUs of one host from talking directly."""
+"""NCCL_P2P_DISABLE or NCCL_P2P_LEVEL keeps GPUs of one host from communicating directly."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, unset, using, words_of
-from nccl_inspect.judging.hardware.peer_to_peer import has_no_pairs, switched_off
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps, usage_of
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count, listed
@@ -13,13 +13,11 @@ RULE = Rule(
     name="p2p-disabled-by-env",
     category="intra-node path",
     severity="warning",
-    title="P2P between the GPUs of a host is switched off by a setting",
+    title="P2P between the GPUs of a host is disabled by a setting",
     causes=("net-instead-of-p2p", "no-transport", "shm-segment-failed"),
     echoes=("nvlink-not-used", "shm-instead-of-p2p"),
 )
-_CHECK = (
-    "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before removing it for good"
-)
+_CHECK = "nvidia-smi topo -p2p r   # if it was set to avoid a hang: check this, IOMMU and ACS before removing it"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -27,47 +25,47 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
     Numbers and names of levels: src/graph/paths.cc.
     """
-    settings = switched_off(facts)
+    settings = disabling_settings(facts)
     local = facts.paths("intra")
     slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     if slow and settings:
-        yield _proved(facts, settings, slow)
+        yield _finding(facts, settings, slow)
     elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
-        yield _suspected(facts, settings)
+        yield _clue(facts, settings)
 
 
-def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
-    """What is said where the log ends before connections between GPUs of a host."""
-    words = words_of(settings)
+def _clue(facts: Facts, settings: list[Setting]) -> Finding:
+    """The clue if the log ends before the connections within a host."""
+    words = as_shell(settings)
     return RULE.clue(
-        f"P2P between GPUs of a host is switched off by {words}",
-        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
+        f"P2P between GPUs of a host is disabled by {words}",
+        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a workaround "
         "left over from a hang",
         impact="the log shows no connection within a host: its GPUs would use SHM or the network, even with NVLink",
-        fix=[*unset(settings), _CHECK],
+        fix=[*unset_steps(settings), _CHECK],
         confirm="Look for 'via SHM' or 'via NET' between ranks of one host, after the first collective.",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
-        evidence=lines_of(settings),
+        evidence=evidence_of_settings(settings),
     )
 
 
-def _proved(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
-    words = words_of(settings)
+def _finding(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
+    words = as_shell(settings)
     return RULE.finding(
-        f"{words} keeps GPUs of one host from talking directly",
-        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
+        f"{words} keeps GPUs of one host from communicating directly",
+        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a workaround "
         "left over from a hang",
-        impact=f"{count(len(slow), 'pair')} of one host {using(slow)} instead of P2P",
-        fix=[*unset(settings), _CHECK],
+        impact=f"{count(len(slow), 'pair')} of one host {usage_of(slow)} instead of P2P",
+        fix=[*unset_steps(settings), _CHECK],
         severity="error" if _on_nvlink(facts, slow) else "warning",
         ranks=facts.ranks_with(settings),
-        evidence=lines_of(settings),
+        evidence=evidence_of_settings(settings),
         paths=slow,
     )
 
 
 def _on_nvlink(facts: Facts, pairs: Selection) -> bool:
-    """Whether NVLink joins some of these pairs: what keeps it idle is as severe as its idleness, and so leads."""
+    """Whether NVLink connects some of these pairs: disabling it is as severe as not using it."""
     kinds = [kind.pair_class or ("NV" if facts.platform and facts.platform.nvlink else "") for kind in pairs.kinds]
     return any(kind.startswith("NV") for kind in kinds)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.remedies import GPUS_IN_POD
@@ -21,8 +21,8 @@ RULE = Rule(
 )
 _NOT_PERMITTED = 800
 _IMEX = (
-    "ls -l /dev/nvidia-caps-imex-channels/   # where hosts share one NVLink domain (GB200, GB300): may this user write "
-    "there?"
+    "ls -l /dev/nvidia-caps-imex-channels/   # if hosts share one NVLink domain (GB200, GB300): can this user write "
+    "to it?"
 )
 _REFUSED = 111
 _CUDA_FAILED = 1
@@ -30,44 +30,44 @@ _CUDA_FAILED = 1
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed imports, and failed handing-over through Unix sockets; a refused one is the echo of other errors."""
+    """Judge failed imports and failed Unix sockets; a refused socket is the echo of other errors."""
     refused_by_cuda = not_shared(facts)
     sockets = facts.with_role("handle-socket")
-    told = [*refused_by_cuda, *sockets]
-    others = [n for n in facts.errors() if n.level == "WARN" and not any(n is one for one in told)]
-    if not told and not others:
-        yield from _without_words(facts)
-    if not told or (others and not refused_by_cuda):
+    failures = [*refused_by_cuda, *sockets]
+    others = [n for n in facts.errors() if n.level == "WARN" and not any(n is failure for failure in failures)]
+    if not failures and not others:
+        yield from _frames_only(facts)
+    if not failures or (others and not refused_by_cuda):
         return
     is_forbidden = any(code_of(notice) == _NOT_PERMITTED for notice in refused_by_cuda)
     only_refused = not refused_by_cuda and all(value(notice, "errno") == _REFUSED for notice in sockets)
     yield RULE.finding(
-        f"GPU memory could not be shared between ranks of one host: {told[0].message}",
+        f"GPU memory could not be shared between ranks of one host: {failures[0].message}",
         cause="a rank does not answer: it uses another P2P setting (NCCL_P2P_DISABLE, NCCL_CUMEM_ENABLE on some ranks "
-        "only), has died, or lives in another network namespace"
+        "only), has died, or is in another network namespace"
         if only_refused
-        else "NCCL takes the ranks for one host, but the GPU of one is not there for the other: containers with one "
-        "GPU each that share host name or NCCL_HOSTID, or different network or IPC namespaces",
+        else "NCCL treats the ranks as one host, but one cannot see the GPU of the other: containers with one GPU "
+        "each that share a host name or NCCL_HOSTID, or different network or IPC namespaces",
         impact="the connection cannot be made, and the job stops",
         fix=[
             *([_IMEX] if is_forbidden else []),
             GPUS_IN_POD,
-            "Or give all pods of a node hostNetwork: true and hostIPC: true.",
+            "Or set hostNetwork: true and hostIPC: true in all pods of a node.",
             "Use the same NCCL_P2P_*, NCCL_CUMEM_* and NCCL_HOSTID on all ranks; NCCL_DEBUG=INFO prints them.",
-            "NCCL_IPC_USE_ABSTRACT_SOCKET=0   # 2.29 and later, other network namespace; needs a shared /tmp",
+            "NCCL_IPC_USE_ABSTRACT_SOCKET=0   # 2.29 and later, across network namespaces; needs a shared /tmp",
             "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)",
         ],
         confidence="possible" if only_refused else "likely",
-        notices=told,
+        notices=failures,
         fatal=True,
     )
 
 
-def _without_words(facts: Facts) -> Iterator[Finding]:
-    """Judge frames of the P2P transport with CUDA's code, where the warning that says why is missing."""
+def _frames_only(facts: Facts) -> Iterator[Finding]:
+    """Judge frames of the P2P transport with CUDA's code if the warning with the reason is missing."""
     frames = [
         frame
-        for frame in facts.said(ErrorCascade)
+        for frame in facts.with_event(ErrorCascade)
         if isinstance(frame.event, ErrorCascade)
         and frame.event.file.endswith("transport/p2p.cc")
         and frame.event.code == _CUDA_FAILED
@@ -75,13 +75,13 @@ def _without_words(facts: Facts) -> Iterator[Finding]:
     if not frames:
         return
     yield RULE.clue(
-        "a CUDA call failed while ranks of one host shared GPU memory; the line that says why is missing",
-        cause="mostly NCCL takes the ranks for one host, but the GPU of one is not there for the other: containers "
-        "with one GPU each, or different network or IPC namespaces",
+        "a CUDA call failed while ranks of one host shared GPU memory; the line with the reason is missing",
+        cause="usually NCCL treats the ranks as one host, but one cannot see the GPU of the other: containers with one "
+        "GPU each, or different network or IPC namespaces",
         impact="the connection cannot be made, and the job stops",
         fix=[GPUS_IN_POD, "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)"],
-        confirm="Look for 'NCCL WARN Cuda failure' right before these lines.",
+        confirm="Look for 'NCCL WARN Cuda failure' directly above these lines.",
         severity="warning",
         notices=frames,
-        evidence=first_said(frames[:2]),
+        evidence=first_evidence(frames[:2]),
     )

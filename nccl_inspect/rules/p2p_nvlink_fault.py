@@ -1,4 +1,4 @@
-"""GPUs joined by NVLink may not read each other's memory."""
+"""GPUs connected by NVLink may not read each other's memory."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ RULE = Rule(
     name="p2p-nvlink-fault",
     category="intra-node path",
     severity="error",
-    title="The driver refuses peer access between GPUs that NVLink joins: a hardware fault",
+    title="The driver refuses peer access between GPUs connected by NVLink: a hardware fault",
     causes=("nvls-fabric-manager", "wrong-results"),
     local=True,
 )
@@ -31,8 +31,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     }
     words = listed(f"GPUs {first} and {second}" for first, second in sorted(pairs))
     yield RULE.finding(
-        f"NVLink joins {words}, and the driver refuses peer access between them",
-        cause="a broken or degraded NVLink, NVSwitch or fabric manager: NCCL itself calls it a probable hardware issue",
+        f"NVLink connects {words}, but the driver refuses peer access between them",
+        cause="a broken or degraded NVLink, NVSwitch or fabric manager: NCCL itself reports a probable hardware issue",
         impact=estimate(
             "NCCL stops; with NCCL_IGNORE_DISABLED_P2P=1 the pair would go through host memory, "
             f"{SHM} instead of hundreds",

@@ -1,4 +1,4 @@
-"""P2P connections in which the receiver pulls."""
+"""P2P connections in read mode."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{count(len(pairs), 'P2P pair')} in read mode" + (", forced by NCCL_P2P_READ_ENABLE" if forced else ""),
         cause=f"NCCL_P2P_READ_ENABLE={forced[0].value} is set"
         if forced
-        else "NCCL's own choice for two A100 (compute capability 8.0) joined by NVLink; the path is direct and good",
+        else "NCCL's own choice for two A100 (compute capability 8.0) connected by NVLink; the path is direct and good",
         impact=estimate(
             f"{READ_OF_4_H200} instead of {WRITTEN_OF_4_H200} bus bandwidth", READ_OF_4_H200, WRITTEN_OF_4_H200
         )
@@ -35,7 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "none known",
         fix=["unset NCCL_P2P_READ_ENABLE"]
         if forced
-        else [NOTHING, "NCCL_P2P_READ_ENABLE=0   # measure it before you blame the read mode"],
+        else [NOTHING, "NCCL_P2P_READ_ENABLE=0   # measure before blaming read mode"],
         severity="warning" if forced else "info",
         confidence="certain" if forced else facts.hardware if _is_a100(facts) else "likely",
         evidence=[*first_lines(pairs)[:3], *(line for setting in forced for line in setting.evidence[:1])],

@@ -1,4 +1,4 @@
-"""A rank sends or receives, and its peer does not take part: the flight recorder shows both sides."""
+"""A rank waits in a send or receive that its peer does not match: the flight recorder shows both sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.util.wording import ranks_word
+from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
@@ -26,7 +26,7 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge sends and receives that are open on one side only."""
+    """Judge sends and receives that are pending on one side only."""
     for still in flight_recorder.standstills(facts, NO_PARTNER):
         waiting, missing = (
             flight_recorder.ranks_of(still.waiting),
@@ -36,17 +36,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         place = flight_recorder.places(still.waiting)
         last = flight_recorder.places(still.culprits)
         yield RULE.finding(
-            f"{ranks_word(waiting)} waits in {still.operation} of group {still.group.label}, and {ranks_word(missing)} "
-            "does not take part",
+            f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {still.operation} of group {still.group.label}, "
+            f"but {ranks_word(missing)} {'does' if len(missing) == 1 else 'do'} not take part",
             cause=_partner(still, there)
-            + (f"; it was made at {place}" if place else "")
-            + (f". The last call of the other side: {last}" if last else "")
+            + (f"; called at {place}" if place else "")
+            + (f". Last call of the other side: {last}" if last else "")
             + (f". {flight_recorder.not_known(still)}" if flight_recorder.not_known(still) else ""),
             impact=flight_recorder.IMPACT,
             fix=[
-                "py-spy dump --pid <pid>   # where is it now?",
-                "Compare the numbers of sends and receives of both ranks: an uneven number of microbatches, a wrong "
-                "peer, a stage that is skipped.",
+                "py-spy dump --pid <pid>   # where is the peer now?",
+                "Compare the number of sends and receives of both ranks. Look for an uneven number of microbatches, a "
+                "wrong peer or a skipped stage.",
             ],
             confidence=flight_recorder.confidence(still),
             ranks=missing,
@@ -63,8 +63,8 @@ def _partner(still: Standstill, missing: set[int]) -> str:
     """What the other side did, counted where its dump has all its calls."""
     call = still.waiting[0].call
     if still.made is None or call is None or not call.nth:
-        return "no open call of the other side fits it"
+        return "no pending call of the other side matches it"
     return (
-        f"it is number {call.nth} of {ranks_word(flight_recorder.ranks_of(still.waiting))} in this direction, and "
-        f"{ranks_word(missing)} has made {still.made or 'none'}"
+        f"it is call number {call.nth} of {ranks_word(flight_recorder.ranks_of(still.waiting))} in this direction, but "
+        f"{ranks_word(missing)} made {still.made or 'none'}"
     )

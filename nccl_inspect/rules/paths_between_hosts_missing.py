@@ -1,4 +1,4 @@
-"""A communicator of several hosts of which only the connections within hosts are in the log."""
+"""The log shows only connections within hosts of a communicator that spans several hosts."""
 
 from __future__ import annotations
 
@@ -15,38 +15,34 @@ RULE = Rule(
     name="paths-between-hosts-missing",
     category="log quality",
     severity="warning",
-    title="No path between the hosts of a connected communicator is in the log",
+    title="The log has no path between the hosts of a connected communicator",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge communicators with ranks of several hosts in the log: a ring of them leads from host to host."""
-    found = [
-        comm
-        for comm in facts.job.communicators
-        if all(map(is_named, comm.hosts)) and len(comm.hosts) > 1 and _is_cut_short(facts, comm)
-    ]
-    if not found:
+    """Judge communicators with ranks of several hosts in the log: their rings cross hosts."""
+    comms = [comm for comm in facts.job.communicators if _is_spread(comm) and _is_cut_short(facts, comm)]
+    if not comms:
         return
-    names = [comm.id for comm in found]
-    hosts = sorted({host for comm in found for host in comm.hosts})
-    nets = sorted({net for comm in found for net in comm.networks})
-    unseen = [comm for comm in found if len(comm.started) < comm.nranks]
+    names = [comm.id for comm in comms]
+    hosts = sorted({host for comm in comms for host in comm.hosts})
+    nets = sorted({net for comm in comms for net in comm.networks})
+    unseen = [comm for comm in comms if len(comm.started) < comm.nranks]
     yield RULE.finding(
-        f"no path between the {count(len(hosts), 'host')} of communicator {listed(names)} is in the log, only paths "
+        f"the log has no path between the {count(len(hosts), 'host')} of communicator {listed(names)}, only paths "
         "within hosts",
-        cause="the log ends before these connections were made, their lines are lost, or the ranks at the ends of the "
+        cause="the log ends before these connections were made, their lines are lost, or the ranks that connect the "
         "hosts are not in it" + (f" ({_seen(unseen[0])})" if unseen else ""),
-        impact="what the hosts use to talk to each other is not judged"
+        impact="the connections between the hosts are not judged"
         + (f"; they were going to use {listed(nets)}" if nets else ""),
         fix=[
-            "Let the job make its first step, and take the log of every rank to that point.",
-            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # a file for each rank: nothing is torn or left out",
+            "Let the job run its first step, and collect the log of every rank up to that point.",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # one file per process: no lines are torn or lost",
         ],
         confidence="possible",
-        ranks=[rank for comm in found for rank in global_ranks(comm, comm.started)],
+        ranks=[rank for comm in comms for rank in global_ranks(comm, comm.started)],
         hosts=hosts,
-        evidence=[line for comm in found for line in (comm.network_lines or comm.evidence)[:1]],
+        evidence=[line for comm in comms for line in (comm.network_lines or comm.evidence)[:1]],
     )
 
 

@@ -1,4 +1,4 @@
-"""A rank went away while the others were at work."""
+"""A rank died while the others were working."""
 
 import signal
 from collections.abc import Iterator
@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Effects, Result, Rule, registered
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.process_ends import exceptions, ray, slurm_tasks, victims
-from nccl_inspect.judging.process_ends.ends import echoes as stated_losses
+from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray, slurm_tasks, victims
 from nccl_inspect.judging.process_ends.ends import in_order, last_words, logged_at, process_ends, since_start
-from nccl_inspect.judging.process_ends.hydra import stopped
-from nccl_inspect.judging.process_ends.lost_peer import UNANSWERED, absent_of, one_of, summary, where, why_closed
+from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_losses
+from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
-from nccl_inspect.judging.process_ends.wording import fix, what, why
-from nccl_inspect.judging.statements import FLUSHED, is_retold, rank_in_front, words
+from nccl_inspect.judging.process_ends.wording import end_cause, end_remedies, end_summary
+from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import LastLine
@@ -32,7 +31,7 @@ RULE = Rule(
     name="peer-death",
     category="failures",
     severity="error",
-    title="A rank went away while the others were at work",
+    title="A rank died while the others were working",
     echoes=(
         "collective-not-called",
         "collective-unfinished",
@@ -50,35 +49,36 @@ RULE = Rule(
         "watchdog-*",
     ),
     supersedes=("nccl-tests-failed",),
-    leads=True,
+    suppresses_later=True,
 )
 _AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
-"""Beginnings of what NCCL says where a peer does not answer any more."""
+"""Prefixes of NCCL's statements about a peer that no longer responds."""
 _SYMPTOMS = ("internal-error", "internal-limit-reached", "transfer-failed")
-"""Rules for what also fails where a peer is gone."""
+"""Rules for errors that also occur if a peer is gone."""
 _KERNEL_LOG = ("kernel/xid", "kernel/sxid", "kernel/gpu-lost")
 _KILLED = (
     *("kernel/out-of-memory", "kernel/out-of-memory-task", "kernel/out-of-memory-container"),
     *("launchers/kubernetes-oom", "launchers/slurm-out-of-memory", "launchers/slurm-out-of-memory-20-11"),
     *("launchers/ray-memory-node", "launchers/ray-memory", "launchers/ray-memory-workers"),
 )
-"""The kernel, or who runs the job, killed a process for want of memory."""
-_OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
+"""The kernel, or the scheduler of the job, killed a process because memory ran out."""
+_OVER = "the program failed after NCCL's work was done: all communicators were already finalized"
 _DEAD = "the job is dead: a communicator does not survive the loss of a rank"
 _SLURM_KILLED = "Out Of Memory"
 _SHOWN = 4
-"""Echoes that are shown beside the last line of the rank that went away."""
+"""The most echoes to show beside the last line of the lost rank."""
 
 
 def judge(facts: Facts) -> Iterator[Result]:
-    """Judge processes that ended, and connections that closed by it, where no error came before."""
+    """Judge processes that ended, and connections closed by that, if no other error came first."""
     closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
-    killed = [*filter(_is_slurm_kill, slurm_tasks.ended(facts)), *facts.notices(*_KILLED)]
+    killed = [*filter(_is_slurm_kill, slurm_tasks.task_ends(facts)), *facts.notices(*_KILLED)]
     departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
-    caught = [one for one in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, one)]
-    begins = [*(one.begin for one in effects), *(one.begin for one in exceptions.found(facts).echoes)]
+    caught = [notice for notice in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, notice)]
+    begins = [end.begin for end in effects]
+    begins += [trace.begin for trace in exceptions.exceptions_of(facts).echoes]
     stores, of_hardware = _effects(facts, departed)
     yield Effects([*late, *lost, *caught, *begins, *stores])
     follow = [*caught, *_waits(facts, killed, departed), *stores, *of_hardware]
@@ -87,9 +87,9 @@ def judge(facts: Facts) -> Iterator[Result]:
     if killed:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
         return
-    weak = bool(departed) and departed[0].is_weak
-    if weak and not departed[0].is_hit and _nccl_failed(facts):
-        return  # ranks ended because of that: what a launcher says of them follows from it
+    weak = bool(departed) and departed[0].is_unconfirmed
+    if weak and not departed[0].is_crash_or_kill and _nccl_failed(facts):
+        return  # ranks ended because of that: a launcher's report of them is an effect
     silent = fell_silent(facts, [*closed, *given_up]) if weak and closed else []
     if departed and (not silent or _is_one_of(silent, departed[0])):
         yield _departed(facts, departed, [*closed, *given_up])
@@ -101,92 +101,95 @@ def judge(facts: Facts) -> Iterator[Result]:
 
 
 def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
-    """Whether a process that crashed or was killed may be one that fell silent: how it ended is told then."""
+    """Whether a process that crashed or was killed may be one that fell silent: then the report says how it ended."""
     ranks = {rank for last in silent for rank in last.ranks}
-    return end.is_hit and (not end.ranks or not ranks.isdisjoint(end.ranks))
+    return end.is_crash_or_kill and (not end.ranks or not ranks.isdisjoint(end.ranks))
 
 
 def _nccl_failed(facts: Facts) -> bool:
-    """Whether a call of NCCL failed, for another reason than that ranks lost a process."""
-    lost = {id(one.last.notice) for one in exceptions.found(facts).echoes if one.last}
-    return any(id(one) not in lost for one in facts.notices("torch/nccl-error", "nccl-tests/test-nccl-failure"))
+    """Whether a call of NCCL failed for a reason other than a lost process."""
+    lost = {id(trace.last.notice) for trace in exceptions.exceptions_of(facts).echoes if trace.last}
+    return any(id(notice) not in lost for notice in facts.notices("torch/nccl-error", "nccl-tests/test-nccl-failure"))
 
 
 def _closed(facts: Facts) -> tuple[list[Notice], list[Notice]]:
-    """Connections to ranks or to the store that closed for no known reason, and those that closed at the end."""
+    """Connections to ranks or the store that closed for no known reason, and those that closed at the end."""
     closed = [*facts.notices("nccl/socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
     late = _after_the_end(facts, closed)
-    return [notice for notice in closed if not any(notice is one for one in late)], late
+    return [notice for notice in closed if not any(notice is other for other in late)], late
 
 
 def _lost(facts: Facts) -> list[Notice]:
-    """Where ranks say with an exception that they lost another one, before anybody ended the job."""
+    """Exceptions about a lost peer from before the job was ended."""
     first = first_of_each(end.evidence[0] for end in _ends(facts))
-    told = [(one, one.evidence[0]) for one in stated_losses(facts)]
-    return [one for one, line in told if line.order <= first.get(line.source, line.order)]
+    losses = [(notice, notice.evidence[0]) for notice in stated_losses(facts)]
+    return [notice for notice, line in losses if line.order <= first.get(line.source, line.order)]
 
 
 def _came_before(
     facts: Facts, echoes: list[Notice], follow: list[Notice], killed: list[Notice], departed: list[ProcessEnd]
 ) -> list[Notice]:
-    """Errors that do not follow from the end of a process: the cause is there."""
-    known = set(map(id, (*echoes, *follow)))
-    errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
-    survivable = {entry.rule.name for entry in registered() if entry.rule.severity != "error"}  # NCCL goes on then
-    errors = [one for one in errors if not (exceptions.connected_below(facts, one) or one.rule in survivable)]
-    errors = [one for one in errors if not (_is_loss(one) and any(precedes(kill, one) for kill in killed))]
-    losses = first_of_each(one.evidence[0] for one in echoes)
-    errors = [one for one in errors if not _is_below(one, losses)]
+    """Errors that do not follow from the end of a process: they are the cause."""
+    expected = set(map(id, (*echoes, *follow)))
+    errors = [error for error in facts.errors(forced_ends=False) if id(error) not in expected]
+    errors = [error for error in errors if not _is_known_end(error)]
+    survivable = {
+        entry.rule.name for entry in registered() if entry.rule.severity != "error"
+    }  # NCCL continues after these
+    errors = [error for error in errors if not (exceptions.connected_below(facts, error) or error.rule in survivable)]
+    errors = [error for error in errors if not (_is_loss(error) and any(precedes(kill, error) for kill in killed))]
+    losses = first_of_each(error.evidence[0] for error in echoes)
+    errors = [error for error in errors if not _is_below(error, losses)]
     first = in_order(departed)[:1]
-    return [notice for notice in errors if not any(_led_to(one, notice) for one in first)]
+    return [notice for notice in errors if not any(_led_to(error, notice) for error in first)]
 
 
 def _is_below(error: Notice, losses: dict[str, int]) -> bool:
-    """Whether it only tells that something failed, and stands below the loss of a connection: it follows from that."""
+    """Whether it only reports a failure and follows the loss of a connection: it is an effect of that."""
     here = error.evidence[0]
     return error.rule in _SYMPTOMS and here.source in losses and here.order > losses[here.source]
 
 
 def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Iterator[Finding]:
-    """Judge losses of connections where nothing says which process ended."""
+    """Judge lost connections if no report says which process ended."""
     local = closed_by_others(facts)
     if not (closed or given_up or local):
         yield from _at_the_end(facts)
         return
     comms = facts.job.communicators
     if facts.is_over():
-        return  # every rank came to its end: connections close then
-    said = [*closed, *given_up, *local]
-    silence = silence_of(facts, said)
+        return  # every rank finalized its communicators: connections close then
+    notices = [*closed, *given_up, *local]
+    silence = silence_of(facts, notices)
     gone = silence.gone
     aborted = any(comm.state == "aborted" for comm in comms)
     if closed or given_up or (gone and aborted):  # local connections close at every exit
-        yield _finding(facts, silence, said, sure=bool(closed) or len(gone) == 1)
+        yield _finding(facts, silence, notices, sure=bool(closed) or len(gone) == 1)
 
 
 def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
-    """Connections that closed after the scheduler had ended the job for a reason of its own."""
+    """Connections that closed after the scheduler ended the job for a reason of its own."""
     ends = [notice for notice in facts.notices("launchers/slurm-cancelled") if job_end.reason(notice.event)]
     return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
 
 
 def _at_the_end(facts: Facts) -> Iterator[Finding]:
-    """An exception of nobody after which no output follows, while communicators were in use."""
+    """An unattributed exception at the end of the output, while communicators were in use."""
     comms = facts.job.communicators
-    loose = exceptions.found(facts).loose
+    loose = exceptions.exceptions_of(facts).loose
     if not loose or not comms or any(comm.ended for comm in comms) or not is_last(facts, loose[-1].line):
         return
     last = loose[-1]
     whose = "the output" if last.rank is None else f"the output of {ranks_word([last.rank])}"
     printer = (
-        "That line does not say which process printed it" if last.rank is None else "The rank is the launcher's label"
+        "The line does not show which process printed it" if last.rank is None else "The rank is the launcher's label"
     )
     yield RULE.finding(
         f"{whose} ends with an exception: {last.text}",
-        cause=f"nothing of the program follows it: it may have ended a rank, or the log was cut there. {printer}",
+        cause=f"no output of the program follows it: it may have ended a rank, or the log was cut there. {printer}",
         impact="if it ended a rank, the job is dead: the others wait for it",
-        fix=["Read the traceback above that line, and look whether the job went on."],
+        fix=["Read the traceback above that line, and check whether the job continued."],
         confidence="possible" if last.rank is None else "likely",
         ranks=[] if last.rank is None else [last.rank],
         evidence=[last.line],
@@ -195,14 +198,14 @@ def _at_the_end(facts: Facts) -> Iterator[Finding]:
 
 
 def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd], list[ProcessEnd]]:
-    """Processes that ended by themselves, and those that ended as an effect of something else.
+    """Processes that ended on their own, and those that ended as an effect of something else.
 
-    What comes after somebody ended the job is an effect of that, and so is the exception of a rank that had lost a
-    connection before, or the exit code that a launcher tells of it.
+    Everything after the job was ended is an effect of that, and so is the exception, or the exit code in a launcher's
+    report, of a rank that lost a connection before.
     """
     first = first_of_each(end.evidence[0] for end in _ends(facts))
-    workers = (one for one in facts.with_role("ends-one") if report_of(one).is_external)
-    first_worker = first_of_each(one.evidence[0] for one in workers)
+    workers = (notice for notice in facts.with_role("ends-one") if report_of(notice).is_external)
+    first_worker = first_of_each(notice.evidence[0] for notice in workers)
     losses: dict[int, list[Evidence]] = {}
     for notice in closed:
         for rank in notice.ranks:
@@ -210,81 +213,81 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd]
     lost = {rank: first_of_each(lines) for rank, lines in losses.items()}
     own: list[ProcessEnd] = []
     effects: list[ProcessEnd] = []
-    for one in process_ends(facts):
-        line = one.begin.evidence[0]
+    for end in process_ends(facts):
+        line = end.begin.evidence[0]
         is_late = line.order > first.get(line.source, line.order)
-        is_late |= one.is_weak and line.order > first_worker.get(line.source, line.order)
-        mine = one.ranks if one.is_weak and not one.is_hit else [one.trace.rank] if one.trace else []
+        is_late |= end.is_unconfirmed and line.order > first_worker.get(line.source, line.order)
+        mine = end.ranks if end.is_unconfirmed and not end.is_crash_or_kill else [end.trace.rank] if end.trace else []
         is_victim = any(line.order > lost.get(rank, {}).get(line.source, line.order) for rank in mine)
-        (effects if is_late or is_victim else own).append(one)
+        (effects if is_late or is_victim else own).append(end)
     return own, effects
 
 
 def _ends(facts: Facts) -> list[Notice]:
-    """Where somebody ended the job; of srun's tasks one may have been the first."""
-    ends = [one for one in facts.errors() if job_end.is_forced(one.event) and not _is_of_one(one)]
-    if facts.notices("launchers/deepspeed-signalled"):  # told after what it did to the processes
+    """Reports that the job was ended, without srun's tasks, one of which may have ended first."""
+    ends = [error for error in facts.errors() if job_end.is_forced(error.event) and not _is_of_one(error)]
+    if facts.notices("launchers/deepspeed-signalled"):  # reported after it signalled the processes
         ends += facts.notices("launchers/deepspeed-killing")
-    return since_start(facts, [*ends, *stopped(facts)])
+    return since_start(facts, [*ends, *terminations(facts)])
 
 
 def _is_of_one(notice: Notice) -> bool:
-    """Whether it tells of one process that somebody ended it."""
+    """Whether it reports a single process as terminated."""
     return "ends-one" in notice.roles or report_of(notice).process == "task"
 
 
 def _waits(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> list[Notice]:
-    """The ranks that waited in vain for a process that was killed, or that had ended before."""
-    gone = [one for one in departed if one.is_crash or one.is_by_exception]
-    waits = facts.said(CollectiveTimeout)
-    return waits if killed else [wait for wait in waits if any(_is_before(one, wait) for one in gone)]
+    """The time-outs of ranks that waited for a process that was killed or had ended."""
+    gone = [end for end in departed if end.is_crash or end.is_by_exception]
+    waits = facts.with_event(CollectiveTimeout)
+    return waits if killed else [wait for wait in waits if any(_is_before(end, wait) for end in gone)]
 
 
 def _is_before(end: ProcessEnd, wait: Notice) -> bool:
-    """Whether a process had ended when another gave up waiting: by the lines of a source, else by their times."""
+    """Whether a process ended before another timed out: by the lines of a source, else by their times."""
     when = logged_at(end.notice)
     return precedes(end.begin, wait) or (bool(when) and when < logged_at(wait))
 
 
 def _led_to(end: ProcessEnd, error: Notice) -> bool:
-    """Whether an error of another rank may follow from the end of a process: lines of several sources have no order."""
+    """Whether another rank's error may be an effect of the end of a process: lines of several sources have no order."""
     here, there = end.begin.evidence[0], error.evidence[0]
-    if {*error.ranks, rank_in_front(error)} & {*end.ranks}:
+    if {*error.ranks, rank_prefix(error)} & {*end.ranks}:
         return False
     is_after = here.order < there.order if here.source == there.source else _is_loss(error)
-    # Whoever ended with an exit code before anything else was said did not lose another one.
-    is_first = _is_loss(error) and here.source == there.source and end.echo is None and not end.is_weak
-    is_gone = end.is_by_exception or end.is_hit or (end.is_unclear and bool(end.ranks))
+    # A process that ended with an exit code before any other report did not lose another one.
+    is_first = _is_loss(error) and here.source == there.source and end.echo is None and not end.is_unconfirmed
+    is_gone = end.is_by_exception or end.is_crash_or_kill or (end.is_cause_unknown and bool(end.ranks))
     return is_after and (is_gone or is_first)
 
 
 def _is_loss(error: Notice) -> bool:
-    """Whether it says that a peer does not answer."""
+    """Whether it reports that a peer does not respond."""
     return error.production.startswith(_AFTER_A_LOSS)
 
 
 def _stores_lost(facts: Facts) -> list[Notice]:
-    """Where torchrun lost the agent that keeps the store, and no communicator had come to its end before."""
+    """Reports that torchrun lost the agent with the store, before any communicator was finalized."""
     ended = any(comm.ended for comm in facts.job.communicators)
     return [] if ended or not facts.job.communicators else facts.notices("torch/store-lost")
 
 
 def _effects(facts: Facts, departed: list[ProcessEnd]) -> tuple[list[Notice], list[Notice]]:
-    """What an exception that ended a rank explains: others lose the store, and old lines of the kernel tell nothing."""
-    named = [one for one in departed if one.is_by_exception]
+    """Errors explained by an exception that ended a rank: losses of the store, and unrelated lines of the kernel."""
+    named = [end for end in departed if end.is_by_exception]
     if not named:
         return [], []
-    of_hardware = [] if any(one.raised and one.raised.is_of_cuda for one in named) else facts.notices(*_KERNEL_LOG)
+    of_hardware = [] if any(end.raised and end.raised.is_of_cuda for end in named) else facts.notices(*_KERNEL_LOG)
     return facts.notices(*exceptions.STORE, "torch/unique-id-failed"), of_hardware
 
 
 def _is_known_end(notice: Notice) -> bool:
-    return is_retold(notice) or isinstance(notice.event, ProcessEnded) or _is_of_program(notice)
+    return is_propagated_error(notice) or isinstance(notice.event, ProcessEnded) or _is_of_program(notice)
 
 
 def _is_of_program(notice: Notice) -> bool:
-    """Whether it is a CUDA error that the program ended with; where memory ran out that is told by itself."""
-    return notice.production == "torch/cuda-error" and not cuda.is_full(notice)
+    """Whether it is a CUDA error that ended the program; exhausted memory is reported separately."""
+    return notice.production == "torch/cuda-error" and not cuda.is_out_of_memory(notice)
 
 
 def _is_slurm_kill(notice: Notice) -> bool:
@@ -292,53 +295,53 @@ def _is_slurm_kill(notice: Notice) -> bool:
 
 
 def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
-    """Processes of which the kernel, or who runs the job, says that it killed them for want of memory."""
-    gone = [one for one in departed if one.code == -signal.SIGKILL]
-    ranks = {rank for one in gone for rank in one.ranks} | ray.selected(facts)
-    by_task = set() if ranks else {rank for one in killed for rank in slurm_tasks.ranks_of(facts, one)}
+    """Processes that the kernel, or the scheduler of the job, killed because memory ran out."""
+    gone = [end for end in departed if end.code == -signal.SIGKILL]
+    ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
+    by_task = set() if ranks else {rank for end in killed for rank in slurm_tasks.ranks_of(facts, end)}
     return RULE.finding(
-        f"a process was killed because host memory ran out: {words(killed[0]).strip()}",
-        cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "
-        "checkpoint that is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
-        impact=f"{_DEAD}. The others lose connections, or wait until PyTorch gives up",
+        f"a process was killed because host memory ran out: {message_of(killed[0]).strip()}",
+        cause="the memory of the host, or the limit of the pod or job, was exhausted: data loaders, a checkpoint that "
+        "is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
+        impact=f"{_DEAD}. The others lose connections, or wait until PyTorch times out",
         fix=[
-            "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 is all of the node.",
+            "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 requests all memory of the node.",
             "Use less: fewer data loader workers, checkpoints loaded and saved in shards; an emptyDir of "
-            "medium Memory counts towards the limit of the pod.",
+            "medium Memory counts toward the limit of the pod.",
             "dmesg -T | grep -i 'killed process'   # on its host: which process, and how much",
         ],
         confidence="likely" if by_task else "certain",
         ranks=ranks | by_task,
-        hosts={one.host for one in gone},
-        evidence=first_said([*killed, *(one.notice for one in gone[:2]), *echoes]),
+        hosts={end.host for end in gone},
+        evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
         fatal=True,
     )
 
 
 def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
-    """Processes that ended by themselves, as launchers, shells or they say."""
-    departed = in_order(victims.without(departed))
+    """Processes that ended on their own, as reported by launchers, shells or themselves."""
+    departed = in_order(victims.on_their_own(departed))
     words = last_words(facts, departed)
     first = departed[0]
     suspected = victims.suspects(facts, departed) if first.echo else set()
-    lines = [one.notice for one in departed[:2]]
+    lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
     return RULE.finding(
-        victims.what(facts, departed) if first.echo else what(departed),
-        cause=why(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
+        victims.summary(facts, departed) if first.echo else end_summary(departed),
+        cause=end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
         impact=_OVER if facts.is_over() else _DEAD,
-        fix=victims.fix(suspected) if first.echo else fix(first),
-        # It may have been no rank, or one that only lost another.
+        fix=victims.remedies(suspected) if first.echo else end_remedies(first),
+        # It may not be a rank, or only one that lost another.
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
-        ranks=suspected or {rank for one in departed for rank in one.ranks},
-        hosts={one.host for one in departed},
-        evidence=[*first_said(begin), *_raised(first), *first_said([*lines, *words.values(), *echoes[:2]])],
+        ranks=suspected or {rank for end in departed for rank in end.ranks},
+        hosts={end.host for end in departed},
+        evidence=[*first_evidence(begin), *_raised(first), *first_evidence([*lines, *words.values(), *echoes[:2]])],
         fatal=True,
     )
 
 
 def _is_doubtful(facts: Facts, end: ProcessEnd) -> bool:
-    return end.is_nameless or end.is_doubtful or ray.is_maybe_caught(facts, end.notice)
+    return end.is_nameless or end.is_rank_unconfirmed or ray.is_maybe_caught(facts, end.notice)
 
 
 def _raised(end: ProcessEnd) -> list[Evidence]:
@@ -346,49 +349,47 @@ def _raised(end: ProcessEnd) -> list[Evidence]:
 
 
 def _is_reset(notice: Notice) -> bool:
-    """Whether a call failed for no other reason than that the other side is gone."""
-    gone = ("reset by peer", "Broken pipe", *UNANSWERED)
+    """Whether a call failed only because the other side is gone."""
+    gone = ("reset by peer", "Broken pipe", *lost_peer.UNANSWERED)
     return notice.production == "nccl/socket-recv-failed" and any(word in notice.message for word in gone)
 
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:
-    gone, absent = silence.gone, absent_of(facts, silence)
-    some = one_of(facts, silence)
+    gone, absent = silence.gone, lost_peer.absent_rank(facts, silence)
+    some = lost_peer.possible_ranks(facts, silence)
     ranks = {rank for last in gone for rank in last.ranks} or absent or some
     homes = {host.name for host in facts.job.hosts if some & set(host.ranks)}
     return RULE.finding(
-        summary(facts, silence, echoes),
-        cause="its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or "
-        "its machine was lost"
+        lost_peer.summary(facts, silence, echoes),
+        cause="its lines stop without an error or a regular end: killed (out of memory, preemption, spot loss), "
+        "crashed, or its machine was lost"
         if gone
-        else why_closed(echoes, is_here=bool(some) and some <= set(facts.job.ranks_seen)),
+        else lost_peer.why_closed(echoes, is_here=bool(some) and some <= set(facts.job.ranks_seen)),
         impact=_OVER
         if facts.is_over()
-        else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the fault",
+        else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the cause",
         fix=[
             *([_first_of(facts, some)] if some else []),
             "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?"
             if gone
-            else "kubectl get pods -o wide   # which one is gone, or was restarted?",
+            else "kubectl get pods -o wide   # which pod is gone, or was restarted?",
             "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
-            "Read the output of that rank itself: NCCL prints neither its traceback nor a segmentation fault."
+            "Read that rank's own output: NCCL prints neither its traceback nor a segmentation fault."
             if gone
-            else f"Give this tool the log of {ranks_word(absent)} as well{where(facts, absent)}."
+            else f"Add the log of {ranks_word(absent)} to the input{lost_peer.where(facts, absent)}."
             if absent
-            else "Give this tool the logs of all ranks: the one that ends first or names another error is the cause.",
+            else "Add the logs of all ranks to the input: the one that ends first or has another error is the cause.",
         ],
         confidence="likely" if sure else "possible",
         ranks=ranks or ranks_in(echoes),
         hosts={last.process[0] for last in gone} or homes or hosts_in(echoes),
-        evidence=[*first_said(echoes)[:_SHOWN], *(last.evidence for last in gone[:1] if last.evidence)],
+        evidence=[*first_evidence(echoes)[:_SHOWN], *(last.evidence for last in gone[:1] if last.evidence)],
         fatal=True,
     )
 
 
 def _first_of(facts: Facts, some: set[int]) -> str:
-    """What to do where one of a few ranks went away."""
+    """What to do if one of a few ranks went away."""
     if some.isdisjoint(facts.job.ranks_seen):
-        return f"Give this tool the logs of {ranks_word(some)} as well{where(facts, some)}."
-    return (
-        f"Look at the output of {ranks_word(some)} first: the one that ends first or names another error is the cause."
-    )
+        return f"Add the logs of {ranks_word(some)} to the input{lost_peer.where(facts, some)}."
+    return f"Look at the output of {ranks_word(some)} first: the one that ends first or has another error is the cause."

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -26,19 +26,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         *(
             notice
             for notice in facts.notices("nccl/p2p-peer-access-failed")
-            if isinstance(notice.event, Said) and notice.event.value("code") == _EXHAUSTED
+            if isinstance(notice.event, NoticeEvent) and notice.event.value("code") == _EXHAUSTED
         ),
     ]
     if not failed:
         return
     yield RULE.finding(
-        "a GPU has no room for one more peer (CUDA error 711, peer mapping resources exhausted)",
-        cause="the driver allows 8 peers for each GPU within one process, and this one joins more GPUs",
+        "a GPU cannot map the memory of another peer (CUDA error 711, peer mapping resources exhausted)",
+        cause="the driver allows 8 peers per GPU within one process, and this process connects more GPUs",
         impact="the connection cannot be made, and the job stops",
         fix=[
-            "torchrun --nproc_per_node=gpu <script>   # one process for each GPU (not DataParallel, not "
-            "ncclCommInitAll)",
-            "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7   # or fewer GPUs",
+            "torchrun --nproc_per_node=gpu <script>   # one process per GPU (not DataParallel, not ncclCommInitAll)",
+            "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7   # or use fewer GPUs",
         ],
         notices=failed,
         fatal=True,

@@ -1,4 +1,4 @@
-"""A network plugin is there and cannot be loaded."""
+"""A network plugin exists, but cannot be loaded."""
 
 from collections.abc import Iterator
 
@@ -11,17 +11,17 @@ RULE = Rule(
     name="plugin-load-failed",
     category="plugins",
     severity="error",
-    title="A network plugin is there and cannot be loaded",
+    title="A network plugin exists, but cannot be loaded",
     causes=("mixed-networks", "socket-instead-of-*"),
     echoes=("network-not-found",),
     supersedes=("plugin-does-not-fit",),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge errors of the dynamic linker for network plugins; symbols of older interfaces are probes, not errors."""
+    """Judge errors of the dynamic linker for network plugins; probes for symbols of older interfaces are not errors."""
     broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
     if not broken or facts.plugin("NET", "loaded"):
         return
@@ -29,17 +29,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     missed = bool(facts.with_role("no-network"))
     yield RULE.finding(
         f"the network plugin cannot be loaded: {getattr(broken[0].event, 'detail', None) or broken[0].message}",
-        cause="the plugin does not fit the image: a library it needs is missing or too old (GLIBC, libfabric, CUDA)",
+        cause="the plugin does not match the image: a library it needs is missing or too old (GLIBC, libfabric, CUDA)",
         impact="hosts talk over TCP"
         if slow
-        else "NCCL_NET asks for a network, and none comes up: the job stops"
+        else "NCCL_NET requests a network that does not come up: the job stops"
         if missed
-        else "NCCL goes on without the plugin, or stops where NCCL_NET asks for it",
+        else "NCCL continues without the plugin, or stops if NCCL_NET requests it",
         fix=[
-            "ldd <path>/libnccl-net.so   # inside the container: shows the missing library",
+            "ldd <path>/libnccl-net.so   # inside the container: which library is missing?",
             "Take NCCL, libfabric and the plugin from one installer or base image.",
         ],
-        severity="error" if slow or missed else "warning" if facts.several_hosts() else "info",
+        severity="error" if slow or missed else "warning" if facts.spans_hosts() else "info",
         ranks={rank for notice in broken for rank in notice.ranks},
         hosts={host for notice in broken for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in broken],

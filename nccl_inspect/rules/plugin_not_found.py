@@ -1,9 +1,9 @@
-"""A network plugin that is needed is not there."""
+"""A required network plugin was not found."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
 from nccl_inspect.judging.networks.fabrics import VERBS, lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import fallback
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,24 +14,24 @@ RULE = Rule(
     name="plugin-not-found",
     category="plugins",
     severity="warning",
-    title="A network plugin that was asked for, or that this platform needs, was not found",
+    title="A network plugin that was requested, or that this platform needs, was not found",
     causes=("mixed-networks", "network-not-found", "socket-instead-of-*"),
-    folds=True,
+    nest_under_effect=True,
     local=True,
 )
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
-"""What NCCL and RCCL look for without being asked; 2.27 says 'set by env' of it though nothing is set."""
+"""Files that NCCL and RCCL look for by default; 2.27 prints 'set by env' although nothing is set."""
 _NEED_A_PLUGIN = ("efa", "tcpx", "tcpxo")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """A missing plugin is normal; it counts when it was asked for by name or when the platform's network needs it."""
+    """A missing plugin is normal; it counts if it was requested by name or if the platform's network needs it."""
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     if off := plugins_off(facts):
-        yield from _switched_off(facts, off)
+        yield from _disabled(facts, off)
         return
-    asked = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
-    named = bool(asked) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
+    requested = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
+    named = bool(requested) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
     needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN and not _is_on_one_host(facts)
     came_up = facts.plugin("NET", "loaded")
     if missing and not came_up and not (named or needed):
@@ -43,19 +43,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     names = listed(name for notice in missing for name in _files(notice) or [notice.message])
     yield RULE.finding(
         f"the network plugin was not found: {names}",
-        cause="the plugin is asked for by name and not in the image, or its folder is not on LD_LIBRARY_PATH"
+        cause="the plugin is requested by name but not in the image, or its folder is not on LD_LIBRARY_PATH"
         if named
-        else f"{facts.platform.name if facts.platform else ''} needs a plugin for its network, and none is in "
-        "the image",
+        else f"{facts.platform.name if facts.platform else ''} needs a plugin for its network, and the image has none",
         impact="hosts talk over TCP"
         if slow
-        else "no path between hosts is in the log yet; NCCL falls back to InfiniBand or TCP",
+        else "the log has no path between hosts yet; NCCL falls back to InfiniBand or TCP",
         fix=[
             "ldconfig -p | grep libnccl-net; echo $LD_LIBRARY_PATH   # inside the container: is the plugin "
             "in one of the folders?",
-            "NCCL_NET_PLUGIN=<suffix>   # must fit libnccl-net-<suffix>.so; unset it when no plugin is wanted",
+            "NCCL_NET_PLUGIN=<suffix>   # must match libnccl-net-<suffix>.so; unset it if you do not want a plugin",
         ],
-        severity="error" if slow else "warning" if facts.several_hosts() else "info",
+        severity="error" if slow else "warning" if facts.spans_hosts() else "info",
         ranks={rank for notice in missing for rank in notice.ranks},
         hosts={host for notice in missing for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
@@ -63,56 +62,56 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _clue(facts: Facts, missing: list[Notice]) -> Iterator[Finding]:
-    """No plugin, and no library for InfiniBand either: this image has nothing but TCP, whatever the machines have."""
-    found, no_verbs = fallback(facts), lacking_verbs(facts)
-    if not found or not no_verbs or found.is_near:
+    """Judge an image with neither a plugin nor libibverbs: only TCP is left, whatever the machines have."""
+    tcp_fallback, no_verbs = fallback(facts), lacking_verbs(facts)
+    if not tcp_fallback or not no_verbs or tcp_fallback.is_near:
         return
     yield RULE.clue(
         "the image has neither a network plugin nor libibverbs: hosts can only talk over TCP",
-        cause="machines without EFA, InfiniBand or RoCE cards need neither; on others the image lacks them",
-        impact="none on one host, or on machines without such cards",
+        cause="machines without EFA, InfiniBand or RoCE NICs need neither; for other machines the image lacks them",
+        impact="none on one host, or on machines without such NICs",
         fix=[
             VERBS,
-            "Take an image with the network plugin that these machines need.",
+            "Use an image with the network plugin that these machines need.",
         ],
-        confirm="Run lspci on a host: is there an InfiniBand, RoCE or EFA card?",
+        confirm="Run lspci on a host: does it list an InfiniBand, RoCE or EFA NIC?",
         severity="info",
         confidence="possible",
-        ranks=found.ranks,
-        hosts=found.hosts,
-        evidence=[*first_said(missing[:2]), *first_said(no_verbs[:1])],
+        ranks=tcp_fallback.ranks,
+        hosts=tcp_fallback.hosts,
+        evidence=[*first_evidence(missing[:2]), *first_evidence(no_verbs[:1])],
     )
 
 
-def _switched_off(facts: Facts, off: list[Setting]) -> Iterator[Finding]:
-    """Judge what was wanted: it counts where the network of the machine, or what is used instead, is the worse for it.
+def _disabled(facts: Facts, off: list[Setting]) -> Iterator[Finding]:
+    """Judge plugins disabled by a setting: it counts if the machine's network needs one.
 
-    Up to 2.27 NCCL looks for a file of that name all the same, and says that there is none (src/plugin/net.cc).
+    Up to 2.27 NCCL still looks for a file of that name and reports it missing (src/plugin/net.cc).
     """
     machine = facts.platform
     needed = machine is not None and machine.network in _NEED_A_PLUGIN
     slow = tcp_paths(facts)
-    if _is_on_one_host(facts) or facts.rdma() or (machine is not None and not needed):
+    if _is_on_one_host(facts) or facts.inter_host_rdma_paths() or (machine is not None and not needed):
         return
     yield RULE.finding(
-        f"external network plugins are switched off: {words_of(off)}",
-        cause=f"{words_of(off)} is set on purpose, or left over: NCCL then has InfiniBand, RoCE and TCP only"
+        f"external network plugins are disabled: {as_shell(off)}",
+        cause=f"{as_shell(off)} is set on purpose, or left over: NCCL can then use InfiniBand, RoCE and TCP only"
         + (f"; {machine.name} needs a plugin for its network" if machine else ""),
         impact="hosts talk over TCP" if slow else "none, unless the network needs a plugin (EFA, gIB, GPUDirect-TCPX)",
         fix=[
-            "unset NCCL_NET_PLUGIN   # where the network needs a plugin; also look into /etc/nccl.conf and the image",
-            "ldconfig -p | grep libnccl-net; echo $LD_LIBRARY_PATH   # inside the container: is a plugin there?",
+            "unset NCCL_NET_PLUGIN   # if the network needs a plugin; also check /etc/nccl.conf and the image",
+            "ldconfig -p | grep libnccl-net; echo $LD_LIBRARY_PATH   # inside the container: is a plugin installed?",
         ],
         severity="error" if needed and slow else "warning" if slow else "info",
         confidence="certain" if needed else "likely",
         ranks=facts.ranks_with(off),
-        evidence=lines_of(off),
+        evidence=evidence_of_settings(off),
     )
 
 
 def _is_on_one_host(facts: Facts) -> bool:
-    """Whether the job is known to need no network; a fragment may be a part of more."""
-    return bool(facts.job.communicators) and not facts.several_hosts()
+    """Whether the job is known to need no network; a fragment may be part of a larger job."""
+    return bool(facts.job.communicators) and not facts.spans_hosts()
 
 
 def _files(notice: Notice) -> list[str]:

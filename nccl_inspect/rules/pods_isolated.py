@@ -1,4 +1,4 @@
-"""Each pod has one GPU, and pods of a node share no memory."""
+"""Each pod has one GPU, and pods of a node do not share memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULE = Rule(
     name="pods-isolated",
     category="topology",
     severity="error",
-    title="The manifest gives each pod one GPU and shares no memory between pods of a node",
+    title="The manifest gives each pod one GPU, and pods of a node do not share memory",
     explains=(
         "one-gpu-per-pod",
         "cuda-ipc-isolated-gpus",
@@ -26,39 +26,38 @@ RULE = Rule(
         "shm-attach-failed",
         "net-instead-of-p2p",
     ),
-    folds=True,
+    nest_under_effect=True,
 )
-_DOCKER = "--gpus all --ipc=host   # options of docker run: one container for all GPUs of the host, or memory in common"
+_DOCKER = "--gpus all --ipc=host   # options of docker run: one container for all GPUs of the host, or shared memory"
 _ALSO = (
-    "Only with hostNetwork: true as well do ranks of a node share the name of the host, and P2P between them needs all "
-    "GPUs visible in each: one pod for each node is the better way."
+    "Ranks of a node share a host name only if hostNetwork: true is set too, and P2P between them needs all GPUs "
+    "visible in each pod: use one pod per node instead."
 )
 
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
-    """Judge ranks of one machine that cannot reach each other's memory by what their pods share."""
-    shown = workloads.faults(effects)
-    found = workloads.cases(facts, _is_alone) if shown else []
-    shown = workloads.touched(facts, found, shown)
-    if not found or not shown:
+    """Judge ranks of one machine that cannot access each other's memory by what their pods share."""
+    faults = workloads.faults(effects)
+    cases = workloads.cases(facts, _is_isolated) if faults else []
+    faults = workloads.effects_on(facts, cases, faults)
+    if not cases or not faults:
         return
-    case = found[0]
-    yield workloads.explained(
+    yield workloads.finding_of(
         RULE,
         facts,
-        found,
-        shown,
-        f"{workloads.called(found)}: one GPU for each pod, and no hostIPC"
-        if case.pod.kind != "container"
-        else f"{workloads.called(found)}: one GPU for each container, and IPC namespaces of their own",
-        cause="CUDA's P2P and NCCL's shared memory need one IPC namespace and one /dev/shm: pods of a node have one "
-        "each, unless hostIPC is true; what is left is the network",
-        fix=list(_fix(facts, found)),
-        evidence=[one.line(_words(one, workloads.nodes(facts))) for one in found],
+        cases,
+        faults,
+        f"{workloads.names_of(cases)}: one GPU per pod, and no hostIPC"
+        if cases[0].pod.kind != "container"
+        else f"{workloads.names_of(cases)}: one GPU per container, and separate IPC namespaces",
+        cause="CUDA's P2P and NCCL's shared memory need one IPC namespace and one /dev/shm, but each pod of a node has "
+        "its own unless hostIPC is true; only the network is left",
+        fix=list(_fix(facts, cases)),
+        evidence=[case.line(_words(case, workloads.nodes(facts))) for case in cases],
     )
 
 
-def _is_alone(pod: Pod, container: Container) -> bool:
+def _is_isolated(pod: Pod, container: Container) -> bool:
     return pod.is_whole and container.gpus == 1 and not pod.host_ipc
 
 
@@ -68,17 +67,17 @@ def _words(case: Case, nodes: dict[str, str]) -> str:
     return f"one GPU, {share}" + (f", nodeName: {where}" if where else "")
 
 
-def _fix(facts: Facts, found: list[Case]) -> Iterator[str]:
-    if found[0].pod.kind == "container":
+def _fix(facts: Facts, cases: list[Case]) -> Iterator[str]:
+    if cases[0].pod.kind == "container":
         yield _DOCKER
         return
-    yield from workloads.patches(found, lambda case: [_all_gpus(facts, case)])
-    yield from workloads.patches(found, lambda _: [Change(("hostIPC",), True, of_pod=True)])
+    yield from workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
+    yield from workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
     yield _ALSO
 
 
 def _all_gpus(facts: Facts, case: Case) -> Change:
-    """One pod for each node with all its GPUs."""
+    """One pod per node with all its GPUs."""
     machine = workloads.machine(facts, case.pod)
     gpus = (machine.gpus if machine else None) or "<GPUs of the node>"
     name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))

@@ -1,18 +1,18 @@
-"""The kernel log tells that a process crashed."""
+"""The kernel log shows that a process crashed."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="process-crashed",
     category="failures",
     severity="error",
-    title="The kernel log tells that a process crashed with a segmentation fault",
+    title="The kernel log shows that a process crashed with a segmentation fault",
     echoes=(
         "collective-not-called",
         "collective-unfinished",
@@ -21,29 +21,28 @@ RULE = Rule(
         "ranks-in-error",
         "ranks-out-of-step",
     ),
-    symptom=True,
+    is_symptom=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge lines of the kernel; they may be older than the job, or about another program."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge kernel lines, which may be older than the job or about another program."""
+    crashes = facts.errors_of_rule(RULE.name)
+    if not crashes:
         return
-    is_rank = not {value(notice, "pid") for notice in said}.isdisjoint(_ranks(facts))
+    is_rank = not {value(notice, "pid") for notice in crashes}.isdisjoint(_ranks(facts))
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"a process crashed: {words(said[0]).strip()}",
-        cause="a process read or wrote memory that is not its own: a defect of the library that the line names or "
-        "of its "
-        "caller, libraries of several releases in one process, or damaged memory. "
+        crashes,
+        f"a process crashed: {message_of(crashes[0]).strip()}",
+        cause="a process accessed invalid memory: a bug in the library that the line names or in its caller, libraries "
+        "of several releases in one process, or damaged memory. "
         + ("A rank of this job has the pid of the line" if is_rank else "The line may be about another program"),
         stops="the process is gone, and a communicator does not survive the loss of a rank",
         fix=(
-            "Compare pid and time of the line with the ranks of the job, and read the end of that rank's own output.",
-            "PYTHONFAULTHANDLER=1   # Python prints the stack when it crashes; or ulimit -c unlimited, and gdb",
+            "Compare the pid and time of the line with the ranks of the job, and read the end of that rank's output.",
+            "PYTHONFAULTHANDLER=1   # Python prints the stack when it crashes; or use ulimit -c unlimited and gdb",
             "ldd <library>; echo $LD_LIBRARY_PATH $LD_PRELOAD   # is there a second copy of NCCL, CUDA or libfabric?",
         ),
         confirm="Check whether a rank of the job has the pid in this line.",
@@ -53,5 +52,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _ranks(facts: Facts) -> set[int]:
-    """The pids of processes with ranks; in a container a process has another one than on the host."""
+    """The pids of processes with ranks; in a container, pids differ from those on the host."""
     return {last.process.pid for last in facts.job.last_lines if last.ranks}

@@ -14,18 +14,18 @@ RULE = Rule(
     name="process-limit",
     category="failures",
     severity="error",
-    title="No more threads can be started: the limit on processes",
+    title="No more threads can be started: the process limit was reached",
     supersedes=("internal-error",),
     local=True,
 )
 _OF_LIBRARIES = "thread-refused"
-"""Numeric libraries that the program uses beside NCCL."""
+"""Role of lines from numeric libraries that the program uses beside NCCL."""
 _NO_MORE = "Resource temporarily unavailable"
-"""What the C library says of EAGAIN."""
+"""The C library's text for EAGAIN."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge threads that the system does not let NCCL start; other calls get the same error for other reasons."""
+    """Judge threads that could not be started; other calls get the same error for other reasons."""
     calls = [*facts.notices("nccl/system-call-failed", "nccl/thread-failed"), *facts.with_role(_OF_LIBRARIES)]
     failed = [notice for notice in calls if _OF_LIBRARIES in notice.roles or _is_start(notice)]
     if not failed:
@@ -33,16 +33,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     is_dead = facts.job.failed or not facts.job.paths
     yield RULE.finding(
         f"no more threads can be started: {failed[0].message}",
-        cause="the user, the container or the host has as many processes and threads as its limit allows (ulimit -u, "
-        "pids of the cgroup); more seldom there is no memory for the stack",
+        cause="the user, the container or the host reached its limit of processes and threads (ulimit -u, pids of the "
+        "cgroup); rarely, there is no memory for the stack",
         impact="NCCL cannot start its helper threads, and the job stops"
         if is_dead
-        else "NCCL could not start a helper thread at that time; the job went on",
+        else "NCCL could not start a helper thread at that time; the job continued",
         fix=[
             "ulimit -u; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current   # in the container, beside the job",
             "--pids-limit=-1   # option of docker run; Kubernetes: podPidsLimit of the kubelet",
-            "OMP_NUM_THREADS=8   # fewer threads of the program: each data loader starts a pool of its own",
-            "LimitNPROC=infinity TasksMax=infinity   # systemd unit of slurmd or containerd, then restart it",
+            "OMP_NUM_THREADS=8   # fewer threads in the program: each data loader starts its own pool",
+            "LimitNPROC=infinity TasksMax=infinity   # in the systemd unit of slurmd or containerd; then restart it",
         ],
         confidence="likely",
         notices=failed,

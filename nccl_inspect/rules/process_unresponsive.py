@@ -1,4 +1,4 @@
-"""NCCL's RAS has no answer from a process of the job."""
+"""A process of the job does not answer NCCL's RAS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RULE = Rule(
     name="process-unresponsive",
     category="failures",
     severity="error",
-    title="NCCL's RAS has no answer from a process of the job",
+    title="A process of the job does not answer NCCL's RAS",
     echoes=("collective-not-called", "p2p-without-partner", "ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
@@ -38,14 +38,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     who = ranks_word(named) if len(named) == len(lost) else listed([f"pid {pid}" for pid in lost])
     alive = list(_alive(facts, ranks, lost.values()))
     yield RULE.finding(
-        f"RAS has no answer from {who}" + (", and gave it up as dead" if dead else ""),
-        cause=f"{count(len(lost), 'process', 'es')} did not answer over RAS's own connections, which need neither the "
-        "GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host cannot be "
-        "reached" + "".join(words for words, _ in alive),
+        f"RAS has no answer from {who}" + (" and considers it dead" if dead else ""),
+        cause=f"{count(len(lost), 'process', 'es')} did not answer over RAS's own connections, which depend on neither "
+        "the GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host is "
+        "unreachable" + "".join(words for words, _ in alive),
         impact=flight_recorder.IMPACT,
         fix=[
             f"ps -o pid,stat,etime,cmd -p {next(iter(lost))}   # T: stopped; Z or nothing: dead; on the host of {who}",
-            "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host itself up?",
+            "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host up?",
         ],
         confidence="possible" if alive else "certain" if dead else "likely",
         ranks=named,
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _alive(facts: Facts, ranks: Mapping[int, int], lost: Iterable[tuple[str, Lost]]) -> Iterator[tuple[str, Evidence]]:
-    """What speaks against it: a rank made a call after the answer was written, so it lived then."""
+    """Evidence against it: a rank that made a call after the answer was written was alive then."""
     dumps = {dump.rank: dump for dump in flight_recorder.dumps_of(facts)}
     for name, entry in lost:
         dump = dumps.get(ranks.get(entry.pid or -1))

@@ -1,9 +1,9 @@
-"""A launcher that could not start the program, or a scheduler that refused the job."""
+"""The launcher could not start the program, or the scheduler refused the job."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -18,37 +18,36 @@ _NO_PROGRAM = ("launchers/slurm-no-executable", "launchers/mpi-hydra-no-executab
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what launchers say of a program that they could not start, where none of it has printed a line of NCCL."""
+    """Judge launchers' messages about a program that they could not start, if no process printed a line of NCCL."""
     if facts.job.last_lines:
         return  # another program of the script
     headed = facts.notices("launchers/mpi-no-executable", "launchers/mpi-no-executable-5")
-    said = [one for one in facts.notices(*_NO_PROGRAM) if one.production != "launchers/mpi-executable" or headed]
-    if said:
-        first = said[0]
-        program, error = value(first, "program"), value(first, "error")
+    errors = [n for n in facts.notices(*_NO_PROGRAM) if n.production != "launchers/mpi-executable" or headed]
+    if errors:
+        program, error = value(errors[0], "program"), value(errors[0], "error")
         yield RULE.finding(
             f"the launcher could not start {program}" + (f": {error}" if error else ""),
-            cause="there is no such program on that host, or this user may not execute it",
+            cause="the program does not exist on that host, or this user may not execute it",
             impact="nothing ran: NCCL was never called",
             fix=[
-                f"ls -l {program}   # on each host, and in the container: is it there, and executable?",
-                "Give the interpreter in front of a script: python train.py, bash run.sh.",
+                f"ls -l {program}   # on each host, and in the container: does it exist, and is it executable?",
+                "Put the interpreter in front of a script: python train.py, bash run.sh.",
             ],
-            evidence=first_said([*headed, *said]),
+            evidence=first_evidence([*headed, *errors]),
             fatal=True,
         )
     elif refused := [
         *facts.notices(_REFUSED),
-        *(one for one in facts.leading_to(RULE.name) if one.production not in _NO_PROGRAM),
+        *(notice for notice in facts.errors_of_rule(RULE.name) if notice.production not in _NO_PROGRAM),
     ]:
         yield RULE.finding(
             f"Slurm refused the job: {value(refused[0], 'error')}",
-            cause="what the job asks for is not there, or this user may not have it",
+            cause="the requested resources do not exist, or this user may not use them",
             impact="nothing ran: NCCL was never called",
             fix=[
-                "sinfo -N -l; scontrol show partition   # which nodes are there, and what may a job ask for?",
+                "sinfo -N -l; scontrol show partition   # which nodes exist, and what may a job request?",
                 "Compare with the options of srun, sbatch or salloc: nodes, partition, account, time, GPUs.",
             ],
-            evidence=first_said(refused),
+            evidence=first_evidence(refused),
             fatal=True,
         )

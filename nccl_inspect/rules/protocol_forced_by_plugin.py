@@ -1,9 +1,9 @@
-"""aws-ofi-nccl switches the protocols LL and LL128 off."""
+"""aws-ofi-nccl disables the protocols LL and LL128."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -15,7 +15,7 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Tell that the plugin did it, and why: the echo that NCCL prints later looks like a setting of the user."""
+    """Name the plugin and its reason: the echo that NCCL prints later looks like a user's setting."""
     forced = [setting for setting in facts.settings("NCCL_PROTO") if setting.source == "plugin"]
     if not forced:
         return
@@ -23,20 +23,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ordering = facts.notices("aws-ofi-nccl/ofi-simple-protocol")
     lacks_gdr = bool(weak) or any("(reason: GDR" in line.text for setting in forced for line in setting.evidence)
     yield RULE.finding(
-        f"aws-ofi-nccl sets {words_of(forced)}",
-        cause="the provider has no GPUDirect RDMA; LL could then read data before it is complete"
+        f"aws-ofi-nccl sets {as_shell(forced)}",
+        cause="the provider does not support GPUDirect RDMA; LL could then read data before it is complete"
         if lacks_gdr
-        else "the device does not promise to deliver bytes in order, which LL and LL128 rely on"
+        else "the device does not guarantee to deliver bytes in order, which LL and LL128 rely on"
         if ordering
         else "LL and LL128 are not safe over this network",
-        impact="small messages get slower, within hosts as well; large ones use Simple anyway",
+        impact="small messages are slower, also within hosts; large ones use Simple anyway",
         fix=[
-            "EFA with GPUDirect RDMA gets the protocols back: see gdr-disabled where the machine can do it."
+            "EFA with GPUDirect RDMA enables these protocols again: see gdr-disabled if the machine supports it."
             if lacks_gdr
             else "Nothing to fix: expected with SENDRECV (p4d and older).",
-            "Do not set NCCL_PROTO against it: results may silently be wrong.",
+            "Do not override it with NCCL_PROTO: results may silently be wrong.",
         ],
         ranks=facts.ranks_with(forced),
         hosts={host for setting in forced for host in setting.hosts},
-        evidence=[*lines_of(forced, 1), *first_said([*weak, *ordering])[:2]],
+        evidence=[*evidence_of_settings(forced, 1), *first_evidence([*weak, *ordering])[:2]],
     )

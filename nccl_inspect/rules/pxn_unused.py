@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.judging.clouds import vendor_asks
+from nccl_inspect.judging.clouds import is_google_network
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, lines_of, nics_used, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -15,7 +15,7 @@ RULE = Rule(
     name="pxn-unused",
     category="topology",
     severity="info",
-    title="PXN is off: GPUs do not use the NICs of their neighbours",
+    title="PXN is off: GPUs do not use the NICs of their neighbors",
     causes=("cross-rail-traffic",),
 )
 _FIRST = (2, 12)
@@ -23,13 +23,13 @@ _FIRST = (2, 12)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge where it could help: several NICs and several ranks on a host, and NVLink between them."""
+    """Judge hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
     paths = _several_nics(facts)
     if not paths:
         return
-    off = [s for s in facts.chosen("NCCL_PXN_DISABLE") if s.value == "1"]
-    off += [s for s in facts.chosen("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
-    off = [] if vendor_asks(facts) else off
+    off = [s for s in facts.user_settings("NCCL_PXN_DISABLE") if s.value == "1"]
+    off += [s for s in facts.user_settings("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
+    off = [] if is_google_network(facts) else off
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     if off or old:
         yield _finding(facts, paths, off, old)
@@ -39,47 +39,50 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _several_nics(facts: Facts) -> Selection:
     """Network paths of hosts where several ranks use several NICs."""
-    paths = facts.rdma()
+    paths = facts.inter_host_rdma_paths()
     rich = {host for host, nics in nics_used(paths).items() if len(nics) > 1 and len(set().union(*nics.values())) > 1}
     return paths.only(("src_host",), rich.__contains__)
 
 
 def _stray(facts: Facts) -> Selection | None:
-    """Send/recv paths that change the rail where PXN would have kept them on it."""
+    """Send/recv paths that change rails although PXN would have kept them on one."""
     joined = any(facts.link(kind) == "NVLink" for kind in facts.paths(transport="P2P").kinds)
-    if not joined or not _has_pxn(facts) or any(kind.pxn_rank is not None for kind in facts.rdma().kinds):
+    if (
+        not joined
+        or not _has_pxn(facts)
+        or any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
+    ):
         return None
     return crossing(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
 def _has_pxn(facts: Facts) -> bool:
-    """Whether the release is known to have it; an inferred range does not tell."""
-    found = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
-    return bool(found) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in found)
+    """Whether the release is known to have it; an inferred range does not count."""
+    matches = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
+    return bool(matches) and all(match is not None and (int(match[1]), int(match[2])) >= _FIRST for match in matches)
 
 
 def _finding(facts: Facts, paths: Selection, off: list[Setting], old: list[Notice]) -> Finding:
     return RULE.finding(
-        f"{words_of(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
+        f"{as_shell(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
         if off
         else f"the network plugin is too old for PXN; {count(len(paths), 'network path')} of hosts with several NICs"
         if old
-        else f"{count(len(paths), 'send/recv path')} between hosts change the rail and none uses PXN",
-        cause=f"{words_of(off)} is set"
+        else f"{count(len(paths), 'send/recv path')} between hosts change rails, and none uses PXN",
+        cause=f"{as_shell(off)} is set"
         if off
         else "the network plugin implements version 4 of NCCL's interface; PXN needs a later one"
         if old
-        else "unknown from this log: "
-        "PXN needs NVLink between the GPU and the neighbour at the NIC, and a NIC that can reach "
-        "the neighbour's memory",
-        impact="small messages to many peers (all-to-all, expert parallelism) are not gathered for one NIC and may "
-        "change rails; rings and trees lose nothing",
+        else "unknown from this log: PXN needs NVLink between the GPU and the neighbor next to the NIC, and a NIC that "
+        "can access the neighbor's memory",
+        impact="small messages to many peers (all-to-all, expert parallelism) are not aggregated on one NIC and may "
+        "change rails; rings and trees are not affected",
         fix=[
-            *unset(off),
+            *unset_steps(off),
             *(["Install a current version of the network plugin in the image."] if old else []),
-            "Measure with and without: alltoall_perf of nccl-tests.",
+            "Measure with and without PXN: alltoall_perf of nccl-tests.",
         ],
         confidence="certain" if off or old else "possible",
-        evidence=[*lines_of(off, 1), *(notice.evidence[0] for notice in old[:1]), *first_lines(paths)[:3]],
+        evidence=[*evidence_of_settings(off, 1), *(notice.evidence[0] for notice in old[:1]), *first_lines(paths)[:3]],
         paths=paths,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, nics_used, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, nics_used, ranks_in
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -22,14 +22,14 @@ _CAPTURE = Needs("the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/n
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge whether the ranks with time-outs are those that connect different NIC numbers."""
+    """Judge whether the ranks with timeouts are those that connect different NIC numbers."""
     connecting = [
         notice for notice in facts.notices("nccl/ib-modify-qp-failed") if value(notice, "errno") == _TIMED_OUT
     ]
     lost = facts.completions(_NO_ANSWER)
     hints = facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
-    paths = facts.rdma().where(lambda _: failed)
+    paths = facts.inter_host_rdma_paths().where(lambda _: failed)
     mine = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not mine or not any(len(nics) > 1 for nics in nics_used(mine).values()):
         return
@@ -47,14 +47,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _finding(mine, failed, [*connecting, *lost], hints, straight)
     elif (connecting or hints) and any(None in (link.send, link.receive) for kind in mine.kinds for link in kind.links):
         yield RULE.undecided(
-            f"{ranks_word(failed)} cannot connect; whether only connections between different NIC numbers fail takes "
-            "the lines of both ends",
+            f"{ranks_word(failed)} cannot connect; only the lines of both ends show whether just the connections "
+            "between different NIC numbers fail",
             _CAPTURE,
         )
 
 
 def _explains(path: Path, rank: int, devices: set[str]) -> bool:
-    """Whether this rank has a connection here that leaves the rail, on a NIC that failed as far as names are known."""
+    """Whether this rank has a connection here that leaves the rail, on a NIC that failed (if NICs have names)."""
     return any(
         link.crosses_rails and (own.nic is None or not devices or own.nic in devices)
         for link in path.links
@@ -79,20 +79,21 @@ def _finding(
     return RULE.finding(
         f"{ranks_word(failed)}: connections between different NIC numbers time out "
         f"({count(len(crossing), 'path')}){works}",
-        cause="the switches of the rails are not joined, or routing between their subnets is missing"
+        cause="the switches of the rails are not connected, or there is no route between their subnets"
         if straight
-        else "either the switches of the rails are not joined, or these NICs cannot reach their peers at all (cable, "
-        "GID index, routing): ib_write_bw between the first NIC of one host and the second of the other decides",
+        else "either the switches of the rails are not connected, or these NICs cannot reach their peers at all "
+        "(cable, GID index, routing): test with ib_write_bw between the first NIC of one host and the second of the "
+        "other",
         impact="the job stops when such a connection is made or used",
         fix=[
-            "NCCL_CROSS_NIC=0   # on all ranks; and no NCCL_PXN_DISABLE, so that send/recv keeps to its rail",
+            "NCCL_CROSS_NIC=0   # on all ranks; and unset NCCL_PXN_DISABLE, so that send/recv stays on its rail",
             "NCCL_NET_DISABLE_INTRA=1   # keeps NICs of one host from talking to each other",
-            "ib_write_bw -d mlx5_0   # a test between rails: on another host ib_write_bw -d mlx5_1 <host>",
-            "Join the rails, or route between them.",
+            "ib_write_bw -d mlx5_0   # tests between rails: on another host run ib_write_bw -d mlx5_1 <host>",
+            "Connect the rails, or route between them.",
         ],
         confidence="likely" if straight else "possible",
         ranks=failed,
         hosts=hosts_in(errors),
-        evidence=[*first_said(errors)[:2], *first_said(hints)[:1], *first_lines(crossing)[:2]],
+        evidence=[*first_evidence(errors)[:2], *first_evidence(hints)[:1], *first_lines(crossing)[:2]],
         fatal=True,
     )

@@ -1,4 +1,4 @@
-"""Ranks that never began to build the communicator while the others wait."""
+"""Ranks that never started to create the communicator while the others wait for them."""
 
 from collections.abc import Iterator
 
@@ -9,26 +9,26 @@ from nccl_inspect.judging.hangs.progress import absent_elsewhere, node_failed, p
 from nccl_inspect.judging.process_ends.ends import silent_workers
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.wording import count, ranks_word
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="rank-missing",
     category="failures",
     severity="error",
-    title="Ranks never began, and all others wait for them",
+    title="Ranks never started, and all others are waiting for them",
     echoes=("bootstrap-connect-refused", "hang-in-init", "nonblocking-timeout"),
     supersedes=("ended-from-outside",),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge world communicators that no rank completed: what one rank completed, all have begun."""
-    if facts.job.failed or facts.failures() or node_failed(facts):
+    """Judge world communicators that no rank completed: if any rank completed one, all had started it."""
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return
     idle = sum(not last.ranks for last in facts.job.last_lines)
     for comm in facts.job.communicators:
         if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
-            continue  # processes that have begun no communicator yet may be the absent ranks
+            continue  # processes without a communicator yet may be the absent ranks
         if facts.paths_of(comm) or absent_elsewhere(facts, comm):
             continue
         absent = set(range(comm.nranks)) - set(comm.started)
@@ -39,38 +39,36 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield _finding(facts, comm, absent, mute)
         else:
             yield RULE.undecided(
-                f"{ranks_word(absent)} of {comm.nranks} {'has' if len(absent) == 1 else 'have'} no line: not begun, or "
-                f"{'its log is' if len(absent) == 1 else 'their logs are'} not here, or the log was cut",
+                f"{ranks_word(absent)} of {comm.nranks} {'has' if len(absent) == 1 else 'have'} no line: not started, "
+                f"{'its log is' if len(absent) == 1 else 'their logs are'} missing, or the log was cut",
                 Needs("the logs of all ranks, up to the kill, the timeout or the next prompt", all_ranks=True),
             )
-        return  # what follows the first stuck communicator waits for it
+        return  # later communicators wait for the first stuck one
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[int]) -> Finding:
     is_ended = bool(facts.job.ended_by)
+    waiting = "the other rank is" if len(comm.started) == 1 else f"the other {len(comm.started)} are"
     return RULE.finding(
-        f"{ranks_word(absent)} of {comm.nranks} never began, which {count(len(comm.started), 'other')} wait for"
+        f"{ranks_word(absent)} of {comm.nranks} never started; {waiting} waiting for "
+        f"{'it' if len(absent) == 1 else 'them'}"
         if is_ended
-        else standstill.in_words(facts),
+        else standstill.describe(facts),
         cause=(
-            "unknown from this log: "
-            f"the launcher had started pid {', '.join(map(str, mute[:8]))}, which printed no line of "
-            "NCCL: stuck or slow before it, or in an earlier step of the program"
+            f"unknown from this log: the launcher started pid {', '.join(map(str, mute[:8]))}, which printed no line "
+            "of NCCL: stuck or slow before it, or in an earlier step of the program"
             if len(mute) == len(absent)
-            else "unknown from this log; likely: "
-            "not launched, dead before NCCL, another master address or world size, or its log is "
-            "not here"
+            else "unknown from this log; likely: not launched, dead before NCCL, different MASTER_ADDR or world size, "
+            "or its log is missing from the input"
         )
-        + ". How far the ranks came: "
-        f"{phases(facts, comm)}{standstill.where_missing(facts)}{suspects(facts)}",
+        + f". Progress of the ranks: {phases(facts, comm)}{standstill.where_missing(facts)}{suspects(facts)}",
         impact="the job does not start; NCCL waits without a time limit",
         fix=[
-            f"Find {ranks_word(absent)}: the pods and their earlier logs, the scheduler's tasks.",
+            f"Find {ranks_word(absent)}: check the pods and their previous logs, and the scheduler's tasks.",
             "kubectl get pods -o wide; kubectl logs --previous <pod>",
             "Use the same MASTER_ADDR, MASTER_PORT and world size everywhere; --nnodes of torchrun must be "
             "the number of launchers.",
-            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # then give this tool the logs of all ranks: "
-            "nccl-inspect summarize /logs",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # then read the logs of all ranks: nccl-inspect summarize /logs",
         ],
         confidence="likely",
         ranks=global_ranks(comm, absent),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.evidence.ras import answers, judged, ranks_by_pid
+from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -26,12 +26,12 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the communicator with the most operations that differ, in the newest answer that has one."""
-    apart = [(answer, mismatch) for answer in answers(facts) for mismatch in answer.mismatches]
-    if not apart:
+    """Judge the mismatches of one communicator in the newest answer that has any."""
+    mismatches = [(answer, mismatch) for answer in answers(facts) for mismatch in answer.mismatches]
+    if not mismatches:
         return
-    answer, first = apart[-1]
-    mine = [mismatch for other, mismatch in apart if other is answer and mismatch.comm_id == first.comm_id]
+    answer, first = mismatches[-1]
+    mine = [mismatch for other, mismatch in mismatches if other is answer and mismatch.comm_id == first.comm_id]
     ranks = ranks_by_pid(facts)
     behind = {_rank(member, ranks) for mismatch in mine for member in mismatch.behind}
     both = len(mine) > 1 and all(mismatch.behind != mine[0].behind for mismatch in mine[1:])
@@ -39,29 +39,27 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     cause = (
         "the ranks call different operations: none is ahead in all of them"
         if both
-        else f"{ranks_word(behind)} has not launched what the others have: it is late, busy, or waits elsewhere"
+        else f"{ranks_word(behind)} launched fewer operations than the others: late, busy, or waiting elsewhere"
     )
-    fix = ["py-spy dump --pid <pid>   # where is it now?", _RECORD]
+    fix = ["py-spy dump --pid <pid>   # where is this rank now?", _RECORD]
     evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
-    yield judged(
+    yield finding_or_clue(
         facts,
         RULE,
         summary,
         cause=cause,
         fix=fix,
-        confirm="Ask RAS again after 10 s: the same counts mean that the job stands still; others, that it runs.",
+        confirm="Ask RAS again after 10 s: if the counts are the same, the job hangs; if they changed, it runs.",
         ranks=behind,
         evidence=evidence,
     )
 
 
-_RECORD = (
-    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the calls of every rank, for the next time"
-)
+_RECORD = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # records the calls of every rank next time"
 
 
 def _rank(member: Member, ranks: dict[int, int]) -> int:
-    """The rank of the job; that of the communicator where the process is not in the log."""
+    """The rank of the job; that of the communicator if the process is not in the log."""
     return ranks.get(member.pid or -1, member.rank)
 
 
@@ -69,10 +67,10 @@ def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
     by_count: dict[int, set[int]] = {}
     for member in mismatch.members:
         by_count.setdefault(member.launched, set()).add(_rank(member, ranks))
-    told = [f"{number} on {ranks_word(members)}" for number, members in sorted(by_count.items())]
+    counts = [f"{number} on {ranks_word(members)}" for number, members in sorted(by_count.items())]
     if mismatch.usual is not None and mismatch.usual not in by_count:
-        told.append(f"{mismatch.usual} on the others")
-    return f"{mismatch.operation} {listed(told, limit=3)}"
+        counts.append(f"{mismatch.usual} on the others")
+    return f"{mismatch.operation} {listed(counts, limit=3)}"
 
 
 def _line(answer: Answer, mismatch: Mismatch, ranks: dict[int, int]) -> Evidence:

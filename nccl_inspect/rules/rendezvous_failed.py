@@ -1,4 +1,4 @@
-"""Processes could not meet in PyTorch's store, by which NCCL gets the ids of its communicators."""
+"""Processes could not meet in PyTorch's store, which distributes the ids of NCCL's communicators."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.exceptions import STORE
-from nccl_inspect.judging.statements import is_error, rank_in_front, value
+from nccl_inspect.judging.statements import is_error, rank_prefix, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -21,131 +21,135 @@ RULE = Rule(
     title="Processes could not meet in PyTorch's store",
     echoes=("gloo-not-connected",),
 )
-_PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: who has it?"
+_PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: which process uses it?"
 _REACH = "nc -vz $MASTER_ADDR $MASTER_PORT; getent hosts $MASTER_ADDR   # from this host or pod: does it answer?"
-_SAME = "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # in every process: the same but for the rank?"
+_SAME = "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # in every process: all the same except the rank?"
 _REASONS = {
     frozenset(
         {"Connection refused"}
-    ): "that host answers, and nobody listens at that port: rank 0 was not there yet or "
-    "had ended, or MASTER_ADDR or MASTER_PORT is wrong; a firewall that rejects looks the same",
+    ): "that host answers, but nothing listens on that port: rank 0 was not up yet or had ended, or MASTER_ADDR or "
+    "MASTER_PORT is wrong; a firewall that rejects connections looks the same",
     frozenset({"No route to host", "Network is unreachable"}): "a firewall of that host rejects the port, that host is "
     "down, or there is no route from this host or pod",
-    frozenset({"Connection timed out"}): "packets are dropped without a word, by a firewall, security group or network "
-    "policy; or MASTER_ADDR is an address that nobody has",
+    frozenset({"Connection timed out"}): "a firewall, security group or network policy silently drops packets; or "
+    "no host has the address MASTER_ADDR",
 }
 _LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-connect-timeout"
 _TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
 
 
 def judge(facts: Facts) -> Iterator[Result]:
-    """Judge what PyTorch says of its store; what it was before a communicator came up does not matter any more."""
-    said = [notice for notice in facts.notices(*STORE, "torch/unique-id-failed") if is_error(notice)]
+    """Judge PyTorch's errors about its store; those before a communicator came up no longer matter."""
+    errors = [notice for notice in facts.notices(*STORE, "torch/unique-id-failed") if is_error(notice)]
     begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
-    before = [one for one in said if any(is_before(one.evidence[0], begin) for begin in begins)]
-    yield Effects(before)  # it came up at a later try
-    # A rendezvous that is closed when NCCL is up is the effect of an end that the log of this node does not tell.
-    said = [one for one in said if one not in before and not (begins and one.production == _CLOSED)]
-    if not said:
+    before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
+    yield Effects(before)  # a later attempt succeeded
+    # A rendezvous closed while NCCL is up follows from an end that this node's log does not show.
+    errors = [error for error in errors if error not in before and not (begins and error.production == _CLOSED)]
+    if not errors:
         return
-    kinds = {notice.production for notice in said}
+    kinds = {error.production for error in errors}
     if _LISTEN in kinds:
-        what, cause, fix = _taken(said)
+        summary, cause, fix = _port_not_opened(errors)
     elif _JOIN in kinds:
-        what, cause, fix = _absent(said)
+        summary, cause, fix = _processes_missing(errors)
     elif _CONNECT in kinds:
-        what, cause, fix = _unreachable(facts, said)
+        summary, cause, fix = _unreachable(facts, errors)
     elif _TIMEOUT in kinds:
-        what, cause, fix = _alone()
+        summary, cause, fix = _agents_missing()
     elif _CLOSED in kinds:
-        what, cause, fix = _closed()
+        summary, cause, fix = _rendezvous_closed()
     else:
-        what, cause, fix = _silent(said)
+        summary, cause, fix = _key_missing(errors)
     yield RULE.finding(
-        what,
-        cause=cause + _exceptions(facts, said),
+        summary,
+        cause=cause + _exceptions(facts, errors),
         impact="the job does not start: NCCL gets the id of its communicator from this store"
         if not begins
-        else "the ranks that wait end, and with them the job",
+        else "the waiting ranks end, and with them the job",
         fix=fix,
         confidence="certain" if _LISTEN in kinds else "likely",
-        ranks={rank for notice in said if (rank := rank_in_front(notice)) is not None},
-        evidence=first_said([*_of(said, _LISTEN), *_of(said, _JOIN), *_of(said, _CONNECT), *said]),
+        ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
+        evidence=first_evidence([*_of(errors, _LISTEN), *_of(errors, _JOIN), *_of(errors, _CONNECT), *errors]),
         fatal=True,
     )
 
 
-def _exceptions(facts: Facts, said: list[Notice]) -> str:
-    """The last exception that nobody put his name to, which may have ended the process that did not come."""
-    told = {(one.source, one.order) for notice in said for one in notice.evidence}
-    loose = [one for one in exceptions.found(facts).loose if (one.line.source, one.line.order) not in told]
-    others = [one for one in loose if not one.is_of_a_peer]
+def _exceptions(facts: Facts, errors: list[Notice]) -> str:
+    """The last exception not attributable to a rank, which may have ended the missing process."""
+    lines = {(line.source, line.order) for error in errors for line in error.evidence}
+    loose = [
+        raised
+        for raised in exceptions.exceptions_of(facts).loose
+        if (raised.line.source, raised.line.order) not in lines
+    ]
+    others = [raised for raised in loose if not raised.is_loss_of_peer]
     if not others:
         return ""
-    return f". Maybe that is why: {others[-1].text} ({short(others[-1].line)})"
+    return f". Possible reason: {others[-1].text} ({short(others[-1].line)})"
 
 
-def _of(said: list[Notice], production: str) -> list[Notice]:
-    return [notice for notice in said if notice.production == production]
+def _of(errors: list[Notice], production: str) -> list[Notice]:
+    return [error for error in errors if error.production == production]
 
 
-def _taken(said: list[Notice]) -> tuple[str, str, list[str]]:
-    detail = str(value(_of(said, _LISTEN)[0], "_detail"))
+def _port_not_opened(errors: list[Notice]) -> tuple[str, str, list[str]]:
+    detail = str(value(_of(errors, _LISTEN)[0], "_detail"))
     is_taken = "EADDRINUSE" in detail or "already in use" in detail
     return (
-        "rank 0, or torchrun, could not open MASTER_PORT" + (": another program has it" if is_taken else ""),
-        "most often a process of an earlier job is left on that host, or two jobs share it and have the same port"
+        "rank 0 or torchrun could not open MASTER_PORT" + (": another program uses it" if is_taken else ""),
+        "usually a process of an earlier job is still running on that host, or two jobs on it use the same port"
         if is_taken
-        else "the line tells what the operating system said: the port may not be opened there, or MASTER_ADDR is none "
-        "of this host's addresses",
+        else "the line shows the error of the operating system: the port may not be opened there, or MASTER_ADDR is "
+        "not an address of this host",
         [
             _PORT,
-            "torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 …   # on one host: takes a port that is free",
-            "--master-port=<another port>   # of torchrun; or MASTER_PORT; the same on all nodes",
+            "torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 …   # on a single host: uses a free port",
+            "--master-port=<another port>   # option of torchrun, or MASTER_PORT; the same on all nodes",
         ],
     )
 
 
-def _absent(said: list[Notice]) -> tuple[str, str, list[str]]:
-    first = _of(said, _JOIN)[0]
+def _processes_missing(errors: list[Notice]) -> tuple[str, str, list[str]]:
+    first = _of(errors, _JOIN)[0]
     return (
-        f"{value(first, 'present')} of {value(first, 'expected')} processes came to PyTorch's store within "
+        f"only {value(first, 'present')} of {value(first, 'expected')} processes joined PyTorch's store within "
         f"{value(first, 'seconds')} s",
-        "the others were not launched, died before, or look for it elsewhere: another MASTER_ADDR, MASTER_PORT or "
-        "WORLD_SIZE, or a network that does not let them through",
+        "the others were not launched, died before, or tried another store: different MASTER_ADDR, MASTER_PORT or "
+        "WORLD_SIZE, or a network that blocks them",
         [
-            "Look at the output of the processes that did not come, and how many were launched on which hosts.",
+            "Look at the output of the missing processes, and check how many were launched on which hosts.",
             _SAME,
-            "Let --nnodes times --nproc-per-node of torchrun be WORLD_SIZE.",
+            "Make sure that --nnodes times --nproc-per-node of torchrun equals WORLD_SIZE.",
             _REACH,
         ],
     )
 
 
-def _unreachable(facts: Facts, said: list[Notice]) -> tuple[str, str, list[str]]:
-    places = listed(f"{value(one, 'address')}:{value(one, 'port')}" for one in _of(said, _CONNECT))
-    unknown = facts.notices("torch/store-name-unresolved")
+def _unreachable(facts: Facts, errors: list[Notice]) -> tuple[str, str, list[str]]:
+    places = listed(f"{value(error, 'address')}:{value(error, 'port')}" for error in _of(errors, _CONNECT))
+    unresolved = facts.notices("torch/store-name-unresolved")
     return (
-        f"nobody answers at {places}, where PyTorch's store should be"
-        + (": the name has no address" if unknown else ""),
-        f"the name is not known on this host: {value(unknown[0], 'error')}. A wrong MASTER_ADDR, a headless Service "
-        "that is missing, or a pod that is not there yet"
-        if unknown
+        f"nothing answers at {places}, where PyTorch's store should be"
+        + (": the name cannot be resolved" if unresolved else ""),
+        f"this host cannot resolve the name: {value(unresolved[0], 'error')}. MASTER_ADDR is wrong, a headless Service "
+        "is missing, or the pod does not exist yet"
+        if unresolved
         else _reason(facts)
-        or "rank 0 was not there yet or had died, MASTER_ADDR or MASTER_PORT is wrong, or a firewall or network "
-        "policy is between",
+        or "rank 0 was not up yet or had died, MASTER_ADDR or MASTER_PORT is wrong, or a firewall or network policy "
+        "blocks the connection",
         [
-            _reach(said),
-            "Look at the output of rank 0: whether it started, and what it printed last.",
+            _reach(errors),
+            "Look at the output of rank 0: check whether it started, and what it printed last.",
             _SAME,
-            "kubectl get pods,svc,networkpolicy -o wide   # is rank 0 up, and has its name a Service?",
+            "kubectl get pods,svc,networkpolicy -o wide   # is rank 0 up, and does its name have a Service?",
         ],
     )
 
 
-def _reach(said: list[Notice]) -> str:
-    """The check with the address that the log states, where it states one."""
-    places = {(str(value(one, "address")), str(value(one, "port"))) for one in _of(said, _CONNECT)}
+def _reach(errors: list[Notice]) -> str:
+    """The check with the address from the log, if there is exactly one."""
+    places = {(str(value(error, "address")), str(value(error, "port"))) for error in _of(errors, _CONNECT)}
     if len(places) != 1:
         return _REACH
     ((address, port),) = places
@@ -153,44 +157,44 @@ def _reach(said: list[Notice]) -> str:
 
 
 def _reason(facts: Facts) -> str:
-    """What each answer of the operating system leaves as causes; empty where there is none, or several differ."""
-    errors = {str(value(one, "error")) for one in facts.notices("torch/store-connect-failed")}
+    """The causes that the operating system's error leaves; empty if there is none, or if errors differ."""
+    errors = {str(value(notice, "error")) for notice in facts.notices("torch/store-connect-failed")}
     cause = next((causes for words, causes in _REASONS.items() if errors and errors <= words), None)
     return f"{listed(sorted(errors))}: {cause}" if cause else ""
 
 
-def _alone() -> tuple[str, str, list[str]]:
+def _agents_missing() -> tuple[str, str, list[str]]:
     return (
-        "torchrun waited for agents of other nodes that did not come",
-        "fewer agents than --nnodes asks for came in time: the others were not launched, use another --rdzv-id or "
-        "--rdzv-endpoint, cannot reach it, or had ended before",
+        "torchrun waited for agents of other nodes that did not join",
+        "fewer agents than --nnodes joined in time: the others were not launched, use another --rdzv-id or "
+        "--rdzv-endpoint, cannot reach it, or had already ended",
         [
-            "Look at the output of torchrun on each node: whether it was started, and with the same arguments.",
+            "Look at the output of torchrun on each node: check that it started, with the same arguments.",
             "nc -vz <host of --rdzv-endpoint> <port>   # from each node: does it answer?",
-            "--rdzv-conf join_timeout=1200   # where nodes come up slowly: seconds, 600 unless told otherwise",
+            "--rdzv-conf join_timeout=1200   # if nodes come up slowly: seconds, 600 by default",
         ],
     )
 
 
-def _closed() -> tuple[str, str, list[str]]:
+def _rendezvous_closed() -> tuple[str, str, list[str]]:
     return (
-        "torchrun came to a rendezvous that was closed",
-        "another agent had closed it: the job had ended or failed there, or the --rdzv-id is one of an earlier job",
+        "torchrun tried to join a closed rendezvous",
+        "another agent had closed it: the job had ended or failed there, or an earlier job used the same --rdzv-id",
         [
-            "Look at the output of torchrun on the other nodes: the one that ended first tells why.",
-            "--rdzv-id=<a new one for each job>   # an id of an earlier job is closed",
+            "Look at the output of torchrun on the other nodes: the one that ended first shows why.",
+            "--rdzv-id=<a new id for each job>   # the rendezvous of an earlier job is closed",
         ],
     )
 
 
-def _silent(said: list[Notice]) -> tuple[str, str, list[str]]:
-    keys = listed(str(value(notice, "key")) for notice in _of(said, _WAIT))
-    of_nccl = len(_of(said, _WAIT)) < len(said) or "cuda//" in keys or "ncclUniqueId" in keys
+def _key_missing(errors: list[Notice]) -> tuple[str, str, list[str]]:
+    keys = listed(str(value(error, "key")) for error in _of(errors, _WAIT))
+    of_nccl = len(_of(errors, _WAIT)) < len(errors) or "cuda//" in keys or "ncclUniqueId" in keys
     return (
-        "ranks waited in PyTorch's store for what another rank did not bring" + (f": {keys}" if keys else ""),
-        "rank 0 brings the id of the communicator: it never came so far, died, or the ranks build their process groups "
-        "in another order"
+        "ranks waited in PyTorch's store for a key that another rank did not write" + (f": {keys}" if keys else ""),
+        "rank 0 provides the id of the communicator: it did not get that far, died, or the ranks create their process "
+        "groups in a different order"
         if of_nccl
-        else "the rank that writes this key never came so far, died, or does not know of it; it is none of NCCL's",
-        ["Look at the output of rank 0 first, then of all ranks: a traceback, or which step it is in.", _SAME],
+        else "the rank that writes this key did not get that far, died, or does not write it; it is not a key of NCCL",
+        ["Look at the output of rank 0 first, then of all ranks: find a traceback, or the step it is in.", _SAME],
     )

@@ -1,4 +1,4 @@
-"""A ring enters and leaves nodes more often than it must."""
+"""A ring crosses between nodes more often than necessary."""
 
 from collections.abc import Iterator
 
@@ -14,40 +14,40 @@ RULE = Rule(
     name="ring-crosses-nodes-too-often",
     category="topology",
     severity="warning",
-    title="Rings cross between nodes more often than they must",
+    title="Rings cross between nodes more often than necessary",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge whole rings whose ranks all have a known host, where the hosts are NCCL's nodes."""
+    """Judge complete rings whose ranks all have a known host, if the hosts are NCCL's nodes."""
     if facts.job.rank_space != "global" or any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
-        return  # ranks of several numberings have no host; nodes that NVLink joins are one to NCCL
+        return  # ranks of several numberings have no host; nodes connected by NVLink are one node to NCCL
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     for comm in facts.job.communicators:
         if comm.nnodes not in (None, len(comm.hosts)) or not 1 < len(comm.hosts) < comm.nranks:
             continue
         if not all(map(is_named, comm.hosts)):
             continue
-        # Long lines are cut by NCCL.
-        leaving = [crossings(ring, host_of) for ring in comm.rings if is_closed(ring, comm.nranks)]
-        if found := [number for number in leaving if number is not None and number > len(comm.hosts)]:
-            yield _finding(facts, comm, max(found), len(found), len(leaving))
-            return  # the communicators of a job lie alike
+        # NCCL cuts long lines.
+        counts = [crossings(ring, host_of) for ring in comm.rings if is_closed(ring, comm.nranks)]
+        if excessive := [number for number in counts if number is not None and number > len(comm.hosts)]:
+            yield _finding(facts, comm, max(excessive), len(excessive), len(counts))
+            return  # other communicators of the job have the same order
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: int) -> Finding:
     crossing = facts.paths_of(comm).where(lambda kind: kind.scope == "inter")
     return RULE.finding(
         f"{bad} of {count(rings, 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
-        f"{len(comm.hosts)} times would do",
+        f"{len(comm.hosts)} times are enough",
         cause="NCCL orders the ranks of a node one after the other, so this order comes from elsewhere: a topology "
-        "that was not understood (simple order), a graph file, or host ids (NCCL_HOSTID) that do not fit the hosts",
+        "that NCCL could not use (simple order), a graph file, or host ids (NCCL_HOSTID) that do not match the hosts",
         impact=f"each ring uses the network {worst} times instead of {len(comm.hosts)}: about "
         f"{len(comm.hosts) / worst:.0%} of the bandwidth that the NICs allow",
         fix=[
             "Place the ranks node by node: torchrun does, mpirun with --map-by slot, srun with --distribution=block.",
             "unset NCCL_GRAPH_FILE NCCL_TOPO_FILE NCCL_RINGS NCCL_HOSTID",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # shows how the order was found",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # shows how NCCL chose the order",
         ],
         confidence="likely",
         ranks=global_ranks(comm, range(comm.nranks)),

@@ -1,4 +1,4 @@
-"""Ranks of one communicator print rings or trees that do not fit together."""
+"""Ranks of one communicator print rings or trees that contradict each other."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ _WORKED = ("connected", "destroyed")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Tell of the first communicator whose ranks contradict each other; where it worked, the log is to blame."""
+    """Judge the first communicator whose ranks contradict each other; if it worked, the log is at fault."""
     odd = [comm for comm in facts.job.communicators if comm.inconsistent]
     if odd:
         yield _finding(odd[0], len(odd) - 1)
@@ -27,20 +27,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _finding(comm: CommunicatorInfo, others: int) -> Finding:
     worked = comm.state in _WORKED and not comm.unconnected
-    more = f" and {count(len(comm.inconsistent) - 1, 'contradiction')} more" if len(comm.inconsistent) > 1 else ""
-    also = f"; {count(others, 'other communicator')} likewise" if others else ""
+    more = f" and {count(len(comm.inconsistent) - 1, 'more contradiction')}" if len(comm.inconsistent) > 1 else ""
+    also = f"; also {count(others, 'other communicator')}" if others else ""
     return RULE.finding(
         f"communicator {comm.id}, {comm.inconsistent[0]}{more}{also}",
-        cause="most likely the log: the ranks made their connections, so lines of two runs or jobs are mixed"
+        cause="most likely the log: the ranks made their connections, so it mixes lines of two runs or jobs"
         if worked
-        else "not proved: ranks with different NCCL releases, settings or topology files look for other neighbours; "
+        else "not proved: ranks with different NCCL releases, settings or topology files expect different neighbors; "
         "or the log mixes lines of two runs",
-        impact="rings and trees of this communicator cannot be relied on in this report"
+        impact="the rings and trees of this communicator in this report are unreliable"
         if worked
-        else "ranks with other neighbours wait for ever; rings and trees in this report cannot be relied on",
+        else "ranks with different neighbors wait forever; the rings and trees in this report are unreliable",
         fix=[
-            "Give this tool the log of one run only, and the logs of all its ranks.",
-            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # gives each process a file of its own",
+            "Read the log of one run only, with the logs of all its ranks.",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # one file per process",
             *([] if worked else [_RELEASE]),
         ],
         severity="info" if worked else "warning",

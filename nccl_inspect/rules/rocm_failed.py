@@ -1,4 +1,4 @@
-"""The ROCm runtime or its management library fails RCCL."""
+"""The ROCm runtime or its management library does not work for RCCL."""
 
 from collections.abc import Iterator
 
@@ -16,24 +16,24 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what RCCL says of calls into ROCm."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge RCCL's errors about calls into ROCm."""
+    errors = facts.errors_of_rule(RULE.name)
+    if not errors:
         return
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"a part of ROCm does not work: {said[0].message}",
-        cause="the ROCm release of the image does not fit the driver or this build of RCCL, the container does not see "
-        "/dev/kfd, /dev/dri and /sys of the host, or a GPU is in trouble",
-        stops="RCCL cannot learn how GPUs are connected, use DMA-BUF or start its kernels: it is slow, or stops",
+        errors,
+        f"a ROCm component does not work: {errors[0].message}",
+        cause="the ROCm release of the image does not match the driver or this build of RCCL, the container does not "
+        "see /dev/kfd, /dev/dri and /sys of the host, or a GPU is faulty",
+        stops="RCCL cannot detect how GPUs are connected, use DMA-BUF or start its kernels: it is slow, or stops",
         fix=(
             "rocm-smi; rocminfo | grep gfx; ls -l /dev/kfd /dev/dri   # inside the container",
             "--device=/dev/kfd --device=/dev/dri --group-add video --security-opt seccomp=unconfined   # docker run",
-            "Take RCCL and ROCm of one release, for the driver of the host; RCCL must be built for this gfx "
+            "Use RCCL and ROCm of one release that matches the host's driver; RCCL must be built for this gfx "
             "architecture.",
-            "dmesg -T | grep -i amdgpu   # on its host",
+            "dmesg -T | grep -i amdgpu   # on the host of this GPU",
         ),
         confirm="Check whether connections follow, and which transport they use (via …).",
     )

@@ -1,10 +1,10 @@
-"""Several jobs of one host each where one over all hosts was meant."""
+"""Each host runs its own job although one job across all hosts was intended."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -16,26 +16,20 @@ RULE = Rule(
     name="separate-jobs",
     category="environment",
     severity="error",
-    title="Every host runs a job of its own instead of one over all",
+    title="Every host runs its own job instead of one job across all hosts",
 )
 
-_WITHOUT_MPI = (
-    "nccl-tests built without MPI: mpirun or srun then starts as many tests as processes, none of which knows of the "
-    "others"
-)
-
-"""What a test prints at its end: one that begins behind it is the next."""
-_GROUPS = "or groups inside of hosts whose other communicators come later"
+_WITHOUT_MPI = "nccl-tests was built without MPI: mpirun or srun then starts one separate test per process"
+_GROUPS = "or groups within hosts whose other communicators come later"
 _NEEDS = Needs(others=("the launch command of each host", "the log past the first steps"))
-_IMPACT = "the network between the hosts is not tested at all, and processes of one host get in each other's way"
-_BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; 'ldd build/all_reduce_perf' shows it"
+_IMPACT = "the network between the hosts is not tested, and processes of one host compete with each other"
+_BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; check with 'ldd build/all_reduce_perf'"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators that all stay on one host although the log has several.
 
-    Groups inside of hosts, and replicas that serve on their own, look the same: only nccl-tests are certainly meant to
-    span all hosts.
+    Groups within hosts and independent replicas look the same: only nccl-tests are certainly meant to span all hosts.
     """
     comms = facts.job.communicators
     if not comms:
@@ -65,15 +59,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     sizes = listed(count(size, "rank") for size in sorted({comm.nranks for comm in jobs}))
     yield RULE.finding(
-        f"{count(len(hosts), 'host')}, and no communicator spans them: {count(len(jobs), 'job')} ({sizes}) "
-        "each begin with a rank 0 of their own",
+        f"no communicator spans the {count(len(hosts), 'host')}: {count(len(jobs), 'job')} ({sizes}) each have their "
+        "own rank 0",
         cause=_WITHOUT_MPI,
         impact=_IMPACT,
         fix=[
             _BUILD,
             "torchrun --nnodes=<hosts> --nproc_per_node=gpu --rdzv_backend=c10d --rdzv_endpoint=<host>:29500 "
             "<script>   # PyTorch, on every host",
-            "A job of its own shows one 'Init COMPLETE' line for each rank, with nranks of all GPUs.",
+            "A single job shows one 'Init COMPLETE' line per rank, and its nranks counts all GPUs.",
         ],
         confidence="likely",
         hosts=hosts,
@@ -82,18 +76,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _clue(jobs: list[CommunicatorInfo]) -> Finding:
-    """What is said of communicators of one rank each on several hosts, which talk to nobody."""
+    """The clue for communicators of a single rank on several hosts."""
     return RULE.clue(
-        f"each of {count(len(jobs), 'process')} has a communicator of its own, with one rank",
-        cause="each process was started as a job of its own: WORLD_SIZE is 1, or the launcher and the program do not "
-        "fit together; replicas that work on their own look the same",
-        impact="nothing goes over the network, and each process works on its own",
+        f"each of {count(len(jobs), 'process', 'es')} has its own communicator, with one rank",
+        cause="each process was started as a separate job: WORLD_SIZE is 1, or the launcher and the program do not "
+        "match; independent replicas look the same",
+        impact="nothing goes over the network, and each process works alone",
         fix=[
-            "echo $MASTER_ADDR $WORLD_SIZE $RANK   # in every process: the same address and size, another rank?",
+            "echo $MASTER_ADDR $WORLD_SIZE $RANK   # in every process: the same address and size, a different rank?",
             "torchrun --nnodes=<hosts> --nproc_per_node=gpu --rdzv_backend=c10d --rdzv_endpoint=<host>:29500 <script>"
             "   # PyTorch, on every host",
         ],
-        confirm="Were these processes meant to be one job? Then 'nranks' must be the number of all GPUs.",
+        confirm="If these processes were meant to be one job, 'nranks' must be the number of all GPUs.",
         severity="warning",
         confidence="possible",
         hosts={host for comm in jobs for host in comm.hosts},
@@ -106,13 +100,13 @@ def _is_whole(comm: CommunicatorInfo) -> bool:
 
 
 def _of_tests(facts: Facts) -> Iterator[Finding]:
-    """Judge what nccl-tests print without lines of NCCL: each test lists its ranks, from 0 on, and has a table."""
+    """Judge the output of nccl-tests without lines of NCCL: each test lists its ranks from 0, and prints a table."""
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
     hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
     if len(heads) > 1:
         yield RULE.finding(
-            f"{count(len(heads), 'test')} began at once on {count(len(hosts), 'host')}, each with a rank 0 of its own",
+            f"{count(len(heads), 'test')} started together on {count(len(hosts), 'host')}, each with its own rank 0",
             cause=_WITHOUT_MPI,
             impact=_IMPACT,
             fix=[_BUILD],
@@ -126,22 +120,22 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
     starts = sum(notice.count for notice in options)
     if len(tables) < 2 and starts > 1 and not (facts.notices("nccl-tests/test-units") or facts.with_role("test-end")):
         yield RULE.clue(
-            f"{count(starts, 'test')} began and none printed results: several tests run beside each other",
+            f"{count(starts, 'test')} started and none printed results: several tests run in parallel",
             cause=_WITHOUT_MPI,
             impact=_IMPACT,
             fix=[_BUILD],
-            confirm="Look at the lists of ranks: is there a rank 0 more than once?",
+            confirm="Look at the lists of ranks: does rank 0 appear more than once?",
             severity="warning",
             confidence="possible",
-            evidence=first_said(options),
+            evidence=first_evidence(options),
         )
     if len(tables) > 1:
         yield RULE.clue(
-            f"{count(len(tables), 'table')} of results began before one ended: several tests run beside each other",
+            f"{count(len(tables), 'table')} of results started before the first ended: several tests run in parallel",
             cause=_WITHOUT_MPI,
             impact=_IMPACT,
             fix=[_BUILD],
-            confirm="Look at the list of ranks above the tables: is there a rank 0 more than once?",
+            confirm="Look at the list of ranks above the tables: does rank 0 appear more than once?",
             severity="warning",
             confidence="possible",
             evidence=tables,
@@ -149,7 +143,7 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
 
 
 def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:
-    """Those lines with which tests begin that stand before the end of the first test, in the source with the most."""
+    """The first lines of tests that precede the end of the first test, in the source with the most of them."""
     ends = first_of_each(line for notice in facts.with_role("test-end") for line in notice.evidence)
     by_source: dict[str, list[Evidence]] = {}
     for line in begins:

@@ -44,23 +44,23 @@ RULE = Rule(
         "tcpxo-settings",
         "topo-file-bad",
     ),
-    folds=True,
+    nest_under_effect=True,
 )
 _OUTSIDE = ("environment", "unknown")
-"""Where a variable of the pod or script may have come from: a plugin and nccl.conf are others."""
+"""Sources of a variable that a pod or script may have set; a plugin and nccl.conf are others."""
 
 
 class Source(NamedTuple):
-    """A variable where a file sets it."""
+    """A place in a file that sets a variable."""
 
     file: str
     variable: Variable
     step: str
-    """How it is removed."""
+    """How to remove it."""
 
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
-    """Judge the variables that findings are about by what manifests and scripts set, with the same value."""
+    """Judge the variables that findings blame by whether manifests and scripts set them to the same value."""
     effects = workloads.faults(effects)
     sources = _sources(facts) if effects else []
     blamed = {effect.rule: _blamed(facts, effect, sources) for effect in effects}
@@ -68,26 +68,26 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     if not shown:
         yield from _overridden(facts, effects, sources)
         return
-    found = list(dict.fromkeys(source for effect in shown for source in blamed[effect.rule]))
-    names = listed(dict.fromkeys(f"{one.variable.name}={one.variable.value}" for one in found))
-    first = found[0]
-    yield workloads.explained(
+    causes = list(dict.fromkeys(source for effect in shown for source in blamed[effect.rule]))
+    names = listed(dict.fromkeys(f"{source.variable.name}={source.variable.value}" for source in causes))
+    first = causes[0]
+    yield workloads.finding_of(
         RULE,
         facts,
         [],
         shown,
         f"{names} is set in {first.file.rpartition('/')[2]}:{first.variable.line} ({first.variable.owner})",
-        cause="the log shows the value that this file gives to the processes",
-        fix=list(dict.fromkeys(source.step for source in found)),
+        cause="the log shows the value that this file sets",
+        fix=list(dict.fromkeys(source.step for source in causes)),
         evidence=[
-            Evidence(one.file, one.variable.line, f"{one.variable.owner}: {one.variable.name}={one.variable.value}")
-            for one in found
+            Evidence(file, variable.line, f"{variable.owner}: {variable.name}={variable.value}")
+            for file, variable, _ in causes
         ],
     )
 
 
 def _overridden(facts: Facts, effects: Sequence[Finding], sources: Sequence[Source]) -> Iterator[Finding]:
-    """The first variable of a finding that files set to something else than the log shows."""
+    """The first variable of a finding that files set to another value than the log shows."""
     by_name: dict[str, list[Source]] = {}
     for source in sources:
         by_name.setdefault(source.variable.name, []).append(source)
@@ -96,20 +96,20 @@ def _overridden(facts: Facts, effects: Sequence[Finding], sources: Sequence[Sour
             others = by_name.get(setting.name, [])
             values = [source.variable.value for source in others]
             if not others or any(value is None or value == setting.value or "$" in value for value in values):
-                continue  # a value that is filled in later may be any
+                continue  # a value that is filled in later is unknown
             first = others[0]
             place = f"{first.file.rpartition('/')[2]}:{first.variable.line}"
-            yield workloads.explained(
+            yield workloads.finding_of(
                 RULE,
                 facts,
                 [],
                 [effect],
-                f"{place} sets {setting.name}={values[0]}, and the log shows {setting.name}={setting.value}",
-                cause="what the file says did not reach the processes: they began before it was applied, or something "
-                "sets the variable later, such as a script, the entry point of the image or nccl.conf",
+                f"{place} sets {setting.name}={values[0]}, but the log shows {setting.name}={setting.value}",
+                cause="the value in the file did not reach the processes: they started before it was applied, or "
+                "something sets the variable later, such as a script, the image's entry point or nccl.conf",
                 fix=[
                     f"grep -rn {setting.name} /etc/nccl.conf ~/.nccl.conf <script>   # in the container: what sets it?",
-                    "kubectl get pod <pod> -o yaml   # what the pod was given",
+                    "kubectl get pod <pod> -o yaml   # the pod's actual spec",
                 ],
                 evidence=[
                     Evidence(first.file, first.variable.line, f"{first.variable.owner}: {setting.name}={values[0]}"),
@@ -121,18 +121,19 @@ def _overridden(facts: Facts, effects: Sequence[Finding], sources: Sequence[Sour
 
 
 def _sources(facts: Facts) -> list[Source]:
-    found = []
-    for pod in workloads.pods(facts):
-        for container in pod.containers:
-            for variable in container.env:
-                found.append(Source(pod.file, variable, _step(pod.file, variable, pod)))
+    sources = [
+        Source(pod.file, variable, _step(pod.file, variable, pod))
+        for pod in workloads.pods(facts)
+        for container in pod.containers
+        for variable in container.env
+    ]
     for script in artifacts.of(facts.job.artifacts, "slurm_script"):
-        found += [Source(script.name, one, _step(script.name, one)) for one in script.env]
-    return found
+        sources += [Source(script.name, variable, _step(script.name, variable)) for variable in script.env]
+    return sources
 
 
 def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
-    """How a variable is removed: by a command where the template of pods may be changed."""
+    """How to remove a variable: with a command if the pod template can be changed."""
     if pod and pod.kind in workloads.MERGED:
         own = workloads.in_namespace(pod.namespace)
         return f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
@@ -140,7 +141,7 @@ def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
 
 
 def _blamed(facts: Facts, effect: Finding, sources: list[Source]) -> list[Source]:
-    """The places that set what the finding is about: it names the variable, or shows the line that states it."""
+    """The places that set what the finding blames: it names the variable, or shows the line that states it."""
     return [
         source
         for setting in _settings(facts, effect)
@@ -150,7 +151,7 @@ def _blamed(facts: Facts, effect: Finding, sources: list[Source]) -> list[Source
 
 
 def _settings(facts: Facts, effect: Finding) -> list[Setting]:
-    """The settings from outside that a finding is about."""
+    """The settings from outside that a finding blames."""
     lines = {(line.source, line.line) for line in effect.evidence}
     return [
         setting for setting in facts.job.environment if setting.source in _OUTSIDE and _is_about(effect, setting, lines)

@@ -1,4 +1,4 @@
-"""A setting has a value with which NCCL or a plugin stops."""
+"""NCCL or a plugin stops because of the value of a setting."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ RULE = Rule(
     name="setting-refused",
     category="environment",
     severity="error",
-    title="A setting has a value with which NCCL or a plugin stops",
+    title="NCCL or a plugin stops because of the value of a setting",
 )
 _VARIABLES = {
     "tcpxo/fastrak-daemon-socket": "FILE_BASED_UDS_PATH_PREFIX",
@@ -21,23 +21,22 @@ _VARIABLES = {
     "aws-ofi-nccl/ofi-dup-conns-misused": "OFI_NCCL_NIC_DUP_CONNS",
     "aws-ofi-nccl/ofi-early-completion": "OFI_NCCL_EARLY_COMPLETION OFI_NCCL_EAGER_MAX_SIZE",
 }
-"""What is set, where the message does not name it in full."""
+"""The variable, if the message does not name it in full."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge values that end the initialisation; those that NCCL corrects or passes over are setting-invalid's."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge values that stop the initialization; setting-invalid judges those that NCCL adjusts or ignores."""
+    errors = facts.errors_of_rule(RULE.name)
+    if not errors:
         return
-    names = list(dict.fromkeys(filter(None, (_variable(notice.production, notice.message) for notice in said))))
+    names = list(dict.fromkeys(filter(None, (_variable(notice.production, notice.message) for notice in errors))))
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"a setting is refused: {said[0].message}",
-        cause=f"{', '.join(names) or 'a variable'} has a value that is not possible on this machine or with this "
-        "release",
-        stops="the initialisation fails: a plugin does not come up, or NCCL stops",
+        errors,
+        f"a setting is refused: {errors[0].message}",
+        cause=f"{', '.join(names) or 'a variable'} has a value that this machine or this release does not support",
+        stops="the initialization fails: a plugin does not come up, or NCCL stops",
         fix=(
             *(f"unset {name}   # or correct it" for name in names),
             "env | grep -E '^(NCCL|OFI_NCCL)_'; cat /etc/nccl.conf ~/.nccl.conf   # inside the container: where is "

@@ -17,36 +17,36 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the plugin says: without SHARP NCCL goes on, an operation that fails ends the job."""
+    """Judge the plugin's messages: NCCL continues without SHARP, but a failed operation ends the job."""
     init = facts.notices("hpcx/hpcx-sharp-init-failed")
     failed = facts.notices("hpcx/hpcx-sharp-failed")
     small = facts.notices("hpcx/hpcx-sharp-small-group")
-    said = [*failed, *init] or small
-    if not said:
+    notices = [*failed, *init] or small
+    if not notices:
         return
     dead = bool(failed) and facts.job.failed
     yield RULE.finding(
-        f"SHARP: {said[0].message}",
-        cause="an operation of SHARP failed, or it is not possible with this data type"
+        f"SHARP: {notices[0].message}",
+        cause="a SHARP operation failed, or SHARP does not support this data type"
         if failed
-        else "no aggregation manager answers, sharpd does not run, or all reduction trees of the switches are taken"
+        else "no aggregation manager answers, sharpd is not running, or all reduction trees of the switches are in use"
         if init
-        else "the communicator has fewer ranks than NCCL_SHARP_GROUP_SIZE_THRESH asks for",
+        else "the communicator has fewer ranks than NCCL_SHARP_GROUP_SIZE_THRESH requires",
         impact="the operation fails, and with it the job"
         if dead
-        else "NCCL goes on with rings and trees, without in-network reduction"
+        else "NCCL continues with rings and trees, without in-network reduction"
         if init or failed
         else "none: rings and trees are as good for small groups",
         fix=[
             "systemctl status sharp_am   # on the host of the subnet manager",
             "sharp_hello -d mlx5_0:1   # on a node",
-            "SHARP_COLL_LOG_LEVEL=3   # tells more; are trees left? Else fewer communicators with SHARP",
-            "NCCL_COLLNET_ENABLE=0   # goes on without SHARP",
+            "SHARP_COLL_LOG_LEVEL=3   # logs more; if no trees are left, use SHARP in fewer communicators",
+            "NCCL_COLLNET_ENABLE=0   # disables SHARP",
         ]
         if init or failed
         else [NOTHING],
         severity="error" if dead else "warning" if init or failed else "info",
         confidence="certain",
-        notices=said,
+        notices=notices,
         fatal=dead,
     )

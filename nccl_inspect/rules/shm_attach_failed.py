@@ -1,9 +1,9 @@
-"""A shared memory segment that another rank made could not be opened."""
+"""A shared memory segment that another rank created could not be opened."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -12,7 +12,7 @@ RULE = Rule(
     name="shm-attach-failed",
     category="intra-node path",
     severity="error",
-    title="A shared memory segment that another rank made could not be opened",
+    title="A shared memory segment that another rank created could not be opened",
     echoes=("watchdog-*",),
     local=True,
 )
@@ -21,44 +21,44 @@ _FILE = "misc/shmutils.cc"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed attaching where nothing else failed: else the maker of the segment went away for another reason."""
+    """Judge failed attaching if nothing else failed: otherwise the segment's creator ended for another reason."""
     failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "attaching to"]
-    failed += facts.leading_to(RULE.name)
+    failed += facts.errors_of_rule(RULE.name)
     others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
     removed = [notice for notice in facts.notices("nccl/shm-unlink-failed") if _is_missing(notice)]
     if others or not (failed or (removed and facts.job.failed)):
         return
     what = "of another rank could not be opened" if failed else "was gone before NCCL removed it"
-    calls = [one for one in facts.notices("nccl/system-call-failed") if _is_about_shm(one)]
-    said = [*calls, *failed, *removed]
+    calls = [notice for notice in facts.notices("nccl/system-call-failed") if _is_about_shm(notice)]
+    notices = [*calls, *failed, *removed]
     failed = failed or removed
-    reason = next((str(found) for notice in failed if (found := value(notice, "error"))), "")
+    reason = next((str(error) for notice in failed if (error := value(notice, "error"))), "")
     yield RULE.finding(
         f"a shared memory segment {what}" + (f": {reason}" if reason else ""),
         cause="the file is gone, or was never in this rank's /dev/shm: something cleans /dev/shm (systemd-logind with "
-        "RemoveIPC=yes at the end of a session, a cron job), or the containers have a /dev/shm each"
+        "RemoveIPC=yes at the end of a session, a cron job), or each container has its own /dev/shm"
         if any(map(_is_missing, failed))
-        else "the file cannot be opened or mapped: no right to it (other user), or memory is short"
+        else "the file cannot be opened or mapped: no permission (another user's file), or not enough memory"
         if any(value(notice, "error") for notice in failed)
-        else "the line does not say why. Most often containers or pods of one host have a /dev/shm each, so that the "
-        "file is not in this one; else something removed it, another user made it, or memory is short",
+        else "the line does not say why. Usually each container or pod of a host has its own /dev/shm, without this "
+        "file; or something removed it, another user created it, or there is not enough memory",
         impact="the rank fails, and with it the job",
         fix=[
             "Give the containers of a host one /dev/shm (hostIPC: true, or docker run --ipc=host) and one "
-            "user id; or take one container for all GPUs.",
+            "user id; or use one container for all GPUs.",
             "RemoveIPC=no   # in /etc/systemd/logind.conf, then systemctl restart systemd-logind; or run as "
             "a system user (uid < 1000)",
-            "ls -l /dev/shm/nccl-*   # on the host while the job starts: who makes and who removes them?",
+            "ls -l /dev/shm/nccl-*   # on the host while the job starts: who creates and who removes them?",
         ],
         confidence="likely",
         notices=failed,
-        evidence=first_said(said),
+        evidence=first_evidence(notices),
         fatal=True,
     )
 
 
 def _is_about_shm(notice: Notice) -> bool:
-    """Whether it is about a segment; the call that failed for it is told by itself, without a name."""
+    """Whether it is about a segment; the line of the failed call does not name it."""
     is_call = notice.production == "nccl/system-call-failed" and (notice.location or "").startswith(_FILE)
     return is_call or "shm-segment" in notice.roles
 

@@ -1,4 +1,4 @@
-"""Host memory made with the cuMem interface does not work."""
+"""Host memory allocated with the cuMem interface does not work."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -14,27 +14,28 @@ RULE = Rule(
     name="shm-cumem-host-failed",
     category="intra-node path",
     severity="error",
-    title="Shared host memory made with CUDA's cuMem interface does not work",
+    title="Shared host memory allocated with CUDA's cuMem interface does not work",
     causes=("shm-segment-failed",),
     echoes=("watchdog-*",),
     local=True,
 )
 _REFUSED = (1, 217, 801)
 _FIX = (
-    "NCCL_CUMEM_HOST_ENABLE=0   # goes back to /dev/shm, which must then be large enough",
+    "NCCL_CUMEM_HOST_ENABLE=0   # uses /dev/shm again, which must then be large enough",
     "--cap-add SYS_NICE   # option of docker run, for get_mempolicy",
     "securityContext: {capabilities: {add: [SYS_NICE]}}   # pod spec, likewise",
-    "NCCL 2.26.3 or later tests it and falls back by itself; a driver for CUDA 13.0 or later does without P2P.",
+    "Upgrade: NCCL 2.26.3 and later tests it and falls back automatically; drivers for CUDA 13.0 and later do not need "
+    "P2P.",
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed calls of the cuMem host path; that NCCL falls back by itself is a note."""
+    """Judge failed calls of the cuMem host path; NCCL's automatic fallback is a note."""
     failed = _failed(facts)
     fell_back = facts.notices("nccl/cumem-host-fallback")
     if failed:
         yield RULE.finding(
-            f"shared host memory could not be made or mapped: {failed[0].message}",
+            f"shared host memory could not be allocated or mapped: {failed[0].message}",
             cause="cuMem host memory (default since 2.24 with drivers for CUDA 12.6 and later) needs NUMA support in "
             "the container and peer access between the GPUs; one of them is missing",
             impact="the rank fails, and with it the job",
@@ -46,10 +47,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     elif fell_back:
         yield RULE.finding(
             "cuMem host memory does not work here; NCCL uses /dev/shm instead",
-            cause="NCCL tested it and went back to files in /dev/shm; often a container without NUMA support",
+            cause="NCCL tested it and fell back to files in /dev/shm; often a container without NUMA support",
             impact="none as long as /dev/shm is large enough",
             fix=[
-                "NCCL_CUMEM_HOST_ENABLE=0   # avoids the test and the line; else there is nothing to fix",
+                "NCCL_CUMEM_HOST_ENABLE=0   # avoids the test and the line; otherwise there is nothing to fix",
                 *_FIX[1:3],
             ],
             severity="info",
@@ -58,9 +59,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _failed(facts: Facts) -> list[Notice]:
-    """Failures in shm.cc, and those in the allocator that shm.cc passes on."""
-    passed_on = [notice for notice in facts.said(ErrorCascade) if _is_shm(notice)]
-    processes = {process for notice in passed_on for process in notice.processes}
+    """Failures in shm.cc, and those in the allocator that shm.cc propagates."""
+    propagated = [notice for notice in facts.with_event(ErrorCascade) if _is_shm(notice)]
+    processes = {process for notice in propagated for process in notice.processes}
     return [
         *(notice for notice in cuda_failed(facts, "transport/shm.cc") if code_of(notice) in _REFUSED),
         *(

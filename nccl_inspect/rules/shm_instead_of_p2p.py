@@ -1,11 +1,19 @@
-"""GPUs of one host talk through host memory."""
+"""GPUs of one host communicate through host memory."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of, unset, using, words_of
-from nccl_inspect.judging.hardware.peer_to_peer import hiding_levels, narrowed, switched_off
+from nccl_inspect.judging.facts import (
+    Facts,
+    as_shell,
+    evidence_of_settings,
+    first_evidence,
+    first_lines,
+    unset_steps,
+    usage_of,
+)
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, hiding_levels, limiting_levels
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -16,46 +24,45 @@ RULE = Rule(
     name="shm-instead-of-p2p",
     category="intra-node path",
     severity="warning",
-    title="GPUs of one host talk through host memory (SHM) instead of directly (P2P)",
+    title="GPUs of one host communicate through host memory (SHM) instead of directly (P2P)",
     causes=("shm-segment-failed",),
 )
 _FINE_GRAIN = "rccl/rccl-fine-grain-missing"
 _RCCL_WARNS = {
     _FINE_GRAIN: "HSA_FORCE_FINE_GRAIN_PCIE=1   # on all ranks",
-    "rccl/rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
-    "update-grub and reboot",
+    "rccl/rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<existing options> iommu=pt"   # in /etc/default/grub; '
+    "then update-grub and reboot",
     "rccl/rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
 }
-"""What RCCL warns of, and the cure."""
+"""RCCL's warnings, with the remedy of each."""
 _NO_FINE_GRAIN = (
-    "RCCL itself says that HSA_FORCE_FINE_GRAIN_PCIE=1 is missing: without it GPUs that PCIe joins have no P2P (README "
-    "of RCCL); those on xGMI do without. An IOMMU that translates addresses (no iommu=pt) blocks P2P, too"
+    "RCCL itself reports that HSA_FORCE_FINE_GRAIN_PCIE=1 is missing: GPUs connected by PCIe need it for P2P (README "
+    "of RCCL), those on xGMI do not. An IOMMU that translates addresses (no iommu=pt) also blocks P2P"
 )
 _DECIDE = Needs(platform=True, topology=True, others=("'nvidia-smi topo -p2p r' shows peer access",))
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge each local SHM pair by what the hardware allows, as far as that is known."""
+    """Judge each local SHM pair by what the hardware supports, if known."""
     pairs = facts.paths("intra", "SHM")
     poor = pairs.where(lambda kind: facts.allows_p2p(kind) is False)
     rest = pairs.where(lambda kind: facts.allows_p2p(kind) is not False)
     if rest:
-        possible = all(map(facts.allows_p2p, rest.kinds))
-        yield _fault(facts, rest, possible)
-        told = possible or _has_nvlink_fabric(facts)
-        if not told and not switched_off(facts):
+        is_possible = all(map(facts.allows_p2p, rest.kinds))
+        yield _fault(facts, rest, is_possible)
+        if not is_possible and not _has_nvlink_fabric(facts) and not disabling_settings(facts):
             yield RULE.undecided(
-                "the log does not say what joins the GPUs of a host, so P2P may not be possible at all", _DECIDE
+                "the log does not show how the GPUs of a host are connected, so they may not support P2P", _DECIDE
             )
     if poor and not rest:
         yield _expected(facts, poor)
 
 
 def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
-    refused = facts.said(P2pRefused)
-    overridden = bool(switched_off(facts))
+    refused = facts.with_event(P2pRefused)
+    overridden = bool(disabling_settings(facts))
     fabric = _has_nvlink_fabric(facts)
-    levels = [] if overridden or refused or fabric else narrowed(facts, pairs)
+    levels = [] if overridden or refused or fabric else limiting_levels(facts, pairs)
     warned = [] if overridden or refused or levels else facts.notices(*_RCCL_WARNS)
     confidence = (
         "certain"
@@ -69,24 +76,24 @@ def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
     cause = (
         "see p2p-disabled-by-env"
         if overridden
-        else _left_out(levels, possible)
+        else _excluded(levels, possible)
         if levels
         else _NO_FINE_GRAIN
         if _lacks_fine_grain(warned)
         else _cause(facts, pairs, bool(refused), possible, fabric)
     )
     return RULE.finding(
-        f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)} instead of P2P",
+        f"{count(len(pairs), 'pair')} of ranks on one host {usage_of(pairs)} instead of P2P",
         cause=cause,
         impact=_impact(facts, pairs),
-        fix=[*unset(levels), *_heeded(warned), *_steps(facts, bool(refused))],
+        fix=[*unset_steps(levels), *_remedies(warned), *_steps(facts, bool(refused))],
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
         evidence=[
             *first_lines(pairs)[:3],
             *(n.evidence[0] for n in refused[:2]),
-            *lines_of(levels, 1)[:2],
-            *first_said(warned),
+            *evidence_of_settings(levels, 1)[:2],
+            *first_evidence(warned),
         ],
         paths=pairs,
     )
@@ -96,55 +103,56 @@ def _lacks_fine_grain(warned: list[Notice]) -> bool:
     return any(notice.production == _FINE_GRAIN for notice in warned)
 
 
-def _heeded(warned: list[Notice]) -> list[str]:
-    """The cure of each warning."""
-    said = {notice.production for notice in warned}
-    return [step for production, step in _RCCL_WARNS.items() if production in said]
+def _remedies(warned: list[Notice]) -> list[str]:
+    productions = {notice.production for notice in warned}
+    return [step for production, step in _RCCL_WARNS.items() if production in productions]
 
 
-def _left_out(levels: list[Setting], possible: bool) -> str:
-    """A level that allows less than NCCL's own choice."""
-    words = words_of(levels)
+def _excluded(levels: list[Setting], possible: bool) -> str:
+    """The cause if a level allows less than NCCL's default."""
+    words = as_shell(levels)
     if possible:
-        return f"{words} leaves these pairs out, which could use P2P: without it NCCL allows P2P up to PXB"
+        return f"{words} excludes these pairs, which could use P2P: by default NCCL allows P2P up to PXB"
     return (
-        f"suspect, not proved: {words} allows less than NCCL does without it (PXB: over PCIe switches too). The log "
-        "does not say what joins the GPUs: between those that only the CPU joins it would be SHM anyway"
+        f"suspect, not proved: {words} allows less than NCCL's default (PXB: also over PCIe switches). The log does "
+        "not show how the GPUs are connected: those connected only through the CPU would use SHM anyway"
     )
 
 
 def _steps(facts: Facts, refused: bool) -> list[str]:
-    """What to do: where a setting or the driver is the cause, no more than that."""
-    if off := switched_off(facts):
-        return unset(off)
+    """The steps; if a setting is the cause, only how to remove it."""
+    if off := disabling_settings(facts):
+        return unset_steps(off)
     return [
         "rocm-smi --showtopo; rocm-smi --showtopoaccess   # which pairs have xGMI, and peer access?"
         if facts.is_rccl()
         else "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and peer access?",
-        *([] if refused else ["NCCL_P2P_LEVEL=SYS   # try it where peer access is OK and the pair NODE or SYS"]),
+        *([] if refused else ["NCCL_P2P_LEVEL=SYS   # try it if peer access is OK and the pair is NODE or SYS"]),
         PCIE_ISOLATION,
         GPUS_IN_POD.replace("nvidia.com", "amd.com") if facts.is_rccl() else GPUS_IN_POD,
     ]
 
 
 def _impact(facts: Facts, pairs: Selection) -> Estimate:
-    """What host memory gives, and what P2P would give there."""
+    """The bandwidth of host memory, and what P2P would give instead."""
     slow = f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth; "
     fast = p2p(facts.platform, _on_nvlink(facts, pairs) or _has_nvlink_fabric(facts))
     if fast is None:
-        return estimate(f"{slow}what P2P gives on such machines is not published", SHM)
+        return estimate(f"{slow}no P2P measurements of such machines are published", SHM)
     if fast is P2P:
-        better = f"P2P, if the hardware has it, {PCIE} over PCIe and {ON_NVLINK} over NVLink"
+        better = f"P2P, if the hardware supports it, gives {PCIE} over PCIe and {ON_NVLINK} over NVLink"
         return estimate(slow + better, SHM, PCIE, ON_NVLINK)
     return estimate(f"{slow}P2P would give {fast}: {compared(SHM, fast)}", SHM, fast)
 
 
 def _cause(facts: Facts, pairs: Selection, refused: bool, possible: bool, fabric: bool) -> str:
     if refused:
-        return "the driver refuses peer access between the GPUs (see the evidence): virtualisation, IOMMU or ACS"
+        return "the driver refuses peer access between the GPUs (see the evidence): virtualization, IOMMU or ACS"
     if possible:
         kinds = listed(kind.pair_class for kind in pairs.kinds if kind.pair_class)
-        where = f"the topology shows {kinds}" if kinds else f"a {facts.platform.name if facts.platform else ''} has P2P"
+        where = (
+            f"the topology shows {kinds}" if kinds else f"{facts.platform.name if facts.platform else ''} supports P2P"
+        )
         return (
             f"unknown: {where}, so P2P should work; IOMMU, ACS, a virtual machine, or containers that hide "
             "GPUs from each other"
@@ -152,7 +160,7 @@ def _cause(facts: Facts, pairs: Selection, refused: bool, possible: bool, fabric
     if fabric:
         return "unknown: the GPUs report an NVLink fabric, so P2P should work; the log does not say why it is not used"
     return (
-        "not proved: either the hardware offers nothing better (PCIe pairs across host bridges, GeForce cards, many "
+        "not proved: either the hardware does not support P2P (PCIe pairs across host bridges, GeForce cards, many "
         "virtual machines), or P2P is blocked"
     )
 
@@ -162,24 +170,24 @@ def _expected(facts: Facts, pairs: Selection) -> Finding:
     why = (
         f"the pairs are {listed(kinds)} (through the CPU's PCIe host bridges)"
         if kinds
-        else f"{facts.platform.name if facts.platform else 'this machine'} has no NVLink and no P2P between its GPUs"
+        else f"{facts.platform.name if facts.platform else 'this machine'} has neither NVLink nor P2P between its GPUs"
     )
-    off, hiding = switched_off(facts), hiding_levels(facts)
-    also = f", and {words_of(off)} switches it off whatever the hardware is" if off else ""
+    off, hiding = disabling_settings(facts), hiding_levels(facts)
+    also = f", and {as_shell(off)} disables it on any hardware" if off else ""
     return RULE.finding(
-        f"{count(len(pairs), 'pair')} on one host: SHM is the best that this hardware offers",
+        f"{count(len(pairs), 'pair')} on one host: SHM is the best path on this hardware",
         cause=f"{why}; NCCL does not use P2P there by default{also}",
         impact=estimate(
-            f"none to mend: {SHM} is what host memory gives; keep tensor parallelism small on such machines", SHM
+            f"none that can be fixed: host memory gives {SHM}; keep tensor parallelism small on such machines", SHM
         ),
         fix=[
             *(["unset NCCL_P2P_DISABLE   # first: while it is 1, NCCL does not read NCCL_P2P_LEVEL"] if hiding else []),
-            "NCCL_P2P_LEVEL=SYS   # may be tried and measured where 'nvidia-smi topo -p2p r' says OK; else "
+            "NCCL_P2P_LEVEL=SYS   # try and measure it if 'nvidia-smi topo -p2p r' shows OK; otherwise "
             "there is nothing to fix",
         ],
         severity="info",
         confidence=facts.hardware,
-        evidence=[*first_lines(pairs)[:3], *lines_of(off, 1)[:2]],
+        evidence=[*first_lines(pairs)[:3], *evidence_of_settings(off, 1)[:2]],
         paths=pairs,
     )
 

@@ -1,9 +1,9 @@
-"""A shared memory segment could not be made."""
+"""A shared memory segment could not be created."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -13,24 +13,23 @@ RULE = Rule(
     name="shm-segment-failed",
     category="intra-node path",
     severity="error",
-    title="A shared memory segment in /dev/shm could not be made",
+    title="A shared memory segment in /dev/shm could not be created",
     echoes=("bootstrap-connect-refused", "watchdog-*"),
     supersedes=("shm-attach-failed",),
     local=True,
 )
 _NO_SPACE = 28
-
 _IMPACT = Estimate(
     "the rank fails, and with it the job. One segment took 4 MB with 2.19 and 33 MB with 2.27, so an upgrade alone can "
-    "break what ran before",
+    "break a job that worked before",
     (cited("4 MB and 33 MB", "one segment of NCCL 2.19.4 and of 2.27.3", MEASURED),),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
+    """Judge warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
-        *facts.leading_to(RULE.name),
+        *facts.errors_of_rule(RULE.name),
         *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
         *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
     ]
@@ -48,28 +47,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         {str(value(notice, "error")) for notice in failed if value(notice, "errno") not in (None, _NO_SPACE)}
     )
     yield RULE.finding(
-        f"a shared memory segment{asked} could not be made in /dev/shm" + (f": {', '.join(other)}" if other else ""),
-        cause="no room: /dev/shm is full or too small (containers get 64 MiB unless told otherwise)"
+        f"a shared memory segment{asked} could not be created in /dev/shm" + (f": {', '.join(other)}" if other else ""),
+        cause="no room: /dev/shm is full or too small (containers get 64 MiB by default)"
         if _NO_SPACE in codes
         else f"the system refuses it ({', '.join(other)}): a cgroup or memory limit, a sandbox such as gVisor, or a "
         "read-only mount"
         if codes
-        else "most often /dev/shm is full or too small (containers get 64 MiB); this release does not print the reason",
+        else "most often /dev/shm is full or too small (containers get 64 MiB by default); this release does not print "
+        "the reason",
         impact=_IMPACT,
         fix=[
             "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec",
             "volumeMounts: [{name: dshm, mountPath: /dev/shm}]   # pod spec, of the container",
             "--shm-size=16g   # option of docker run; or --ipc=host",
-            "df -h /dev/shm; ls -l /dev/shm/nccl-*   # left by a job that crashed? remove them",
+            "df -h /dev/shm; ls -l /dev/shm/nccl-*   # left behind by a crashed job? remove them",
         ],
         notices=failed,
-        evidence=first_said([*full, *failed]),
+        evidence=first_evidence([*full, *failed]),
         confidence="certain" if codes else "likely",
         fatal=True,
     )
 
 
 def _is_full(notice: Notice) -> bool:
-    """Whether there was no room for a file: until 2.11 the call that makes the segment tells it."""
+    """Whether there was no room for a file: up to 2.11 the call that creates the segment reports it."""
     allocates = value(notice, "size") is not None or "allocate" in str(value(notice, "call"))
     return allocates and error_of(notice) == "No space left on device"

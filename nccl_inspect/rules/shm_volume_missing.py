@@ -1,4 +1,4 @@
-"""The container gets too small a /dev/shm."""
+"""The container's /dev/shm is too small."""
 
 from __future__ import annotations
 
@@ -20,39 +20,36 @@ RULE = Rule(
     name="shm-volume-missing",
     category="intra-node path",
     severity="error",
-    title="The manifest gives the container too small a /dev/shm",
+    title="The manifest gives the container a /dev/shm that is too small",
     explains=("shm-segment-failed",),
 )
 _NO_ROOM = ("no room", "most often /dev/shm")
-"""How the cause begins where the size is at fault."""
+"""Beginnings of the cause if the size is at fault."""
 _SMALL = 1 << 30
-"""Bytes for each GPU with which NCCL alone never fills it: a segment takes up to some tens of MB."""
+"""Bytes per GPU that NCCL alone never fills: a segment takes up to some tens of MB."""
 _DOCKER = "--shm-size=16g   # option of docker run; or --ipc=host"
 _CHECK = "df -h /dev/shm   # in the container"
 
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
-    """Judge segments that had no room by what is mounted at /dev/shm."""
-    shown = [effect for effect in workloads.faults(effects) if effect.cause.startswith(_NO_ROOM)]
-    found = workloads.cases(facts, _is_small) if shown else []
-    shown = workloads.touched(facts, found, shown)
-    if not found or not shown:
+    """Judge segments that had no room by the volume mounted at /dev/shm."""
+    faults = [effect for effect in workloads.faults(effects) if effect.cause.startswith(_NO_ROOM)]
+    cases = workloads.cases(facts, _is_small) if faults else []
+    faults = workloads.effects_on(facts, cases, faults)
+    if not cases or not faults:
         return
-
-    case = found[0]
-    megabytes = int(case.container.shm) >> 20
-    unset = case.container.has_default_shm
-    yield workloads.explained(
+    container = cases[0].container
+    yield workloads.finding_of(
         RULE,
         facts,
-        found,
-        shown,
-        f"{workloads.called(found)} {workloads.verb(found, 'gets', 'get')} {megabytes} MiB of /dev/shm"
-        + (": no volume is mounted there" if unset else ""),
-        cause="NCCL makes a segment in /dev/shm for each connection through host memory, and PyTorch's data loaders "
-        "put batches there; this is less than they need",
-        fix=[*_fix(found, unset), _CHECK],
-        evidence=[_line(one) for one in found],
+        cases,
+        faults,
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'gets', 'get')} {int(container.shm) >> 20} MiB of /dev/shm"
+        + (": no volume is mounted there" if container.has_default_shm else ""),
+        cause="NCCL creates a segment in /dev/shm for each connection through host memory, and PyTorch's data loaders "
+        "store batches there; they need more than this",
+        fix=[*_fix(cases), _CHECK],
+        evidence=[_line(case) for case in cases],
     )
 
 
@@ -60,17 +57,17 @@ def _is_small(pod: Pod, container: Container) -> bool:
     return pod.is_whole and container.shm < _SMALL * max(container.gpus, 1)
 
 
-def _fix(found: list[Case], unset: bool) -> Iterator[str]:
-    case = found[0]
-    if case.pod.kind == "container":
+def _fix(cases: list[Case]) -> Iterator[str]:
+    first = cases[0]
+    if first.pod.kind == "container":
         yield _DOCKER
-    elif unset:
+    elif first.container.has_default_shm:
         mount = {"name": "dshm", "mountPath": "/dev/shm"}  # noqa: S108 - a path in the container
         volume = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
         changes = [Change(("volumeMounts",), [mount]), Change(("volumes",), [volume], of_pod=True)]
-        yield from workloads.patches([one for one in found if one.container.has_default_shm], lambda _: changes)
+        yield from workloads.patches([case for case in cases if case.container.has_default_shm], lambda _: changes)
     else:
-        yield f"sizeLimit: 64Gi{COMMENT}{case.pod.file.rpartition('/')[2]}:{case.container.shm_line}, in its place"
+        yield f"sizeLimit: 64Gi{COMMENT}{first.pod.file.rpartition('/')[2]}:{first.container.shm_line}: change it there"
 
 
 def _line(case: Case) -> Evidence:

@@ -1,26 +1,26 @@
-"""Traffic between hosts over TCP although there are InfiniBand or RoCE cards."""
+"""Traffic between hosts uses TCP although the hosts have InfiniBand or RoCE NICs."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, first_lines, unset_steps
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
     VERBS,
+    disabling_settings,
     efa_hints,
     ib_cards,
     ib_hints,
     lacking_verbs,
     no_cards_on,
-    switched_off,
+    paths_in_words,
     tcp_paths,
     without_cards,
-    wording,
 )
-from nccl_inspect.judging.networks.fallback import CONFIRM, fallback, ways
-from nccl_inspect.judging.networks.interfaces import is_for_rdma, naming
+from nccl_inspect.judging.networks.fallback import CONFIRM, clue_evidence, fallback
+from nccl_inspect.judging.networks.interfaces import is_for_rdma, notices_naming
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -31,13 +31,13 @@ RULE = Rule(
     name="socket-instead-of-ib",
     category="network",
     severity="error",
-    title="Hosts talk over TCP sockets although InfiniBand or RoCE cards are there",
+    title="Hosts talk over TCP sockets although they have InfiniBand or RoCE NICs",
     supersedes=("socket-instead-of-rdma",),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge TCP paths where some rank lists a card, or the platform has them; before there are paths, what says so."""
+    """Judge TCP paths if some rank lists a NIC or the platform has them; before there are paths, the signs of them."""
     paths = tcp_paths(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
     if efa_hints(facts) and not expected:
@@ -48,27 +48,37 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     hints = ib_hints(facts)
     if not (expected or hints):
         return
-    found = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
-    off = facts.switched_on("NCCL_IB_DISABLE")
+    devices = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
+    off = facts.enabled_settings("NCCL_IB_DISABLE")
     without = without_cards(facts)
     yield RULE.finding(
-        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or RoCE",
-        cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off" if off else _cause(facts, bool(hints)),
+        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or RoCE",
+        cause="NCCL_IB_DISABLE disables InfiniBand and RoCE" if off else _cause(facts, bool(hints)),
         impact=over_tcp(facts.platform),
-        fix=[*unset(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the cards there?"]
+        fix=[*unset_steps(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the NICs listed?"]
         if off
         else _fixes(facts),
-        confidence="certain" if expected and off else "likely" if expected or found else "possible",
-        evidence=[*first_lines(paths)[:2], *first_said(without)[:1], *hints[: 1 if without else 3], *lines_of(off, 1)],
+        confidence="certain" if expected and off else "likely" if expected or devices else "possible",
+        evidence=[
+            *first_lines(paths)[:2],
+            *first_evidence(without)[:1],
+            *hints[: 1 if without else 3],
+            *evidence_of_settings(off, 1),
+        ],
         paths=paths,
     )
 
 
 def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
-    """What suggests it before hosts talk: a card, or what somebody set for one, and NCCL that takes TCP."""
-    found = fallback(facts)
-    cards, meant = ib_cards(facts), _meant(facts)
-    if not found or not (expected or cards or meant) or switched_off(facts) or slingshot.signs(facts):
+    """The signs before hosts talk: a NIC, or settings for one, while NCCL uses TCP."""
+    tcp_fallback = fallback(facts)
+    cards, expectations = ib_cards(facts), _expectations(facts)
+    if (
+        not tcp_fallback
+        or not (expected or cards or expectations)
+        or disabling_settings(facts)
+        or slingshot.signs(facts)
+    ):
         return
     yield RULE.clue(
         f"hosts are left with TCP{_instead(facts)}",
@@ -77,66 +87,74 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         fix=_fixes(facts),
         confirm=CONFIRM
         if expected or cards
-        else "Run ibv_devices on a host, outside the container: does it list cards?",
-        severity=found.severity,
-        confidence=found.confidence(bool(expected or cards)),
-        ranks=found.ranks,
-        hosts=found.hosts,
-        evidence=ways([*cards[:2], *first_said(lacking_verbs(facts))[:1], *meant[:1]], found),
+        else "Run ibv_devices on a host, outside the container: does it list NICs?",
+        severity=tcp_fallback.severity,
+        confidence=tcp_fallback.confidence(bool(expected or cards)),
+        ranks=tcp_fallback.ranks,
+        hosts=tcp_fallback.hosts,
+        evidence=clue_evidence(
+            [*cards[:2], *first_evidence(lacking_verbs(facts))[:1], *expectations[:1]], tcp_fallback
+        ),
     )
 
 
 def _instead(facts: Facts) -> str:
-    """What they miss, or the setting with which they have no card."""
-    named = [] if lacking_verbs(facts) else _named(facts)
-    return f": NCCL found no card with {words_of(named)}" if named else " instead of InfiniBand or RoCE"
+    """The missing network, or the setting with which NCCL found no NIC."""
+    named = [] if lacking_verbs(facts) else _listed_nics(facts)
+    return f": NCCL found no NIC with {as_shell(named)}" if named else " instead of InfiniBand or RoCE"
 
 
-def _meant(facts: Facts) -> list[Evidence]:
-    """Settings for cards, the plugin that is made for them, and interfaces named after them: somebody expects cards."""
+def _expectations(facts: Facts) -> list[Evidence]:
+    """Signs that somebody expects RDMA NICs: settings, the plugin for them, and interfaces named after them."""
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx/hpcx-p2p-plugin"), *naming(facts, is_for_rdma)])]
+    return [
+        *evidence_of_settings(settings, 1),
+        *first_evidence([*facts.notices("hpcx/hpcx-p2p-plugin"), *notices_naming(facts, is_for_rdma)]),
+    ]
 
 
 def _cause(facts: Facts, hints: bool) -> str:
     unusable, without = facts.notices("nccl/ib-device-not-usable"), without_cards(facts)
-    named = _named(facts)
+    named = _listed_nics(facts)
     if unusable:
-        return f"a card is there and cannot be used: {unusable[0].message}"
+        return f"a NIC was found but cannot be used: {unusable[0].message}"
     if without:
         return no_cards_on(without)
     if lacking_verbs(facts):
-        return "libibverbs is not in the image, so NCCL cannot look for cards"
+        return "libibverbs is not in the image, so NCCL cannot look for NICs"
     if named:
         return (
-            f"{words_of(named)} {_speaks(named)} cards, and NCCL found none that fits: the names differ on these "
-            "hosts, device nodes or verbs libraries are missing in the container, or the hosts have no such card; "
-            "ibv_devices tells"
+            f"{as_shell(named)} {_verb(named)} NICs, but NCCL found none that matches: the names differ on these "
+            "hosts, device nodes or verbs libraries are missing in the container, or the hosts have no such NIC; "
+            "check with ibv_devices"
         )
     if hints:
         return (
-            "the log shows cards, and NCCL does not use them; device nodes or verbs libraries are missing "
-            "in the container, or NCCL_IB_HCA leaves the card out"
+            "the log shows NICs that NCCL does not use: device nodes or verbs libraries are missing in the container, "
+            "or NCCL_IB_HCA excludes the NICs"
         )
     if facts.platform:
         return (
-            "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in "
+            "this machine type has RDMA NICs, but NCCL found none: device nodes or verbs libraries are missing in "
             "the container"
         )
-    return "settings of this job are for cards, and NCCL found none: they are not in the container, or not there at all"
+    return (
+        "settings of this job are for RDMA NICs, but NCCL found none: they are not in the container, or the hosts have "
+        "none"
+    )
 
 
-def _named(facts: Facts) -> list[Setting]:
-    """NCCL_IB_HCA, where the log shows no card."""
-    return [] if ib_cards(facts) else facts.chosen("NCCL_IB_HCA")
+def _listed_nics(facts: Facts) -> list[Setting]:
+    """NCCL_IB_HCA, if the log shows no NIC."""
+    return [] if ib_cards(facts) else facts.user_settings("NCCL_IB_HCA")
 
 
 def _fixes(facts: Facts) -> list[str]:
-    named, no_verbs = _named(facts), lacking_verbs(facts)
+    named, no_verbs = _listed_nics(facts), lacking_verbs(facts)
     return [
         *([VERBS] if no_verbs else []),
-        *(["ibv_devices   # in the container, on each host: has a card such a name?"] if named else []),
-        *unset(named),
+        *(["ibv_devices   # in the container, on each host: does a NIC have that name?"] if named else []),
+        *unset_steps(named),
         RDMA_IN_DOCKER,
         RDMA_IN_POD,
         "ibv_devinfo; ibstat   # inside the container"
@@ -145,6 +163,6 @@ def _fixes(facts: Facts) -> list[str]:
     ]
 
 
-def _speaks(named: list[Setting]) -> str:
-    """What a setting says of the cards that it lists: with a ^ in front these are the ones not to take."""
-    return "leaves out" if all(setting.value.startswith("^") for setting in named) else "names"
+def _verb(named: list[Setting]) -> str:
+    """Whether a setting names or excludes the NICs in its list (^)."""
+    return "excludes" if all(setting.value.startswith("^") for setting in named) else "names"

@@ -1,27 +1,27 @@
-"""Traffic between hosts over TCP where nothing tells which RDMA network should be there."""
+"""Traffic between hosts uses TCP, and the log has no sign of an RDMA network."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
 from nccl_inspect.judging.impact import Estimate, over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
     VERBS,
+    disabling_settings,
     lacking_verbs,
     over_tcp_provider,
-    switched_off,
+    paths_in_words,
     tcp_paths,
-    wording,
 )
 from nccl_inspect.judging.networks.fallback import (
     CONFIRM,
+    clue_evidence,
+    failed_plugins,
     fallback,
     is_of_libfabric,
-    tried,
-    ways,
 )
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -31,19 +31,17 @@ RULE = Rule(
     name="socket-instead-of-rdma",
     category="network",
     severity="warning",
-    title="Hosts talk over TCP sockets; no sign of an RDMA network",
+    title="Hosts talk over TCP sockets, and the log has no sign of an RDMA network",
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
 _NO_RDMA = "(TCP, no RDMA)"
 _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
-"""Networks that only work by a plugin, and a daemon beside the job."""
-
-
-_LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf   # in the process's container"
+"""Networks that need a plugin, and a daemon beside the job."""
+_LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf   # in the container"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge TCP paths between hosts of an unknown kind of machine, or what says that they will take TCP."""
+    """Judge TCP paths between hosts of an unknown machine type, or the signs that they will use TCP."""
     paths = tcp_paths(facts) | over_tcp_provider(facts).where(lambda _: slingshot.signs(facts))
     if not paths:
         yield from _clue(facts)
@@ -53,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     reason = _as_expected(facts) or _avoidable(facts, bool(sure))
     paths = sure or paths
     yield RULE.finding(
-        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
+        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
         cause=reason.cause,
         impact=reason.impact,
         fix=reason.fix,
@@ -61,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence=reason.confidence,
         evidence=[
             *first_lines(paths)[:3],
-            *first_said([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
+            *first_evidence([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
             *slingshot.signs(facts)[:1],
         ],
         paths=paths,
@@ -70,7 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 class _Reason(NamedTuple):
-    """Why paths take TCP."""
+    """Why paths use TCP."""
 
     instead: str
     cause: str
@@ -81,11 +79,11 @@ class _Reason(NamedTuple):
 
 
 def _as_expected(facts: Facts) -> _Reason | None:
-    """For machines that have nothing better."""
+    """The reason if the machine has no other network."""
     machine = facts.platform
     if machine is None or machine.network not in _KINDS_WITHOUT_RDMA:
         return None
-    impact = "none to mend: TCP is the network of this machine"
+    impact = "none that can be fixed: TCP is the only network of this machine"
     return _Reason(_NO_RDMA, f"{machine.name} has no RDMA network", impact, [NOTHING], "info", "certain")
 
 
@@ -102,12 +100,12 @@ def _avoidable(facts: Facts, is_sure: bool) -> _Reason:
 
 
 def _clue(facts: Facts) -> Iterator[Finding]:
-    """What the log suggests before hosts talk: a network that is there did not come up."""
-    found = fallback(facts)
+    """The signs before hosts talk: an available network did not come up."""
+    tcp_fallback = fallback(facts)
     network = facts.platform.network if facts.platform else None
-    if not found or network in _KINDS_WITHOUT_RDMA or switched_off(facts):
+    if not tcp_fallback or network in _KINDS_WITHOUT_RDMA or disabling_settings(facts):
         return
-    better, failed = _better(facts), [n for n in tried(facts) if not is_of_libfabric(n)]
+    better, failed = _better(facts), [n for n in failed_plugins(facts) if not is_of_libfabric(n)]
     if not (better or failed):
         return
     names = listed(str(getattr(notice.event, "plugin", "")) for notice in failed)
@@ -115,20 +113,22 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         f"hosts are left with TCP instead of {better}"
         if better
         else f"hosts are left with TCP: the network plugin {names} does not come up",
-        cause=_cause(facts) if better else "the lines before say why the plugin does not come up",
+        cause=_cause(facts) if better else "the lines above these show why the plugin does not come up",
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
         confirm=CONFIRM,
-        severity=found.severity,
-        confidence=found.confidence(bool(better)),
-        ranks=found.ranks,
-        hosts=found.hosts,
-        evidence=ways([*slingshot.signs(facts), *first_said(failed), *first_said(lacking_verbs(facts))], found),
+        severity=tcp_fallback.severity,
+        confidence=tcp_fallback.confidence(bool(better)),
+        ranks=tcp_fallback.ranks,
+        hosts=tcp_fallback.hosts,
+        evidence=clue_evidence(
+            [*slingshot.signs(facts), *first_evidence(failed), *first_evidence(lacking_verbs(facts))], tcp_fallback
+        ),
     )
 
 
 def _better(facts: Facts) -> str | None:
-    """The network that the machines are known to have, and that needs a plugin."""
+    """The network of these machines that needs a plugin, if known."""
     network = facts.platform.network if facts.platform else None
     return _PLUGINS_OF_GOOGLE.get(network or "") or ("Slingshot" if slingshot.signs(facts) else None)
 
@@ -140,66 +140,66 @@ def _fixes(facts: Facts) -> list[str]:
             f"Install the plugin for {_PLUGINS_OF_GOOGLE[network]} on the nodes (GKE: DaemonSet nccl-tcpx-installer, "
             "nccl-tcpxo-installer), mount it into the container and put its folder on LD_LIBRARY_PATH.",
             "Run the daemon beside the job (receive-datapath-manager), and give the pod the interfaces eth1, eth2, ….",
-            "source <path>/nccl-env-profile.sh   # of the plugin: it sets what this network needs",
+            "source <path>/nccl-env-profile.sh   # of the plugin: sets the variables that this network needs",
         ]
     if slingshot.signs(facts):
         return [
             slingshot.INSTALL,
             slingshot.CHECK,
-            "FI_PROVIDER=cxi   # on all ranks; unset it where it names another provider",
+            "FI_PROVIDER=cxi   # on all ranks; unset it if it names another provider",
             'NCCL_NET="AWS Libfabric"   # makes it fail early instead of falling back (Libfabric since plugin 1.13)',
         ]
     return [
         *([VERBS] if lacking_verbs(facts) else []),
         *([_LOOK] if _not_sought(facts) else []),
-        "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: is there such a card?",
+        "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: does it list such a NIC?",
         EFA_IN_POD,
         EFA_CHECK,
         RDMA_IN_POD,
         RDMA_IN_DOCKER,
-        "NCCL_NET=IB   # then makes it fail early instead of falling back",
+        "NCCL_NET=IB   # afterwards: makes it fail early instead of falling back",
     ]
 
 
 def _cause(facts: Facts) -> str:
-    """What the log tells of NCCL's search for cards, or of the plugin that the network needs."""
+    """The state of NCCL's search for NICs, or of the plugin that the network needs."""
     if google := _PLUGINS_OF_GOOGLE.get((facts.platform.network if facts.platform else None) or ""):
         return f"the plugin of {google} is not in use: not in the image or on LD_LIBRARY_PATH, or its daemon is down"
     if slingshot.signs(facts):
         return _cause_on_slingshot(facts)
     if lacking_verbs(facts):
         return (
-            "libibverbs is not in the image: NCCL cannot look for InfiniBand and RoCE cards, and the log does not show "
+            "libibverbs is not in the image: NCCL cannot look for InfiniBand and RoCE NICs, and the log does not show "
             "whether the machines have any"
         )
     if facts.notices("nccl/net-ib-none"):
-        return "NCCL found no RDMA device; whether the machines have one is not in the log (--platform NAME says it)"
+        return "NCCL found no RDMA device; the log does not show whether the machines have one (set --platform NAME)"
     if _not_sought(facts):
         return (
-            "likely a setting that the log does not show: NCCL did not even look for InfiniBand and RoCE (no line "
-            "NET/IB, none about libibverbs). NCCL_IB_DISABLE does that, and NCCL_NET=Socket (2.12, and since 2.28.7; "
-            "others look all the same), in the environment or in a file nccl.conf"
+            "likely a setting that the log does not show: NCCL did not look for InfiniBand and RoCE at all (no line "
+            "with NET/IB or libibverbs). NCCL_IB_DISABLE does that, and NCCL_NET=Socket (2.12, and since 2.28.7; other "
+            "releases look anyway), in the environment or in nccl.conf"
         )
     return "not proved: the log does not show which networks NCCL found on these machines"
 
 
 def _cause_on_slingshot(facts: Facts) -> str:
-    if over_tcp_provider(facts) or facts.said(events.OfiProvider):
-        return "libfabric offers its tcp provider and not cxi: it is not that of the site, or /dev/cxi* is not there"
+    if over_tcp_provider(facts) or facts.with_event(events.OfiProvider):
+        return "libfabric offers its tcp provider, not cxi: it is not the site's libfabric, or /dev/cxi* is missing"
     if facts.notices("aws-ofi-nccl/ofi-no-eligible-providers") or facts.with_role("no-provider"):
-        return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are not there"
+        return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are missing"
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices):
         return "aws-ofi-nccl was tried and did not come up"
     return "aws-ofi-nccl was not loaded: it is not in the image, or its folder is not on LD_LIBRARY_PATH"
 
 
 def _not_sought(facts: Facts) -> bool:
-    """Whether NCCL tells of its sockets, and nothing of a search for cards, which comes first (src/plugin/net.cc)."""
+    """Whether NCCL lists its sockets without a search for NICs, which comes first (src/plugin/net.cc)."""
 
     def is_socket(event: events.Event) -> bool:
         return isinstance(event, events.NetDevices) and event.net == "Socket"
 
-    if not facts.said(events.NetDevices, is_socket) or facts.plugin("NET", "loaded") or facts.is_rccl():
+    if not facts.with_event(events.NetDevices, is_socket) or facts.plugin("NET", "loaded") or facts.is_rccl():
         return False
-    tried = [notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message]
-    return not tried and not lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
+    searches = (notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message)
+    return not any(searches) and not lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")

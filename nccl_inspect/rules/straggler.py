@@ -1,4 +1,4 @@
-"""A rank comes last to the collectives of its group again and again: PyTorch's flight recorder shows how long."""
+"""A rank repeatedly arrives last at the collectives of its group, according to PyTorch's flight recorder."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ RULE = Rule(
     name="straggler",
     category="topology",
     severity="warning",
-    title="A rank comes last to the collectives of its group again and again",
+    title="A rank repeatedly arrives last at the collectives of its group",
     local=True,
 )
 _MOST = 3
-"""Ranks that are told; where there are more, the time is lost elsewhere."""
+"""Ranks that are reported; if there are more, the time is lost elsewhere."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge how long the calls took on each rank, where PyTorch measured it."""
+    """Judge how long the calls took on each rank, if PyTorch measured it."""
     dumps = flight_recorder.dumps_of(facts)
     if len(dumps) < 2:
         return
-    from nccl_inspect.artifacts import stragglers  # most logs come alone
+    from nccl_inspect.artifacts import stragglers  # most logs have no dumps
 
     for straggler in stragglers.of(dumps)[:_MOST]:
         others = set(straggler.group.ranks) - {straggler.rank}
         who = f"the other {len(others)} ranks" if len(others) > 1 else ranks_word(others)
         yield RULE.clue(
-            f"rank {straggler.rank} comes last to {straggler.late} of {straggler.compared} collectives of group "
+            f"rank {straggler.rank} arrives last at {straggler.late} of {straggler.compared} collectives of group "
             f"{straggler.group.label}: {who} {does(len(others), 'wait')} {straggler.share:.0%} of the time",
             cause=f"the calls are short on this rank and {straggler.gap_ms:.0f} ms longer on all others: it is late, "
-            "by a slower GPU, more work than the others have, or time on the CPU (data loading, checkpoints, logging)",
-            impact=f"all ranks of the group go at the pace of rank {straggler.rank}",
+            "because of a slower GPU, more work, or time on the CPU (data loading, checkpoints, logging)",
+            impact=f"all ranks of the group run at the pace of rank {straggler.rank}",
             fix=[
-                "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE   # on its host and on another one: is the GPU held "
-                "down?",
+                "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE   # on its host and on another one: is the GPU "
+                "throttled?",
                 "py-spy dump --pid <pid>   # several times: is it on the CPU while the others wait?",
-                "Start the job with this host left out, or with the hosts in another order.",
+                "Start the job without this host, or with the hosts in another order.",
             ],
-            confirm="Exchange its host with another one: does the host or the rank stay behind? The host: a slow GPU. "
-            "The rank: its work.",
+            confirm="Swap its host with another one. If the delay follows the host, its GPU is slow; if it follows the "
+            "rank, it has more work.",
             confidence="likely",
             ranks={straggler.rank},
             hosts=hosts_with(facts.job, {straggler.rank}),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -20,9 +20,9 @@ _CUDA = ("cuda error detected", "CU error")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge that the plugin ends its process, whatever the reason; other rules know some reasons better."""
+    """Judge that the plugin ends its process, for whatever reason; other rules judge some reasons in detail."""
     aborted = facts.notices("tcpxo/fastrak-init-failed")
-    why = facts.leading_to(RULE.name)
+    why = facts.errors_of_rule(RULE.name)
     if not (aborted or why) or google_plugins.works(facts):
         return
     reasons = [google_plugins.reason(notice).rstrip(": ") for notice in aborted] + [notice.message for notice in why]
@@ -30,10 +30,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"GPUDirect-TCPXO cannot start: {reason}",
         cause=_cause(reason),
-        impact="the plugin ends the process, so that NCCL does not fall back to TCP: the job does not start",
+        impact="the plugin ends the process, so NCCL does not fall back to TCP: the job does not start",
         fix=_fix(reason),
         notices=aborted,
-        evidence=first_said([*aborted, *why]),
+        evidence=first_evidence([*aborted, *why]),
         fatal=True,
         explains_errors=[*aborted, *why],
     )
@@ -41,20 +41,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _cause(reason: str) -> str:
     if _SWITCHED_OFF in reason:
-        return "NCCL_FASTRAK_ENABLE=0 switches the plugin off, but NCCL loads it"
+        return "NCCL_FASTRAK_ENABLE=0 disables the plugin, but NCCL loads it"
     if any(text in reason for text in _OTHER_MACHINE):
-        return "the plugin does not know these GPUs: it is made for the eight H100 of a3-megagpu-8g"
+        return "the plugin does not support these GPUs: it is made for the eight H100 of a3-megagpu-8g"
     if any(text in reason for text in _CUDA):
-        return "CUDA fails in this process: the driver, the GPU, or an earlier error"
-    return "the plugin names it in parentheses; its warnings before tell more"
+        return "CUDA fails in this process: a fault of the driver or the GPU, or an earlier error"
+    return "the plugin names the reason in parentheses; its earlier warnings show more"
 
 
 def _fix(reason: str) -> list[str]:
     if _SWITCHED_OFF in reason:
-        return ["unset NCCL_FASTRAK_ENABLE   # or NCCL_NET_PLUGIN=none, to do without the plugin"]
+        return ["unset NCCL_FASTRAK_ENABLE   # or set NCCL_NET_PLUGIN=none to run without the plugin"]
     if any(text in reason for text in _OTHER_MACHINE):
         return [
-            "Use the plugin on a3-megagpu-8g only; other machines of Google have TCPX (A3 High) or gIB (A3 Ultra, A4)."
+            "Use the plugin on a3-megagpu-8g only; other Google machines have TCPX (A3 High) or gIB (A3 Ultra, A4)."
         ]
     return [
         "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET   # prints each step of the plugin",

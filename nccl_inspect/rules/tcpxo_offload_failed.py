@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -13,40 +13,40 @@ RULE = Rule(
     category="plugins",
     cloud="GCP",
     severity="error",
-    title="The offload engine of the machine fails GPUDirect-TCPXO",
+    title="The offload engine of the machine does not work for GPUDirect-TCPXO",
     supersedes=("tcpxo-init-failed",),
 )
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
 def judge(facts: Facts) -> Iterator[Result]:
-    """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
-    told = list(facts.leading_to(RULE.name))
-    told += google_plugins.aborted(
+    """Judge failures between plugin and offload engine; at the end of a job, connections close normally."""
+    errors = list(facts.errors_of_rule(RULE.name))
+    errors += google_plugins.aborted(
         facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler"
     )
     if facts.is_over():
-        yield Effects(told)  # connections that are closed under way
-    if not told or (google_plugins.works(facts) and not facts.job.failed):
+        yield Effects(errors)  # connections that closed in between
+    if not errors or (google_plugins.works(facts) and not facts.job.failed):
         return
-    first = told[0]
+    first = errors[0]
     yield RULE.finding(
         f"GPUDirect-TCPXO: {_what(first)}",
         cause="the daemon cannot map or register GPU memory for the NIC"
         if _is_about_memory(first)
-        else "the container may not bind to the interface of the NIC"
+        else "the container is not allowed to bind to the NIC's interface"
         if first.production == "tcpxo/fastrak-dxs-socket"
-        else "the offload engine (DXS) of this machine does not answer, or refuses: the machine, its NIC, or a daemon "
-        "that ended is at fault",
+        else "the offload engine (DXS) of this machine does not answer, or refuses: the fault is in the machine or its "
+        "NIC, or a daemon ended",
         impact="this rank cannot connect, or its transfers fail: the job stops",
         fix=[
             google_plugins.DAEMON_LOG,
-            "Restart daemon and job; where it stays with the machine, drain the node and have Google look at it.",
+            "Restart the daemon and the job; if the machine fails again, drain the node and contact Google support.",
             *(_BIND if first.production == "tcpxo/fastrak-dxs-socket" else []),
             google_plugins.ONE_RELEASE,
         ],
         confidence="likely",
-        notices=told,
+        notices=errors,
         fatal=True,
     )
 
@@ -59,7 +59,7 @@ def _is_about_memory(notice: Notice) -> bool:
 
 
 def _what(notice: Notice) -> str:
-    text = google_plugins.reason(notice) or words(notice).partition(": ")[2]
+    text = google_plugins.reason(notice) or message_of(notice).partition(": ")[2]
     status = value(notice, "status")
     return (
         text

@@ -1,9 +1,9 @@
-"""GPUDirect-TCPXO runs with settings that cost speed and are not those of Google's profile."""
+"""GPUDirect-TCPXO runs with settings that reduce performance and differ from Google's profile."""
 
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, ranks_in, unset_steps
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -12,34 +12,32 @@ RULE = Rule(
     category="environment",
     cloud="GCP",
     severity="info",
-    title="Settings of GPUDirect-TCPXO cost speed",
+    title="Settings of GPUDirect-TCPXO reduce performance",
 )
 _HOTPATH = "NCCL_FASTRAK_ENABLE_HOTPATH_LOGGING"
 _LLCM = "NCCL_FASTRAK_USE_LLCM"
-_PROFILE = (
-    "source /usr/local/nvidia/lib64/nccl-env-profile.sh   # what Google qualified; in the job's container, before it"
-)
+_PROFILE = "source /usr/local/nvidia/lib64/nccl-env-profile.sh   # Google's settings; in the job's container, before it"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the log of every transfer, and control messages that do not go through LLCM."""
-    hotpath = facts.switched_on(_HOTPATH)
+    """Judge logging of every transfer, and control messages that do not use LLCM."""
+    hotpath = facts.enabled_settings(_HOTPATH)
     without = [notice for notice in facts.notices("tcpxo/fastrak-dxs-starting") if value(notice, "llcm") == "false"]
     if not hotpath and not without:
         return
-    told = [
+    deviations = [
         *([f"{_HOTPATH}=1 logs every transfer"] if hotpath else []),
         *([f"{_LLCM} is off"] if without else []),
     ]
     yield RULE.finding(
-        f"GPUDirect-TCPXO is not set up as Google's profile does: {', '.join(told)}",
-        cause="the variable is set so"
+        f"GPUDirect-TCPXO settings differ from Google's profile: {', '.join(deviations)}",
+        cause="the variable is set to this value"
         if hotpath and not without
         else "Google's profile (nccl-env-profile.sh), which sets it, was not sourced before the job, or not everywhere",
-        impact="each transfer costs more time on the CPU: small messages get slower",
-        fix=[*unset(hotpath), _PROFILE],
+        impact="each transfer takes more CPU time: small messages are slower",
+        fix=[*unset_steps(hotpath), _PROFILE],
         confidence="certain" if hotpath else "likely",
         ranks=facts.ranks_with(hotpath) | ranks_in(without),
         hosts=hosts_in(without),
-        evidence=[*lines_of(hotpath), *first_said(without)],
+        evidence=[*evidence_of_settings(hotpath), *first_evidence(without)],
     )

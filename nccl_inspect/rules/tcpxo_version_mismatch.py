@@ -1,4 +1,4 @@
-"""The plugins of GPUDirect-TCPXO of two nodes, or plugin and host software, are of releases that do not fit."""
+"""The GPUDirect-TCPXO plugins of two nodes, or the plugin and the host software, are of incompatible releases."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed, some_names
@@ -16,27 +16,26 @@ RULE = Rule(
     category="plugins",
     cloud="GCP",
     severity="error",
-    title="Releases of GPUDirect-TCPXO do not fit together",
+    title="Releases of GPUDirect-TCPXO are incompatible",
     causes=("tcpxo-init-failed",),
     echoes=("tcpxo-offload-failed",),
 )
-
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the plugin says of releases, and plugins of several releases in a job that did not connect."""
-    peers = facts.leading_to(RULE.name)
-    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
-    if told := [*peers, *refused]:
+    """Judge the plugin's errors about releases, and plugins of several releases in a job that did not connect."""
+    peers = facts.errors_of_rule(RULE.name)
+    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in message_of(n) for text in _HOST)]
+    if errors := [*peers, *refused]:
         yield RULE.finding(
             f"GPUDirect-TCPXO: {_of_peers(peers[0]) if peers else 'the host refuses the release of the plugin'}",
             cause="two nodes run plugins of different releases"
             if peers
-            else "the plugin is older or newer than the offload engine of the machine accepts",
+            else "the offload engine of the machine does not accept a plugin this old or this new",
             impact="ranks cannot connect over the fast network: the job stops",
-            fix=[google_plugins.ONE_RELEASE, "kubectl get pod <pod> -o yaml   # which images, on each node?"],
-            notices=told,
+            fix=[google_plugins.ONE_RELEASE, "kubectl get pod <pod> -o yaml   # which images does each node run?"],
+            notices=errors,
             fatal=True,
         )
         return
@@ -58,18 +57,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _of_peers(notice: Notice) -> str:
     if value(notice, "peer") is not None:
-        return f"the handle of a peer has version {value(notice, 'peer')}, this plugin has {value(notice, 'own')}"
-    return (
-        f"releases differ ({value(notice, 'detail')})"
-        if value(notice, "detail")
-        else "a peer's handle is not filled in"
-    )
+        return f"the handle of a peer has version {value(notice, 'peer')}, but this plugin has {value(notice, 'own')}"
+    return f"releases differ ({value(notice, 'detail')})" if value(notice, "detail") else "a peer's handle is empty"
 
 
 def _releases(loading: list[Notice]) -> dict[str, set[str]]:
     """The hosts of each release of the plugin."""
-    found: dict[str, set[str]] = {}
+    hosts: dict[str, set[str]] = {}
     for notice in loading:
         if isinstance(notice.event, events.PluginStatus) and notice.event.detail and notice.hosts:
-            found.setdefault(notice.event.detail, set()).update(notice.hosts)
-    return dict(sorted(found.items()))
+            hosts.setdefault(notice.event.detail, set()).update(notice.hosts)
+    return dict(sorted(hosts.items()))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, first_said, global_ranks
+from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
@@ -27,56 +27,57 @@ _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge groups that a framework's size or PyTorch's name for them shows to be tensor-parallel."""
     if any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
-        return  # NVLink joins these nodes
+        return  # NVLink connects these nodes
     if by_size := _by_size(facts):
         yield by_size
         return
     comms, lines = _by_name(facts)
     spanning = [comm for comm in comms if len(comm.hosts) > 1]
     if spanning:
-        told = f"process group of communicator {spanning[0].id} ({count(spanning[0].nranks, 'rank')})"
-        yield _finding(
-            facts, spanning, f"the tensor-parallel {told} spans {len(spanning[0].hosts)} hosts", lines, "likely"
-        )
+        group = f"process group of communicator {spanning[0].id} ({count(spanning[0].nranks, 'rank')})"
+        summary = f"the tensor-parallel {group} spans {len(spanning[0].hosts)} hosts"
+        yield _finding(facts, spanning, summary, lines, "likely")
     elif not comms and not facts.with_role("parallel-sizes") and _all_span(facts):
         yield RULE.undecided(
-            "all groups smaller than the job span hosts although a host holds several ranks; whether one of them is "
-            "tensor-parallel is not in the log",
+            "all groups smaller than the job span hosts although hosts have several ranks; the log does not show "
+            "whether one of them is tensor-parallel",
             Needs(others=("the program's parallel sizes (--tp, --pp, --dp) and the order of its ranks",)),
         )
 
 
 def _by_size(facts: Facts) -> Finding | None:
-    """The sure case: more ranks in a group than any node has."""
-    said = facts.with_role("parallel-sizes")
-    sizes = {_size(notice) for notice in said}
+    """The certain case: more ranks in a group than any node has."""
+    notices = facts.with_role("parallel-sizes")
+    sizes = {_size(notice) for notice in notices}
     local = _ranks_of_a_node(facts)
-    if len(sizes) != 1 or local is None or not facts.several_hosts():
+    if len(sizes) != 1 or local is None or not facts.spans_hosts():
         return None
     size = sizes.pop()
     if size <= local or (facts.job.world_size or 0) < size:
         return None
     groups = [comm for comm in facts.job.communicators if comm.nranks == size and len(comm.hosts) > 1]
-    what = f"tensor parallelism of {size} ranks does not fit on hosts with {count(local, 'rank')}"
-    return _finding(facts, groups, what, first_said(said), "certain")
+    summary = f"tensor parallelism of {size} ranks does not fit on hosts with {count(local, 'rank')}"
+    return _finding(facts, groups, summary, first_evidence(notices), "certain")
 
 
-def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list[Evidence], confidence: str) -> Finding:
+def _finding(
+    facts: Facts, comms: list[CommunicatorInfo], summary: str, lines: list[Evidence], confidence: str
+) -> Finding:
     names = {comm.id for comm in comms}
-    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
+    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
     net = network(facts.platform)
     return RULE.finding(
-        what,
-        cause="tensor parallelism exchanges activations several times in every layer, and here over the network. The "
-        "group is larger than a node (or pod), or ranks are not counted node by node",
+        summary,
+        cause="tensor parallelism exchanges activations several times in every layer, here over the network. The "
+        "group is larger than a node (or pod), or ranks are not numbered node by node",
         impact=estimate(
-            f"every layer waits for the network: NVLink gives {ON_NVLINK}, the network of a GPU {net}", ON_NVLINK, net
+            f"every layer waits for the network: NVLink gives {ON_NVLINK}, the network {net} per GPU", ON_NVLINK, net
         ),
         fix=[
-            "Make tensor parallelism at most as large as the GPUs of one node (or pod), and innermost in the "
+            "Limit tensor parallelism to the GPUs of one node (or pod), and make it the innermost dimension in the "
             "order of ranks.",
-            "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2   # Megatron: between nodes "
-            "pipeline or data parallelism",
+            "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2   # Megatron: pipeline or data "
+            "parallelism between nodes",
             GPUS_IN_POD,
         ],
         confidence=confidence,
@@ -88,19 +89,19 @@ def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list
 
 
 def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
-    """The communicators of process groups that PyTorch calls tensor-parallel, with lines that name them."""
+    """The communicators of process groups with a tensor-parallel name, with lines that name them."""
     members: dict[str, list[Wait]] = {}
     for notice in facts.job.notices:
         group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
         if group is not None and _IS_TP.search(group):
             members.setdefault(group, []).append(_place(notice, group))
-    found = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
-    known = [(comm, place) for comm, place in found if comm is not None]
-    return [comm for comm, _ in known], [place.notice.evidence[0] for _, place in known]
+    groups = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
+    matched = [(comm, place) for comm, place in groups if comm is not None]
+    return [comm for comm, _ in matched], [place.notice.evidence[0] for _, place in matched]
 
 
 def _place(notice: Notice, group: str) -> Wait:
-    """Where a line of a process group says that it comes from."""
+    """The rank that a line of a process group names as its origin."""
     event = notice.event
     if isinstance(event, CollectiveTimeout):
         member, rank = event.rank, event.global_rank
@@ -115,7 +116,7 @@ def _size(notice: Notice) -> int:
 
 
 def _ranks_of_a_node(facts: Facts) -> int | None:
-    """The most ranks that a host has; None where ranks may be missing in the log."""
+    """The largest number of ranks on a host; None if ranks may be missing from the log."""
     world = next((comm for comm in facts.job.communicators if comm.id == "world"), None)
     if world is None:
         return None

@@ -1,4 +1,4 @@
-"""A transfer failed, or could not be handed to the network, and nothing says why."""
+"""A transfer failed, or could not be passed to the network, and the log does not show why."""
 
 from collections.abc import Iterator
 
@@ -14,32 +14,31 @@ RULE = Rule(
     severity="error",
     title="The network refused or lost a transfer",
     echoes=("collective-unfinished", "gin-failed", "internal-error", "internal-limit-reached", "ucx-failed"),
-    symptom=True,
+    is_symptom=True,
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that post, poll or end a transfer: most often the peer is gone, and then peer-death leads."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    errors = facts.errors_of_rule(RULE.name)
+    if not errors:
         return
-    is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in said)
+    is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in errors)
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"a transfer failed: {said[0].message}",
-        cause="the line does not tell. Most often the peer is gone and this is how the others see it; else the NIC "
-        "or its "
-        "driver refuses the call: queues or memory of the NIC are used up, or the card is in trouble",
+        errors,
+        f"a transfer failed: {errors[0].message}",
+        cause="unknown from this line. Most often the peer is gone, and its peers see this error; otherwise the NIC or "
+        "its driver refuses the call: the NIC's queues or memory are exhausted, or the NIC is faulty",
         stops="the connection is lost, and with it the job",
         fix=(
-            "Look which rank failed first: its log, its pod, dmesg on its host.",
-            "dmesg -T | grep -iE 'mlx5|efa|ena|bnxt'; ibstat   # on the host of this rank: is its NIC in trouble?",
+            "Find the rank that failed first: check its log, its pod, and dmesg on its host.",
+            "dmesg -T | grep -iE 'mlx5|efa|ena|bnxt'; ibstat   # on the host of this rank: is its NIC faulty?",
             *((LIBFABRIC_SAYS,) if is_libfabric else ()),
-            "ulimit -l   # in the container: must say unlimited where the error is 'Cannot allocate memory'",
+            "ulimit -l   # in the container: must print unlimited if the error is 'Cannot allocate memory'",
         ),
-        confirm="Compare how the logs of all ranks end: the one that ends first, or with another error, is the cause.",
+        confirm="Compare the ends of all ranks' logs: the rank that ended first, or with another error, is the cause.",
         confidence="possible",
     )

@@ -13,29 +13,29 @@ RULE = Rule(
     severity="error",
     title="The UCX transport of the HPC-X plugin failed",
     echoes=("internal-error",),
-    symptom=True,
+    is_symptom=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the plugin says of calls of UCX; transfers over it are the affair of transfer-failed."""
-    said = facts.leading_to(RULE.name)
-    if not said:
+    """Judge the plugin's errors about UCX calls; transfer-failed judges transfers over it."""
+    errors = facts.errors_of_rule(RULE.name)
+    if not errors:
         return
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        f"UCX failed: {said[0].message}",
-        cause="UCX, its release or its settings do not fit this NIC or the other ranks, a limit inside it is "
-        "reached, or a "
-        "peer is gone. NCCL_PLUGIN_P2P=ucx, uct or ucx_uct chose it: the plugin's own InfiniBand code is the default",
+        errors,
+        f"UCX failed: {errors[0].message}",
+        cause="UCX, its release or its settings do not match this NIC or the other ranks, it reached an internal "
+        "limit, or a peer is gone. NCCL_PLUGIN_P2P=ucx, uct or ucx_uct selected it: the plugin's own InfiniBand code "
+        "is the default",
         stops="the connection cannot be made or used, and the job stops",
         fix=(
             "NCCL_PLUGIN_P2P=ib   # the plugin's InfiniBand transport; or unset it",
-            "ucx_info -v; ucx_info -d | grep -E 'Device|Transport'   # on all nodes: one release, and the NICs?",
-            "UCX_LOG_LEVEL=info   # on all ranks: UCX itself tells what fails",
+            "ucx_info -v; ucx_info -d | grep -E 'Device|Transport'   # on all nodes: the same release, and all NICs?",
+            "UCX_LOG_LEVEL=info   # on all ranks: UCX logs what fails",
         ),
-        confirm="Check which rank failed first: a peer that is gone looks the same here.",
+        confirm="Check which rank failed first: a dead peer looks the same.",
         confidence="likely" if facts.job.failed else "possible",
     )

@@ -1,4 +1,4 @@
-"""A CUDA call failed in NCCL, and nothing in the log says which, nor why."""
+"""A CUDA call failed in NCCL, and the log shows neither which nor why."""
 
 from collections.abc import Iterator
 
@@ -12,32 +12,30 @@ RULE = Rule(
     name="unhandled-cuda-error",
     category="failures",
     severity="error",
-    title="A CUDA call failed in NCCL, and the log does not say which",
+    title="A CUDA call failed in NCCL, and the log does not show which",
     echoes=("internal-error",),
-    symptom=True,
+    is_symptom=True,
 )
 _CUDA_ERROR = 1
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge NCCL's code 1 where neither a warning nor CUDA's own words explain it."""
-    said = propagated_errors.unexplained(facts, _CUDA_ERROR)
-    if not said or cuda.failures(facts):
+    """Judge NCCL's code 1 if neither a warning nor CUDA's own message explains it."""
+    errors = propagated_errors.unexplained(facts, _CUDA_ERROR)
+    if not errors or cuda.failures(facts):
         return
     yield stated_errors.finding(
         RULE,
         facts,
-        said,
-        "NCCL reports a CUDA error (code 1) and no warning says which call failed",
-        cause="unknown from this log; likely: "
-        "the GPU is full or already in use by another rank, an earlier kernel failed, the "
-        "driver is "
-        "older than this CUDA, or a device or NVLink is broken",
+        errors,
+        "NCCL reports a CUDA error (code 1), but no warning names the call that failed",
+        cause="unknown from this log; likely: the GPU is full or already in use by another rank, an earlier kernel "
+        "failed, the driver is older than this CUDA, or a device or NVLink is broken",
         stops="the call fails, and with it the job",
         fix=(
             "NCCL_DEBUG=INFO   # on all ranks, and run again: the 'Cuda failure' line of this rank names the reason",
             "nvidia-smi; dmesg -T | grep -iE 'xid|nvrm'   # on its host: memory in use, driver, faults",
-            "CUDA_LAUNCH_BLOCKING=1   # where the program's own kernel may have failed before: names the kernel",
+            "CUDA_LAUNCH_BLOCKING=1   # if the program's own kernel may have failed before: names the kernel",
         ),
         confirm="Look for an exception of the same rank.",
     )

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with
+from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, rank_in_front, value, words
+from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
@@ -25,7 +25,7 @@ RULE = Rule(
     supersedes=("ended-from-outside",),
 )
 _PAIRWISE = ("SEND", "RECV")
-"""Between two ranks: PyTorch has a communicator of their own for them, in whatever process group they are."""
+"""Between two ranks: PyTorch gives each pair its own communicator, in any process group."""
 _FAILED = ("torch/cuda-error", "torch/cuda-out-of-memory", "torch/watchdog-terminated")
 _RECORD = (
     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
@@ -35,20 +35,20 @@ _RECORD = (
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the process group that timed out first; time-outs of others mostly follow from it."""
-    found = waits(facts)
-    if not found:
-        yield from _as_others_tell(facts)
+    """Judge the process group that timed out first; timeouts of others usually follow from it."""
+    timeouts = waits(facts)
+    if not timeouts:
+        yield from _reported_by_others(facts)
         return
-    group = found[0].group
-    mine = [wait for wait in found if wait.group == group]
+    group = timeouts[0].group
+    mine = [wait for wait in timeouts if wait.group == group]
     late = latecomers(mine)
     mine = [wait for wait in mine if wait not in late]
-    others = list(dict.fromkeys(wait.group for wait in found if wait.group not in (None, group)))
+    others = list(dict.fromkeys(wait.group for wait in timeouts if wait.group not in (None, group)))
     waiting = {wait.rank for wait in mine if wait.rank is not None}
-    comm = _pair(facts, waiting) if found[0].operation in _PAIRWISE else communicator_of(facts, group, mine)
+    comm = _pair(facts, waiting) if timeouts[0].operation in _PAIRWISE else communicator_of(facts, group, mine)
     members_of = set() if comm is None else global_ranks(comm, range(comm.nranks))
-    elsewhere = [wait for wait in found if wait.group != group and wait.rank is not None]
+    elsewhere = [wait for wait in timeouts if wait.group != group and wait.rank is not None]
     blamed, why, lines = _late(late) if late else _suspects(facts, mine, waiting, members_of)
     blamed, why = _unless_waiting(blamed, why, elsewhere)
     blamed, why = _unless_recorded(facts, blamed, why)
@@ -56,89 +56,92 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
     yield RULE.finding(
         f"{_calls(mine, of_group + in_comm)} and timed out" + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
-        cause=f"the lines tell who waited, not why. {why}{suspects(facts)}{_of_threads(facts)}"
-        + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
+        cause=f"the lines show who waited, not why. {why}{suspects(facts)}{_of_threads(facts)}"
+        + (f". Process group {listed(map(str, others))} also timed out: usually a consequence" if others else ""),
         impact="PyTorch ends the process, and with it the job",
         fix=[
-            f"Look at {ranks_word(blamed)} first: its own output, a traceback."
+            f"Look at the output of {ranks_word(blamed)} first, and for a traceback."
             if blamed
-            else "Find the rank that did not come: look at the output of every rank.",
-            f"py-spy dump --pid <pid>   # on {ranks_word(blamed) if blamed else 'every rank'}: where does it stand?",
+            else "Find the rank that did not arrive: look at the output of every rank.",
+            f"py-spy dump --pid <pid>   # on {ranks_word(blamed) if blamed else 'every rank'}: where is it now?",
             *_RECORD,
-            "A longer time limit (init_process_group(timeout=…)) helps only where a rank is slow, as in "
-            "writing a checkpoint; it hides what is stuck.",
+            "A longer timeout (init_process_group(timeout=…)) helps only if a rank is slow, for example while "
+            "writing a checkpoint; otherwise it hides the hang.",
         ],
         ranks=blamed or waiting,
         hosts=hosts_with(facts.job, blamed or waiting),
-        evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
+        evidence=[*first_evidence([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
 
 
 def _unless_recorded(facts: Facts, blamed: set[int], why: str) -> tuple[set[int], str]:
-    """What dumps of the flight recorder prove goes before what the log suggests, which they then contradict."""
+    """The ranks that the flight recorder's dumps prove take precedence over those that the log suggests."""
     proved = flight_recorder.proved(facts)
     if not proved or blamed == proved:
         return blamed, why
-    contradiction = f"The log alone points at {ranks_word(blamed)}, which they contradict: {why}" if blamed else why
+    contradiction = (
+        f"The log alone points to {ranks_word(blamed)}, but the dumps contradict it: {why}" if blamed else why
+    )
     who = ranks_word(proved)
     return proved, f"The flight recorder's dumps show that the others wait for {who}. {contradiction}"
 
 
-def _as_others_tell(facts: Facts) -> Iterator[Finding]:
-    """A time-out of which only those tell who were asked to write what they know."""
-    told = [one for one in facts.with_role("watchdog-dump") if "timeout" in one.message]
-    if not told:
+def _reported_by_others(facts: Facts) -> Iterator[Finding]:
+    """A timeout that only the dump signals on other ranks report."""
+    signals = [notice for notice in facts.with_role("watchdog-dump") if "timeout" in notice.message]
+    if not signals:
         return
-    tells = {rank for one in told for rank in _rank_of(one)}
-    origins = {rank for one in told for rank in _gave_up(one)}
+    reporters = {rank for signal in signals for rank in _rank_of(signal)}
+    origins = {rank for signal in signals for rank in _origin(signal)}
     who = ranks_word(origins) if origins else "a rank"
+    by = ranks_word(reporters) if reporters else "others"
     yield RULE.finding(
-        f"{who} waited for a collective and timed out, according to {ranks_word(tells) if tells else 'others'}",
-        cause="the lines tell who gave up first, not why: the output of that rank has the collective, that of the rank "
-        "which did not come its reason. Neither is in the log",
+        f"{who} waited for a collective and timed out, according to {by}",
+        cause="the lines show who timed out first, not why: the output of that rank names the collective, and the "
+        "output of the rank that did not arrive has the reason. Neither is in the log",
         impact="PyTorch ends the process, and with it the job",
         fix=[
-            "Add the output of all ranks to this log: the line 'Watchdog caught collective operation timeout'.",
+            "Add the output of all ranks, with the line 'Watchdog caught collective operation timeout'.",
             *_RECORD,
         ],
         confidence="likely",
         ranks=origins,
-        evidence=first_said(told),
+        evidence=first_evidence(signals),
         fatal=True,
     )
 
 
-def _gave_up(told: Notice) -> list[int]:
-    """Whose time-out a dump signal is about, if it says so."""
-    if value(told, "__self") is not None:
-        return _rank_of(told)
-    rank = value(told, "origin_rank")
+def _origin(signal: Notice) -> list[int]:
+    """The rank whose timeout caused a dump signal, if the line names it."""
+    if value(signal, "__self") is not None:
+        return _rank_of(signal)
+    rank = value(signal, "origin_rank")
     return [] if rank is None else [rank]
 
 
 def _of_threads(facts: Facts) -> str:
-    """What ended threads of the program, with which its rank may have got stuck."""
-    ended = exceptions.found(facts).of_threads
+    """The exception that ended a thread of the program, after which its rank may have got stuck."""
+    ended = exceptions.exceptions_of(facts).of_threads
     if not ended:
         return ""
     return f". A thread of the program had ended with {ended[0].text} ({short(ended[0].line)})"
 
 
 def _calls(mine: list[Wait], place: str) -> str:
-    """Who waited in which call, the lowest number first: who waits there may be whom the others wait for."""
+    """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
     calls: dict[tuple[int, str], list[Wait]] = {}
     for wait in sorted(mine, key=lambda wait: wait.seq):
         calls.setdefault((wait.seq, wait.operation), []).append(wait)
-    told: list[str] = []
+    parts: list[str] = []
     last = None
     for (seq, operation), waiting in calls.items():
         timeout = waiting[0].timeout_ms // 1000
         limit = "" if timeout == last else f" waited {timeout} s"
         last = timeout
-        work = f" (work {seq}{'' if told else place})" if seq >= 0 else ""
-        told.append(f"{_who(waiting)}{limit} for {operation}{work}")
-    return listed(told, limit=3)
+        work = f" (work {seq}{'' if parts else place})" if seq >= 0 else ""
+        parts.append(f"{_who(waiting)}{limit} for {operation}{work}")
+    return listed(parts, limit=3)
 
 
 def _who(waiting: list[Wait]) -> str:
@@ -148,89 +151,89 @@ def _who(waiting: list[Wait]) -> str:
 
 
 def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
-    """The communicator of two ranks that has all who wait, if there is only one pair of them."""
+    """The two-rank communicator that contains all waiting ranks, if there is exactly one such pair."""
     pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
     return pairs[0] if waiting and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
 
 
 def _late(late: list[Wait]) -> tuple[set[int], str, list[Evidence]]:
-    """Ranks that came to a collective when the others had given up."""
+    """Ranks that arrived at a collective after the others had timed out."""
     ranks = {wait.rank for wait in late if wait.rank is not None}
     who = ranks_word(ranks) if ranks else "the rank that timed out last"
     return (
         ranks,
-        f"Suspect: {who} came late, and began to wait only after the others had given up",
-        first_said(wait.notice for wait in late),
+        f"Suspect: {who} arrived late, and began to wait only after the others had timed out",
+        first_evidence(wait.notice for wait in late),
     )
 
 
 def _suspects(
     facts: Facts, mine: list[Wait], waiting: set[int], members: set[int]
 ) -> tuple[set[int], str, list[Evidence]]:
-    """Ranks for which the others may have waited, in words and with lines: the best evidence there is."""
-    ended = [one for one in exceptions.found(facts).traces if one.rank not in waiting]
-    if ended:
-        said = "; ".join(f"rank {one.rank}: {one.last.text if one.last else 'an exception'}" for one in ended[:2])
+    """Ranks for which the others may have waited, in words and with lines, by the best evidence available."""
+    traces = [trace for trace in exceptions.exceptions_of(facts).traces if trace.rank not in waiting]
+    if traces:
+        reasons = "; ".join(f"rank {t.rank}: {t.last.text if t.last else 'an exception'}" for t in traces[:2])
         return (
-            {one.rank for one in ended},
-            f"Suspect, as it ended by itself: {said}",
-            first_said(e.begin for e in ended),
+            {trace.rank for trace in traces},
+            f"Suspect, because it ended on its own: {reasons}",
+            first_evidence(trace.begin for trace in traces),
         )
     failed = {rank: notice for notice in facts.notices(*_FAILED) if _is_cuda(notice) for rank in _rank_of(notice)}
     if failed:
-        said = "; ".join(f"rank {rank}: {words(notice)}" for rank, notice in sorted(failed.items())[:2])
-        return set(failed), f"Suspect, as it reports a failure of its own: {said}", first_said(failed.values())
+        reasons = "; ".join(f"rank {rank}: {message_of(notice)}" for rank, notice in sorted(failed.items())[:2])
+        return set(failed), f"Suspect, because it reports its own failure: {reasons}", first_evidence(failed.values())
     if reports := facts.notices("torch/desync-lagging", "torch/desync-not-joined"):
         named = {rank for notice in reports for rank in _members(notice)}
-        return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_said(reports)
+        return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_evidence(reports)
     newest = max(wait.seq for wait in mine)
     reached = enqueued(facts, mine[0].group)
     behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in waiting}
     if behind:
         counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
         why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
-        return set(behind), why, first_said(behind.values())
+        return set(behind), why, first_evidence(behind.values())
     lowest = {wait.rank: wait.notice for wait in mine if wait.seq < newest and wait.rank is not None}
     if lowest and mine[0].group is not None:
         lower = min(wait.seq for wait in mine)
-        why = f"Others finished work {lower} and wait in work {newest}: {ranks_word(lowest)} made another call under "
-        why += "that number, with another size or type, or its part of it is stuck. The log does not tell which"
-        return set(), why, first_said(lowest.values())
+        why = f"Others finished work {lower} and wait in work {newest}: {ranks_word(lowest)} made a different call "
+        why += "under that number, with another size or type, or its part is stuck. The log does not show which"
+        return set(), why, first_evidence(lowest.values())
     absent = members - waiting - reached.keys() if waiting else set()
     if not absent:
         whole = "All ranks of the group waited in it" if members and members <= waiting else _unlisted(mine) or _UNKNOWN
         return set(), whole, []
     seen = absent & set(facts.job.ranks_seen)
     here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
-    why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not come, died, or its output is not here"
+    why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not arrive, died, or its output is missing"
     return absent, why, []
 
 
 def _unless_waiting(blamed: set[int], why: str, elsewhere: list[Wait]) -> tuple[set[int], str]:
-    """The suspects, without ranks that wait for others themselves: in another process group."""
+    """The suspects, without ranks that wait for others themselves in another process group."""
     held = {wait.rank: wait for wait in elsewhere if wait.rank in blamed}
     if not held:
         return blamed, why
-    said = [f"rank {rank} waits in {wait.operation} (work {wait.seq} of {wait.group})" for rank, wait in held.items()]
+    calls = [f"rank {rank} waits in {wait.operation} (work {wait.seq} of {wait.group})" for rank, wait in held.items()]
     left = blamed - held.keys()
-    cause = f"{listed(said, limit=3)}: it waits for others itself, in another process group"
+    cause = f"{listed(calls, limit=3)}: it waits for others itself, in another process group"
     return left, f"{why}; but {cause}" if left else f"{cause}. {_ORDER}"
 
 
-_ORDER = "Ranks call the groups in different order, leave a call out, or another rank holds up both groups"
+_ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"
 
 
 def _unlisted(mine: list[Wait]) -> str:
-    """The few ranks below the highest of the process group that are not among those that waited, in words."""
+    """The few ranks below the highest of the process group that did not wait, in words."""
     waiting = {wait.member for wait in mine if wait.member is not None}
     absent = set(range(max(waiting, default=0))) - waiting
     if not absent or len(absent) >= len(waiting):
         return ""
     who = ranks_word(absent)
-    return f"{who[:1].upper()}{who[1:]} of the group did not time out: late or dead, or the output is not here"
+    return f"{who[:1].upper()}{who[1:]} of the group did not time out: late or dead, or the output is missing"
 
 
-_UNKNOWN = "Which rank did not come is not in the log"
+_UNKNOWN = "The log does not show which rank did not arrive"
 
 
 def _is_cuda(notice: Notice) -> bool:
@@ -239,11 +242,11 @@ def _is_cuda(notice: Notice) -> bool:
 
 def _rank_of(notice: Notice) -> list[int]:
     """The rank that a line of PyTorch names, if any."""
-    values = dict(notice.event.values) if isinstance(notice.event, Said) else {}
-    rank = values.get("global_rank", rank_in_front(notice))
+    values = dict(notice.event.values) if isinstance(notice.event, NoticeEvent) else {}
+    rank = values.get("global_rank", rank_prefix(notice))
     return [rank] if isinstance(rank, int) else []
 
 
 def _members(notice: Notice) -> list[int]:
-    text = str(dict(notice.event.values).get("members", "")) if isinstance(notice.event, Said) else ""
+    text = str(dict(notice.event.values).get("members", "")) if isinstance(notice.event, NoticeEvent) else ""
     return [int(part) for part in text.split(",") if part.strip().isdigit()]

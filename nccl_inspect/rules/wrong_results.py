@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -18,7 +18,7 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the test says at its end; which link or memory is at fault does not stand there."""
+    """Judge the test's result, which does not name the faulty link or memory."""
     wrong = facts.notices("nccl-tests/test-wrong")
     if not wrong:
         return
@@ -26,22 +26,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     over_p2p = bool(facts.paths(transport="P2P"))
     yield RULE.finding(
         f"nccl-tests found wrong results: {count(failed, 'check')} failed",
-        cause="unknown from this log; likely: "
-        "memory of a GPU or a host, a link (NVLink, PCIe, a NIC) or a bug in driver or NCCL"
-        + ("; with P2P over PCIe also IOMMU or ACS, which some platforms do not stand" if over_p2p else ""),
-        impact="data is corrupted without any error: a training on these machines computes nonsense",
+        cause="unknown from this log; likely: faulty memory of a GPU or a host, a faulty link (NVLink, PCIe, a NIC) or "
+        "a bug in the driver or NCCL"
+        + ("; with P2P over PCIe also IOMMU or ACS, which some platforms do not tolerate" if over_p2p else ""),
+        impact="data is silently corrupted: training on these machines produces garbage",
         fix=[
             IS_BROKEN,
             *(
-                ["NCCL_P2P_DISABLE=1   # and run again: right results then point to P2P between GPUs"]
+                ["NCCL_P2P_DISABLE=1   # and run again: if the results are correct, suspect P2P between GPUs"]
                 if over_p2p
                 else []
             ),
-            "CUDA_VISIBLE_DEVICES=0,1   # and again with -g 2, pair by pair: which GPU is always there?",
+            "CUDA_VISIBLE_DEVICES=0,1   # and again with -g 2, pair by pair: which GPU is always involved?",
             "dcgmi diag -r 3   # on each host: tests memory and links of the GPUs",
         ],
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
-        evidence=first_said(wrong),
+        evidence=first_evidence(wrong),
         fatal=True,
     )

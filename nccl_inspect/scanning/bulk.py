@@ -19,6 +19,7 @@ from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
 from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import flood, sparse
 from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
 from nccl_inspect.scanning.found import Found, Repeated, Row
@@ -68,8 +69,8 @@ class BulkScanner(Scanner):
         reader: gets the lines.
     """
 
-    columns_from: float = 1 << 20
-    """Bytes after which a log is large: loading numpy takes as long as reading some megabytes."""
+    columns_from: float = BLOCK - HEAD
+    """Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
 
     def __init__(self, grammar: Grammar, reader: Reader) -> None:
         super().__init__(grammar)
@@ -147,9 +148,7 @@ class BulkScanner(Scanner):
                     continue
             self._line(number, line, counts, found.keep)
             texts = self._texts.young
-        counts.nccl_lines += quick
-        counts.typed_lines += quick - unknown
-        counts.unrecognised_lines += unknown
+        counts.add(quick, unknown)
         self._reader.take(found)
 
     def _without_columns(self, lines: Lines, counts: Counts, found: Found) -> tuple[Sequence[int], Sequence[bytes]]:
@@ -168,9 +167,7 @@ class BulkScanner(Scanner):
         found.lines, found.connections = split.lines, split.connections
         unknown = split.lines.count([text.parsed is None for text in split.lines.texts])
         size = len(split.lines) + (0 if split.connections is None else len(split.connections))
-        counts.nccl_lines += size
-        counts.typed_lines += size - unknown
-        counts.unrecognised_lines += unknown
+        counts.add(size, unknown)
         return (split.others + numbers[0]).tolist(), split.left
 
     def _columns_of(self, text: bytes) -> Columns | None:
@@ -192,8 +189,9 @@ class BulkScanner(Scanner):
         """What level and message of a line mean, if they are sound and mean the same wherever they stand."""
         text = self._texts.young.get(rest)
         if text is None and rest[:5] in prefix.BEGINNINGS:
-            self._text(rest, origin)
-            text = self._texts.young.get(rest)
+            text = self._text(rest, origin)
+            if self.wrapped:  # else it means the same wherever it stands
+                text = self._texts.young.get(rest)
         return None if text is None or text.damaged else text
 
     def _unwrap(self) -> None:
@@ -201,15 +199,15 @@ class BulkScanner(Scanner):
         if self._columns is not None:
             self._columns.forms.forget()
 
-    def _seen_origin(self, head: bytes) -> Origin | None:
-        return self._origins.young.get(head)
-
     def _is_news(self, head: bytes) -> bool:
         """Whether the prefix changes how the lines after it are read."""
         origin = None if head in self._origins.young else prefix.parse(head)
         if origin is None:
             return False
-        return (origin.wrapped and not self.wrapped) or bool(origin.lead and prefix.is_news(origin.lead, self._leads))
+        if (origin.wrapped and not self.wrapped) or (origin.lead and prefix.is_news(origin.lead, self._leads)):
+            return True
+        self._remembered(head, origin)
+        return False
 
     def _printer(self, head: bytes, line: bytes, found: Found) -> _Printer | None:
         """Who printed a line with this head.
@@ -266,10 +264,8 @@ class BulkScanner(Scanner):
                 others.add(line)
         first, last = counts.lines + 1, counts.lines + repeats.size
         counts.lines += repeats.size
-        counts.nccl_lines += sum(repeats.numbers[line] for line in known)
         unknown = sum(repeats.numbers[line] for line, (_, text) in known.items() if text.parsed is None)
-        counts.typed_lines += sum(repeats.numbers[line] for line in known) - unknown
-        counts.unrecognised_lines += unknown
+        counts.add(sum(repeats.numbers[line] for line in known), unknown)
         tail = [(last - back, line[:TAIL_WIDTH]) for back, line in islice(repeats.last_of(others), TAIL)]
         counts.tail.extend(reversed(tail))
         begin, end = repeats.places()

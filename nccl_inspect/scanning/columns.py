@@ -1,9 +1,8 @@
 """Reads the lines of large blocks in columns: whatever repeats is looked at once, by numpy.
 
-Lines are distinguished by their bytes, eight at a time: lines with the same prefix have the same printer, and those with
-the same text behind the number of the channel are one template (:mod:`nccl_inspect.scanning.forms` reads these). What
-is not proved to be a connection line is left to the scanner, line by line. This module needs numpy; it is loaded for
-large logs only.
+Lines are distinguished by their bytes, eight at a time: lines with the same prefix have the same printer, and lines
+with the same text after the channel number are one template (:mod:`nccl_inspect.scanning.forms` reads these). Whatever
+is not proved to be a connection line is left to the scanner, line by line. Only large logs load numpy and this module.
 """
 
 from __future__ import annotations
@@ -84,21 +83,21 @@ class Columns:
         """
         block = Block(data)
         row, mark = _prefixed(block)
-        heads = (_timed_heads if is_timed else _heads)(block, row, mark, self._known) if len(row) else None
+        heads = (_timed_heads if is_timed else _heads)(block, row, mark, first, self._known) if len(row) else None
         if heads is None:
             return None
         at = np.flatnonzero(heads.printer >= 0)
         is_left = np.ones(len(block.begin), bool)
-        connections, of = self._connections(block, at, row, mark, heads, first)
+        connections, of = self._connections(block, at, row, mark, heads)
         is_left[row[of]] = False
         at = at[is_left[row[at]]]
-        lines, of = self._lines(block, at, row, mark, heads, first)
+        lines, of = self._lines(block, at, row, mark, heads)
         is_left[row[of]] = False
         others = np.flatnonzero(is_left)
         return Split(lines, connections, others, block.pieces(block.begin[others], block.end[others]))
 
     def _connections(
-        self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads, first: int
+        self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads
     ) -> tuple[ConnectionTable | None, Rows]:
         """The connection lines among some lines, and which of them these are."""
         at = at[_may_connect(block, mark[at] + len(MARK), block.end[row[at]])]
@@ -115,7 +114,6 @@ class Columns:
             ConnectionTable(
                 heads=heads,
                 at=of,
-                line=row[of] + first,
                 ways=self.forms.ways,
                 texts=self.forms.texts,
                 channel=channel[kept],
@@ -126,7 +124,7 @@ class Columns:
             of,
         )
 
-    def _lines(self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads, first: int) -> tuple[LineTable, Rows]:
+    def _lines(self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads) -> tuple[LineTable, Rows]:
         """Other lines among some that are sound, and which of them these are."""
         begin, end = mark[at] + len(MARK), block.end[row[at]]
         is_wide = end - begin > _WIDEST
@@ -149,7 +147,7 @@ class Columns:
         text_number = numbers[number]
         kept = np.flatnonzero(text_number >= 0)
         of = at[kept]
-        return LineTable(heads=heads, at=of, line=row[of] + first, text=text_number[kept], texts=texts), of
+        return LineTable(heads=heads, at=of, text=text_number[kept], texts=texts), of
 
 
 def _prefixed(block: Block) -> tuple[Rows, Rows]:
@@ -174,7 +172,7 @@ def _may_connect(block: Block, begin: Rows, end: Rows) -> Mask:
     return found
 
 
-def _heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
+def _heads(block: Block, row: Rows, mark: Rows, first: int, known: Known) -> Heads | None:
     """Who printed lines; None where a prefix is news."""
     begin = block.begin[row]
     number, where = number_of(block.alike(begin, mark))
@@ -189,10 +187,10 @@ def _heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
         printers.append(-1 if origin is None else len(origins))
         if origin is not None:
             origins.append(origin)
-    return Heads(block, begin, mark, np.array(printers, np.int32)[number], Printers(origins))
+    return Heads(block, begin, mark, row + first, np.array(printers, np.int32)[number], Printers(origins))
 
 
-def _timed_heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
+def _timed_heads(block: Block, row: Rows, mark: Rows, first: int, known: Known) -> Heads | None:
     """The same where lines have times: those that differ in these only are one."""
     begin = block.begin[row]
     timeless, has_time, is_sound = _without_times(block, begin, mark)
@@ -220,7 +218,7 @@ def _timed_heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | N
             origins.append(origin)
             frames.append(frame)
     printer = np.where(is_sound, np.array(printers, np.int32)[number], -1)
-    return Heads(block, begin, mark, printer, Printers(origins, frames))
+    return Heads(block, begin, mark, row + first, printer, Printers(origins, frames))
 
 
 def _frame(key: bytes, heads: Sequence[bytes], known: Known) -> Frame | None:

@@ -60,6 +60,12 @@ class Counts(Record):
     tracebacks: tracebacks.Open = field(default_factory=dict)
     """The printers of tracebacks whose next line may be the exception."""
 
+    def add(self, lines: int, unknown: int = 0) -> None:
+        """Count sound lines of NCCL; no production knows some of these."""
+        self.nccl_lines += lines
+        self.typed_lines += lines - unknown
+        self.unrecognised_lines += unknown
+
     def become(self, other: Counts) -> None:
         """Count what another reading of the same source counted."""
         for one in fields(self):
@@ -83,7 +89,8 @@ def numbered(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
 
 
 def damaged(number: int, line: bytes, counts: Counts) -> None:
-    """Count a line that cannot be read, and keep it among the first."""
+    """Count a line of NCCL that cannot be read, and keep it among the first."""
+    counts.nccl_lines += 1
     counts.damaged_lines += 1
     remember(number, line, counts.broken)
 

@@ -31,11 +31,13 @@ class Printers(Record):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Heads(Record):
-    """The prefixes of lines of a block."""
+    """The prefixes of lines of a block, in their order."""
 
     block: Block
     begin: Rows
     end: Rows
+    line: Rows
+    """The numbers of the lines."""
     printer: Column
     """An index into the printers; -1 where who printed it is to be found out line by line."""
     printers: Printers
@@ -43,6 +45,18 @@ class Heads(Record):
     def origin(self, at: int) -> Origin:
         """Who printed a line, with its time."""
         return self.printers.origin(int(self.printer[at]), self.block.data[self.begin[at] : self.end[at]])
+
+    def origins(self, at: Rows) -> list[Origin]:
+        """Who printed some lines, with their times."""
+        printers, known = self.printer[at].tolist(), self.printers.origins
+        heads = self.texts(at)
+        if heads is None:
+            return [known[printer] for printer in printers]
+        frames = self.printers.frames
+        return [
+            known[printer] if (frame := frames[printer]) is None else frame.at(head)
+            for printer, head in zip(printers, heads, strict=True)
+        ]
 
     def texts(self, at: Rows) -> list[bytes] | None:
         """Prefixes as they stand; None where the printers tell all."""
@@ -58,32 +72,19 @@ class Table(Record):
     heads: Heads
     at: Rows
     """By rows: an index into the prefixes."""
-    line: Rows
-    """By rows: the number of the line."""
 
     def __len__(self) -> int:
-        return len(self.line)
+        return len(self.at)
 
     @property
-    def origins(self) -> list[Origin]:
-        """The printers; of those that differ in their time only, one stands for the others."""
-        return self.heads.printers.origins
+    def line(self) -> Rows:
+        """By rows: the number of the line."""
+        return self.heads.line[self.at]
 
     @property
     def printer(self) -> Column:
         """By rows: an index into the printers."""
         return self.heads.printer[self.at]
-
-    def origin(self, row: int) -> Origin:
-        """Who printed a row, with its time."""
-        return self.heads.origin(int(self.at[row]))
-
-    def origins_of(self, rows: Rows) -> list[Origin]:
-        """Who printed some rows, with their times."""
-        if self.heads.printers.frames:
-            return [self.heads.origin(at) for at in self.at[rows].tolist()]
-        origins = self.origins
-        return [origins[printer] for printer in self.printer[rows].tolist()]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""What one line of a log means: its production in words, field by field."""
+"""What a log line means: its production in words, field by field."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ class Meaning(Record):
 
 
 _MAY_BE_HARMLESS = re.compile(r"\b(?:harmless|normal(?! operation))\b", re.IGNORECASE)
-"""In what a message means: NCCL and its plugins warn of some things that are as they should be."""
+"""In the meaning of a message: NCCL and its plugins also warn of normal conditions."""
 _WORRY = {
-    "wait": "yes: it waited until it timed out; this says who waited, not who is at fault",
-    "abort": "it depends: after an error or a time-out yes; a program may also end a sound communicator so",
+    "wait": "yes: it waited until it timed out; this shows who waited, not who is at fault",
+    "abort": "it depends: yes after an error or a timeout, but programs also abort healthy communicators",
     "error": "yes: something failed here",
-    "echo": "yes, but look elsewhere: this passes on what failed on another rank or thread",
-    "info": "it depends: see what it means",
+    "echo": "yes, but look elsewhere: this only reports a failure of another rank or thread",
+    "info": "it depends: see what the line means",
 }
 
 
 _EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exception)")
-"""``trainer.TrainingFailed``: with its module, or named as most are."""
+"""``trainer.TrainingFailed``: with its module, or with a usual suffix."""
 
 
 def of_line(text: str, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line, or of a message without its prefix; None when no production knows it.
+    """The meaning of a line, or of a message without its prefix; None if no production matches.
 
-    Colours and what a collector puts around the line are taken off, as in a log.
+    Colors and the envelope of a collector are removed first, as in a log.
 
     Args:
         text: the line; numbers may be left out, as in ``comm 0x...`` or ``busId XXXX``.
@@ -77,7 +77,7 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
     line = encode(text.strip("\r\n"))
     if envelopes.needs_cleaning(line):
         (line,) = envelopes.cleaned([line], line)
-    wrapped = envelopes.is_whole(line)  # what stands behind the message there must not be taken for a part of it
+    wrapped = envelopes.is_whole(line)  # the text after the message must not be taken for a part of it
     return (
         (None if wrapped else _direct(line, grammar))
         or _scanned(line, grammar)
@@ -88,51 +88,51 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
 
 
 def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
-    """The line that several lines were before somebody broke it; None where they are not one."""
-    found = _one_of([encode(line) for line in lines], grammar)
-    if found is None:
+    """The original line of lines that were wrapped; None if they are not one line."""
+    statement = _one_of([encode(line) for line in lines], grammar)
+    if statement is None:
         return None
-    origin, text = found
+    origin, text = statement
     message = decode(text.message)
     return f"{decode(origin.head)} NCCL {text.level} {message}" if origin.head else message
 
 
 def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
-    """The meaning of a line without what people put around it."""
-    found = _one_of(lines, grammar)
-    if found is None or found[1].parsed is None:
+    """The meaning of a line without the text that people put around it."""
+    statement = _one_of(lines, grammar)
+    if statement is None or statement[1].parsed is None:
         return None
-    origin, text = found
+    origin, text = statement
     is_known = origin is not prefix.NOBODY and origin is not prefix.ALONE
-    return _meaning(found[1].parsed, origin if is_known else None, text.level if is_known else None, text.message)
+    return _meaning(statement[1].parsed, origin if is_known else None, text.level if is_known else None, text.message)
 
 
 def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | None:
-    """What lines say that are one."""
+    """The statement of lines that are one line."""
     readings = list(excerpts.Excerpt(grammar).readings(lines))
     if len(readings) != 1 or readings[0].pieces != len(lines):
         return None
-    said = readings[0].said
-    return said[0] if len(said) == 1 and said[0][1].parsed else None
+    statements = readings[0].said
+    return statements[0] if len(statements) == 1 and statements[0][1].parsed else None
 
 
 def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line as it stands, or of a message without its prefix."""
-    found = _parted(line)
+    """The meaning of an unmodified line, or of a message without its prefix."""
+    parts = _parted(line)
     origin, level, message = None, None, line
-    if found:
-        head, rest = found
+    if parts:
+        head, rest = parts
         word, _, message = rest.partition(b" ")
         origin, level = prefix.parse(head) if head else None, word.decode("ascii")
     parsed = grammar.parse(message) or excerpts.without_numbers(message, grammar)
-    if parsed is None and not found:
+    if parsed is None and not parts:
         plain = prefix.unwrapped(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
     return _meaning(parsed, origin, level, message) if parsed else None
 
 
 def _in_place(line: bytes, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line that says something only below a traceback, if it looks so, or at the end of a log."""
+    """The meaning of a line that counts only below a traceback or at the end of a log."""
     layers = [line]
     while len(layers) < envelopes.MAX_DEPTH and (layer := envelopes.peel(layers[-1])):
         layers.append(layer.text)
@@ -145,7 +145,7 @@ def _in_place(line: bytes, grammar: Grammar) -> Meaning | None:
 
 
 def _is_exception(name: str) -> bool:
-    """Whether a name alone tells that it is one of an exception, as ``Epoch`` in ``Epoch: 3`` does not."""
+    """Whether a name is that of an exception, unlike ``Epoch`` in ``Epoch: 3``."""
     kind = getattr(builtins, name, None)
     if isinstance(kind, type):
         return issubclass(kind, BaseException) and not issubclass(kind, Warning)
@@ -154,9 +154,9 @@ def _is_exception(name: str) -> bool:
 
 def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
     """The meaning of a line in an envelope, read as a log is."""
-    found: list[tuple[Origin, Text]] = []
-    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: found.append((origin, text)))
-    for origin, text in found:
+    statements: list[tuple[Origin, Text]] = []
+    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: statements.append((origin, text)))
+    for origin, text in statements:
         if text.parsed:
             return _meaning(text.parsed, None if origin is prefix.NOBODY else origin, text.level, text.message)
     return None
@@ -168,13 +168,15 @@ def _meaning(parsed: Parsed, origin: Origin | None, level: str | None, message: 
     fields = [
         (name, _shown(value), _sense(name, production))
         for name, value in values.items()
-        if value is not None and not name.startswith("_")  # such a name says that it is no part of the event
+        if value is not None and not name.startswith("_")  # such names are not part of the event
     ]
-    return Meaning(production, origin, level, decode(message), [one for one in fields if not _is_stand_in(one[1])])
+    return Meaning(
+        production, origin, level, decode(message), [field for field in fields if not _is_stand_in(field[1])]
+    )
 
 
 def _sense(name: str, production: Production) -> str:
-    """What a field means: some names mean something else in what other programs print."""
+    """What a field means: some names have another meaning in the output of other programs."""
     places = (f"{production.dialect}/{production.name}/", f"{production.dialect}/", "")
     return next((sense for place in places if (sense := glossary().get(place + name))), "")
 
@@ -190,17 +192,17 @@ def _is_stand_in(value: str) -> bool:
 
 
 def without_prefix(text: str) -> tuple[str | None, str]:
-    """The level of a line, if it states one, and its message."""
+    """The level of a line, if it has one, and its message."""
     line = encode(text.strip("\r\n"))
-    found = _parted(line)
-    if found is None:
+    parts = _parted(line)
+    if parts is None:
         return None, decode(line)
-    level, _, message = found[1].partition(b" ")
+    level, _, message = parts[1].partition(b" ")
     return decode(level), decode(message)
 
 
 def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
-    """The production that fits an unknown message longest, with the number of bytes that fit."""
+    """The production with the longest partial match of an unknown message, and the number of bytes matched."""
     message = encode(without_prefix(text)[1])
     best: tuple[Production, int] | None = None
     for production in (*grammar.beginnings(message), *grammar.candidates(message)):
@@ -224,7 +226,7 @@ def releases(production: Production) -> str:
 
 
 def subsystems(production: Production) -> str:
-    """What shows a message, in words."""
+    """The setting that shows a message, in words."""
     names = production.subsys.split("|")
     if names == ["ALWAYS"]:
         return "always shown"

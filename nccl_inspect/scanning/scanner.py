@@ -109,14 +109,10 @@ class Scanner:
         text = self._texts.young.get(rest) or self._text(rest, origin)
         if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
             return
-        counts.nccl_lines += 1
         if origin is None or text.damaged:
             damaged(number, line, counts)
             return
-        if text.parsed is None:
-            counts.unrecognised_lines += 1
-        else:
-            counts.typed_lines += 1
+        counts.add(1, text.parsed is None)
         sink(number, origin, text)
 
     def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
@@ -135,7 +131,6 @@ class Scanner:
             elif prefix.is_prose(head):
                 self._bare(number, line, counts, sink, inner.stated)
             else:
-                counts.nccl_lines += 1
                 damaged(number, line, counts)
 
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
@@ -143,12 +138,10 @@ class Scanner:
         text = self._texts.young.get(rest) or self._text(rest, origin)
         if text.damaged and self._split(number, line, origin, counts, sink):
             return
-        counts.nccl_lines += 1
         if text.damaged:
             damaged(number, line, counts)
             return
-        counts.typed_lines += text.parsed is not None
-        counts.unrecognised_lines += text.parsed is None
+        counts.add(1, text.parsed is None)
         sink(number, origin, text)
 
     def _split(self, number: int, line: bytes, origin: Origin, counts: Counts, sink: Sink) -> bool:
@@ -165,8 +158,7 @@ class Scanner:
             found.append((prefix.stated_by(own, Stated(origin.time, origin.label, origin.rank)), text))
         if len(found) < 2:
             return False
-        counts.nccl_lines += len(found)
-        counts.typed_lines += len(found)
+        counts.add(len(found))
         counts.split_lines += 1
         remember(number, line, counts.mended)
         for own, text in found:
@@ -256,8 +248,7 @@ class Scanner:
             counts.related_lines += not (parsed.production.general or parsed.production.traced)
             level = "OTHER"
         else:
-            counts.nccl_lines += 1
-            counts.typed_lines += 1
+            counts.add(1)
             level = "INFO" if parsed.production.follows else "VERSION"
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
@@ -319,7 +310,10 @@ class Scanner:
     def _origin(self, head: bytes) -> Origin | None:
         if (known := self._origins.recall(head) or self._timed.known(head)) is not None:
             return known
-        origin = prefix.parse(head)
+        return self._remembered(head, prefix.parse(head))
+
+    def _remembered(self, head: bytes, origin: Origin | None) -> Origin | None:
+        """What a prefix was found to tell."""
         if origin is not None:
             self._timed.learn(head, origin)
         if origin is not None and origin.wrapped:

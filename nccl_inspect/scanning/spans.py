@@ -58,9 +58,12 @@ class Block:
         return Block(data.tobytes(), self)
 
     def first_in_lines(self, text: bytes) -> tuple[Rows, Rows]:
-        """The lines that hold a text of up to eight bytes, and its first place in each."""
-        rarest = 1
-        at = np.flatnonzero(self.bytes[rarest : len(self.words)] == text[rarest])
+        """The lines that hold a text of up to eight bytes, and its first place in each.
+
+        The last letter is looked for: that of NCCL's name is the rarest one in its lines.
+        """
+        place = len(text.rstrip()) - 1
+        at = np.flatnonzero(self.bytes[place : len(self.words) + place] == text[place])
         at = at[self.has(at, text)]
         row = np.searchsorted(self.begin, at, side="right") - 1
         is_first = np.ones(len(at), bool)

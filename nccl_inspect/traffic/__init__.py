@@ -1,4 +1,4 @@
-"""Reports of what a job moves, one module for each format.
+"""Reports of the traffic of a job, one module for each format.
 
 A module states ``render(traffic, by, style)``, which gives the text; its name is the name of the format.
 """
@@ -15,7 +15,7 @@ from nccl_inspect.util.discovery import modules
 
 
 class Format(Protocol):
-    """What a format module has."""
+    """The interface of a format module."""
 
     def render(self, traffic: Traffic, by: str, style: Style) -> str:
         """The text, which ends with a line end; ``by`` says what a table with one kind of rows has: see ``BY``."""

@@ -1,4 +1,4 @@
-"""Which algorithm and protocol NCCL chose for a call, where the log has subsystem TUNING."""
+"""The algorithm and protocol that NCCL chose for a call, if the log has subsystem TUNING."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _NAMED = {
 }
 
 
-class Choice(NamedTuple):
-    """What NCCL chose."""
+class AlgorithmChoice(NamedTuple):
+    """The algorithm and protocol that NCCL chose."""
 
     algorithm: str
     protocol: str
 
 
-class Choices:
-    """All choices that a log shows; rank 0 of a communicator prints them, without naming the communicator."""
+class AlgorithmChoices:
+    """All choices in a log; rank 0 of a communicator prints them, without naming the communicator."""
 
     def __init__(self, job: Job) -> None:
-        self._by_process: dict[Process, list[tuple[str | None, int, Choice]]] = {}
+        self._by_process: dict[Process, list[tuple[str | None, int, AlgorithmChoice]]] = {}
         for notice in job.notices:
             if isinstance(notice.event, Said) and (entry := _choice(notice.event)):
                 for process in notice.processes:
                     self._by_process.setdefault(process, []).append(entry)
 
-    def of(self, calls: Calls, size: int) -> list[Choice]:
-        """The choices for calls of this kind and size; several where the sizes or the communicators differ.
+    def of(self, calls: Calls, size: int) -> list[AlgorithmChoice]:
+        """The choices for calls of this kind and size; several if sizes or communicators differ.
 
         Args:
             calls: of one kind.
@@ -55,14 +55,14 @@ class Choices:
         return []
 
 
-def _choice(event: Said) -> tuple[str | None, int, Choice] | None:
+def _choice(event: Said) -> tuple[str | None, int, AlgorithmChoice] | None:
     values = dict(event.values)
     if event.qualified_name == "nccl/algorithm-chosen":
-        return values["func"], values["bytes"], Choice(values["algo"], values["proto"])
+        return values["func"], values["bytes"], AlgorithmChoice(values["algo"], values["proto"])
     if event.qualified_name == "nccl/algorithm-chosen-old":
         algorithm, protocol = values["algo_index"], values["proto_index"]
         if 0 <= algorithm < len(_ALGORITHMS) and 0 <= protocol < len(_PROTOCOLS):
-            return values.get("func"), values["bytes"], Choice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
+            return values.get("func"), values["bytes"], AlgorithmChoice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
     if named := _NAMED.get(event.qualified_name):
-        return values["func"], values["bytes"], Choice(named, "")
+        return values["func"], values["bytes"], AlgorithmChoice(named, "")
     return None

@@ -11,7 +11,7 @@ from nccl_inspect.traffic.json import flow_to_dict, operation_to_dict
 
 
 def render(traffic: Traffic, by: str, style: Style) -> str:
-    """The columns of the JSON; lists with semicolons, empty where the log does not tell."""
+    """The columns of the JSON; lists are separated by semicolons, unknown values are empty."""
     if by == "path":
         names = list(flow_to_dict(Flow(0, 0)))
         rows = list(map(flow_to_dict, traffic.flows))

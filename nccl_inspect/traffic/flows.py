@@ -15,7 +15,7 @@ from nccl_inspect.judging import impact
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.traffic.algorithms import Choice, Choices
+from nccl_inspect.traffic.algorithms import AlgorithmChoice, AlgorithmChoices
 from nccl_inspect.util.records import Record
 
 DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16")
@@ -46,18 +46,18 @@ class Operation(Record):
     algorithms: list[str] = field(default_factory=list)
     protocols: list[str] = field(default_factory=list)
     basis: str = "assumed ring"
-    """How the way is known: ``ring``, ``tree``, ``direct``, ``assumed ring``, or ``unknown``."""
+    """The basis of the paths: ``ring``, ``tree``, ``direct``, ``assumed ring``, or ``unknown``."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Flow(Record):
-    """What goes from one rank to another."""
+    """The bytes from one rank to another."""
 
     src: int
     dst: int
     bytes: float = 0.0
     assumed: float = 0.0
-    """How much of it rests on the assumption of a ring."""
+    """The part of the bytes that assumes a ring."""
     path: Path | None = None
     rate: Rate | None = None
 
@@ -81,22 +81,22 @@ class Bottleneck(Record):
     flow: Flow
     """The busiest of that kind."""
     sure: bool
-    """Whether it is so wherever in its range each bandwidth lies, all rates are known and no ring is assumed."""
+    """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Traffic(Record):
-    """All that a log shows of calls."""
+    """The calls in a log and their bytes on paths."""
 
     operations: list[Operation] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     unplaced: dict[str, float] = field(default_factory=dict)
-    """Bytes that no path can be given to, by reason."""
+    """Bytes that cannot be assigned to a path, by reason."""
     bottleneck: Bottleneck | None = None
 
 
 def datatype_of(number: int) -> tuple[str, int]:
-    """Name and size in bytes of a datatype (nccl.h); size 0 when it is not known."""
+    """Name and size in bytes of a datatype (nccl.h); size 0 if unknown."""
     names = (*DATATYPES, *_FP8)
     return (names[number], _SIZES[number]) if 0 <= number < len(names) else (f"datatype {number}", 0)
 
@@ -117,7 +117,7 @@ class _Counter:
         self._job = job
         self._calls = calls
         self._comms = {comm.id: comm for comm in job.communicators}
-        self._choices = Choices(job)
+        self._choices = AlgorithmChoices(job)
         self._operations: dict[tuple[object, ...], Operation] = {}
         self._flows: dict[tuple[int, int], Flow] = {}
         self._unplaced: dict[str, float] = {}
@@ -216,7 +216,7 @@ class _Counter:
 
     def _flow(self, src: int | None, dst: int | None, size: float, assumed: bool) -> None:
         if src is None or dst is None:
-            self._lose("the log does not tell the global ranks", size)
+            self._lose("the log does not show the global ranks", size)
         elif src != dst:
             flow = self._flows.setdefault((src, dst), Flow(src, dst))
             flow.bytes += size
@@ -229,7 +229,7 @@ class _Counter:
 def _pairs(
     calls: Calls, comm: CommunicatorInfo, sent: set[tuple[str | None, int, int | None]]
 ) -> Iterator[tuple[int | None, int | None]]:
-    """Between which ranks a call that uses no ring moves data; a Recv counts only where its Send is not in the log."""
+    """The rank pairs of a call without a ring; a Recv counts only if its Send is not in the log."""
     match calls.func:
         case "Send":
             yield from ((rank, calls.root) for rank in calls.ranks)
@@ -244,7 +244,7 @@ def _pairs(
 
 
 def _share(calls: Calls) -> float:
-    """How much of the buffer each rank sends; of a broadcast the whole, although its last rank passes nothing on."""
+    """The part of the buffer that each rank sends; all of it for a broadcast, although the last rank sends nothing."""
     if calls.func == "AllReduce":
         return 2 * (calls.nranks - 1) / calls.nranks
     if calls.func in _SHARED:
@@ -253,7 +253,7 @@ def _share(calls: Calls) -> float:
     return 1.0 if calls.nranks > 1 else 0.0
 
 
-def _basis(calls: Calls, choices: list[Choice]) -> str:
+def _basis(calls: Calls, choices: list[AlgorithmChoice]) -> str:
     if calls.func in ("Send", "Recv", "AlltoAll", "Gather", "Scatter"):
         return "direct"
     chosen = {choice.algorithm for choice in choices}

@@ -41,7 +41,7 @@ def operation_to_dict(operation: Operation) -> dict[str, Any]:
 
 
 def flow_to_dict(flow: Flow) -> dict[str, Any]:
-    """What one path carries."""
+    """The traffic of one path."""
     times = flow.seconds
     return {
         "src": flow.src,

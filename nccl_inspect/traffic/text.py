@@ -1,4 +1,4 @@
-"""Traffic for people: what is called, what the paths carry, and which of them takes longest."""
+"""Traffic for people: the calls, the bytes on paths, and the slowest path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_CALLS = (
 
 
 def render(traffic: Traffic, by: str, style: Style) -> str:
-    """Two tables, and below them what they rest on."""
+    """Two tables, and notes on their assumptions."""
     if not traffic.operations:
         return "\n".join(block("", _NO_CALLS, style, 0, 0)) + "\n"
     parts = [_table(_OPERATION_HEAD, _operations(traffic.operations), style)]
@@ -32,7 +32,7 @@ def render(traffic: Traffic, by: str, style: Style) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]], style: Style) -> str:
-    """A table, or a paragraph for each row where the terminal is too narrow for it."""
+    """A table, or a paragraph per row if the terminal is too narrow."""
     table = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
     if max(map(len, table.splitlines())) <= style.width:
         return table
@@ -100,7 +100,7 @@ def _notes(traffic: Traffic, style: Style) -> list[str]:
         text = f"{printable(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
         lines += block("slowest", text + (", if NCCL uses rings" if flow.assumed else ""), style, 0)
     if any(operation.basis == "assumed ring" for operation in traffic.operations):
-        text = "the log does not name every algorithm; 'ring?' assumes rings. NCCL_DEBUG_SUBSYS=…,TUNING tells"
+        text = "the log does not name every algorithm; 'ring?' assumes rings. NCCL_DEBUG_SUBSYS=…,TUNING logs them"
         lines += block("assumed", text, style, 0)
     for reason, size in traffic.unplaced.items():
         lines += block("not placed", f"{amount(size)}: {printable(reason)}", style, 0, 12)

@@ -128,7 +128,7 @@ def test_what_dumps_prove_goes_before_what_the_log_suggests(tmp_path: Path) -> N
     assert (job.findings[0].rule, job.findings[0].ranks) == ("collective-mismatch", [1])
     (finding,) = (one for one in job.findings if one.rule == "watchdog-timeout")
     assert finding.ranks == [1]
-    assert "The log alone points at rank 3, which they contradict" in finding.cause
+    assert "The log alone points to rank 3, but the dumps contradict it" in finding.cause
 
 
 def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,7 @@ def test_what_fits_none_or_several_is_named(two: Path) -> None:
     assert len(job.jobs) == 2
     assert unused(job) == {
         "nccl_trace_rank_7": "ranks 0-7 of a world of 8; fits none of 2 jobs",
-        "train.sbatch": "fits 2 jobs, and nothing in it tells which; put it into the folder of its job",
+        "train.sbatch": "fits 2 jobs, and nothing in it says which; put it into the folder of its job",
     }
 
 

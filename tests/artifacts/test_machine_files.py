@@ -210,7 +210,7 @@ def test_another_port_that_is_down_is_not(tmp_path: Path) -> None:
 def test_the_port_may_be_that_of_the_peer(tmp_path: Path) -> None:
     said = finding(job(tmp_path, STARTED + ERR12, hosts__gpu_node_0002__x="ibstat-down.txt"), "ib-timeout-err12")
     assert said.confidence == "likely"
-    assert said.cause.startswith("likely this: mlx5_3 port 1 is Down")
+    assert said.cause.startswith("likely: mlx5_3 port 1 is Down")
 
 
 def test_a_port_that_the_job_does_not_use_may_be_down(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_distance_that_is_too_long_needs_no_module(tmp_path: Path) -> None:
     far = f"{HOSTS[0]}:100:200 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 18000 / HCA 0 (distance 7 > 4)\n"
     log = "NCCL version 2.21.5+cuda12.4\n" + STARTED + far + PATHS.format("")
     said = finding(job(tmp_path, log, gpu_node_0001_lsmod="lsmod-bare.txt"), "gdr-disabled")
-    assert "further apart" in said.cause
+    assert "farther apart" in said.cause
 
 
 def test_a_file_of_another_host_is_named_and_not_used(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_gpu_faults_are_joined_by_bus_id(tmp_path: Path) -> None:
     assert said.cause.startswith("memory of GPU 00000000:18:00.0 is broken (Pending: Yes)")
     elsewhere = STARTED.replace("busId 18000", "busId 5d000")
     said = finding(job(tmp_path, elsewhere + cuda, gpu_node_0001_q="nvidia-smi-q-535-bad.txt"), "gpu-hardware-error")
-    assert said.cause == "CUDA says so"
+    assert said.cause == "CUDA reports it"
 
 
 def test_inactive_nvlinks_are_a_clue(tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ def test_a_manifest_that_the_log_contradicts_is_named(value: str, differs: bool,
         return
     said = found(job, "setting-from-file")
     if differs:
-        assert said.summary == "job.yaml:16 sets NCCL_P2P_DISABLE=0, and the log shows NCCL_P2P_DISABLE=1"
+        assert said.summary == "job.yaml:16 sets NCCL_P2P_DISABLE=0, but the log shows NCCL_P2P_DISABLE=1"
         assert said.confidence == "likely"
         assert [line.line for line in said.evidence] == [16, 1]
     else:

@@ -142,7 +142,7 @@ def test_evidence_has_all_fixes_quotes_and_the_lines_around() -> None:
     assert found["around"][2]["quoted_log_text"] == lines[138].strip()
     assert "has no line 99999" in problem(call(LOGS, "evidence", logs=_KILLED, around="job.log:99999"))
     assert "no file 'passwd'" in problem(call(LOGS, "evidence", logs=_KILLED, around="passwd:1"))
-    assert "found nothing" in problem(call(LOGS, "evidence", logs=_KILLED, rule="gdr-disabled"))
+    assert "no finding of gdr-disabled" in problem(call(LOGS, "evidence", logs=_KILLED, rule="gdr-disabled"))
     assert "did you mean peer-death" in problem(call(LOGS, "evidence", logs=_KILLED, rule="peer-deaht"))
 
 

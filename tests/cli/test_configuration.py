@@ -206,7 +206,7 @@ def test_a_rule_that_is_left_out_leaves_only_paths_unjudged_that_it_finds_fault_
     judged = {(path["transport"], path["verdict"]) for path in found["paths"]}
     assert judged == {("P2P", "ok"), ("NET", "unknown")}
     shown = run("summarize", SOCKET, "--ignore", "socket-*", cwd=tmp_path).stdout.decode()
-    assert shown.startswith("UNKNOWN: 32 of 56 paths not judged: a rule that is left out finds fault there\n")
+    assert shown.startswith("UNKNOWN: 32 of 56 paths not judged: a rule that is left out has findings there\n")
     dead = run("summarize", SLOW, "--ignore", "shm-*", "--ignore", "p2p-*", cwd=tmp_path).stdout.decode()
     assert "could not be judged" not in dead.partition("\n")[0]
 
@@ -219,7 +219,7 @@ def test_a_finding_that_the_user_calls_an_info_does_not_make_its_paths_good(tmp_
     assert judged == {("P2P", "ok"), ("NET", "fallback")}
     done = run("summarize", SOCKET, "--fail-on", "warning", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stdout.startswith(b"OK: 32 of 56 paths could be better, which your settings take for an info\n")
+    assert done.stdout.startswith(b"OK: 32 of 56 paths could be better; your settings lower this to info\n")
 
 
 @pytest.mark.parametrize(

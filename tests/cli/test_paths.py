@@ -123,7 +123,7 @@ def test_ranks_of_communicators_are_told_apart(tmp_path: Path) -> None:
     assert head.split()[-1] == "communicator"
     assert len(rows) == len(set(rows)) == len(nccl_inspect.read(str(log)).paths)
     for matrix in ((), ("--matrix",)):
-        assert invoke("paths", str(log), *matrix).stdout.endswith("does not show the one of all ranks\n")
+        assert invoke("paths", str(log), *matrix).stdout.endswith("does not show the communicator of all ranks\n")
 
 
 def test_the_legend_names_the_marks_that_occur() -> None:

@@ -29,12 +29,12 @@ def jobs(draw: st.DrawFn) -> Units:
     return [((a, b), bool({a, b} & bad) != (at in noise)) for at, (a, b) in enumerate(pairs) if a != b]
 
 
-def group(units: Units, names: Callable[[int], int]) -> tuple[search.Group, list[Trait]]:
+def group(units: Units, names: Callable[[int], int]) -> tuple[search.Population, list[Trait]]:
     """Pairs of hosts; the numbers of traits and their names follow the names of the hosts."""
     traits = [Trait("host", f"{host:03}") for host in range(64)]
     sets = [({names(a), names(b)}, bad) for (a, b), bad in units]
     bad, good = ([one for one, is_bad in sets if is_bad is kind] for kind in (True, False))
-    return search.Group(bad, lambda wanted: (one & wanted for one in good), len(good)), traits
+    return search.Population(bad, lambda wanted: (one & wanted for one in good), len(good)), traits
 
 
 @given(jobs(), st.randoms(use_true_random=False))

@@ -137,7 +137,7 @@ def test_a_setting_that_differs_stands_beside_its_only_host() -> None:
     finding = found(World(16, local=shm, said=said).job(), "p2p-disabled-by-env")
     assert named(finding) == [("host", "node-001"), ("setting", "NCCL_P2P_DISABLE=1")]
     assert finding.where.endswith("; only there: NCCL_P2P_DISABLE=1")
-    assert finding.fix[0] == "Begin on node-001: nobody else has NCCL_P2P_DISABLE=1."
+    assert finding.fix[0] == "Start with node-001: no other host has NCCL_P2P_DISABLE=1."
 
 
 @pytest.mark.parametrize("size", ["128 ranks", "1,024 ranks"])

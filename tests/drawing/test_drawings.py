@@ -20,7 +20,7 @@ from nccl_inspect import drawing as drawings
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.picture.tree_layout import places
-from nccl_inspect.picture.view import Link, Shape, View, largest, views
+from nccl_inspect.picture.view import DrawnLink, DrawnShape, View, largest, views
 from nccl_inspect.report import Style
 
 TWO_HOSTS = str(sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log")
@@ -40,7 +40,7 @@ def many(ranks: int, on_each: int = 8) -> View:
     hosts = {f"node-{n}": list(range(n * on_each, (n + 1) * on_each)) for n in range(ranks // on_each)}
     order = list(range(ranks))
     links = tuple(
-        Link(
+        DrawnLink(
             a,
             b,
             "ring",
@@ -49,7 +49,7 @@ def many(ranks: int, on_each: int = 8) -> View:
         )
         for a, b in (*pairwise(order), (order[-1], 0))
     )
-    return View("world", "connected", ranks, 2, None, hosts, rings=(Shape((0, 1), tuple(order)),), links=links)
+    return View("world", "connected", ranks, 2, None, hosts, rings=(DrawnShape((0, 1), tuple(order)),), links=links)
 
 
 def test_text_shows_rings_trees_and_how_data_goes() -> None:
@@ -206,7 +206,7 @@ def test_trees_of_many_hosts_stand_level_by_level() -> None:
 
 @pytest.mark.parametrize("links", [((0, 8), (8, 0)), ((0, 8), (8, 16), (16, 8)), ((None, 8), (0, 99))])
 def test_a_torn_tree_is_drawn(links: tuple[tuple[int | None, int | None], ...]) -> None:
-    view = replace(many(72), trees=(Shape((0,), links=links),))
+    view = replace(many(72), trees=(DrawnShape((0,), links=links),))
     found = places(view, view.trees[0])
     assert found.keys() == view.hosts.keys()
     assert len(set(found.values())) == len(found)

@@ -52,11 +52,11 @@ ABORT = "vm:1:1 [0] NCCL INFO comm 0x55d0 rank 0 nranks 8 cudaDev 0 busId 60 - {
 @pytest.mark.parametrize(
     ("line", "worry"),
     [
-        (WATCHDOG, "yes: it waited in vain"),
-        (ABORT.format("Abort"), "it depends: after an error"),
-        (ABORT.format("Destroy"), "not by itself"),
+        (WATCHDOG, "yes: it waited until it timed out"),
+        (ABORT.format("Abort"), "it depends: yes after an error"),
+        (ABORT.format("Destroy"), "no, not on its own"),
         (NCCL_ERROR, "yes: something failed here"),
-        (CONNECTION, "not by itself"),
+        (CONNECTION, "no, not on its own"),
     ],
 )
 def test_whether_to_worry(line: str, worry: str) -> None:
@@ -120,7 +120,7 @@ def test_several_lines_are_explained_one_by_one(args: list[str], data: bytes) ->
 
 def test_of_several_lines_those_that_nobody_knows_are_named() -> None:
     output = invoke("explain", NO_DEVICE, "the training is slow").stdout
-    assert "\n> the training is slow\nunknown     neither a rule nor a line" in output
+    assert "\n> the training is slow\nunknown     no such rule, and not a" in output
     assert invoke("explain", "gdr-disabled", "nic-shared").stdout.count("\n> nic-shared\n") == 1
 
 
@@ -141,12 +141,12 @@ def test_of_several_lines_those_that_nobody_knows_are_named() -> None:
 )
 def test_half_a_line_is_explained_by_the_nearest_one(part: str, known: str) -> None:
     if not known:
-        with pytest.raises(NcclInspectError, match="neither a rule nor a line"):
+        with pytest.raises(NcclInspectError, match="not a recognized log line"):
             invoke("explain", part)
         return
     output = invoke("explain", part).stdout
     assert output.startswith("nearest     ")
-    assert "the line most" in output
+    assert "closest known line" in " ".join(output.split())
     assert f"known as    {known}" in output
 
 
@@ -169,13 +169,13 @@ def test_a_line_alone_is_not_the_end_of_a_log() -> None:
 @pytest.mark.parametrize(
     ("what", "says"),
     [
-        ("network", "'network' is a category of rules; name one of them: "),
-        ("Log Quality", "'Log Quality' is a category of rules; name one of them: "),
+        ("network", "'network' is a rule category; choose one of its rules: "),
+        ("Log Quality", "'Log Quality' is a rule category; choose one of its rules: "),
         (
             "NCCL_P2P_DISABLE=1",
-            "NCCL_P2P_DISABLE is a setting, neither a rule nor a line; rules that speak of it: p2p-",
+            "NCCL_P2P_DISABLE is a setting, not a rule or a log line; rules that mention it: p2p-",
         ),
-        ("NCCL_NO_SUCH", "no rule speaks of it; NCCL's manual may"),
+        ("NCCL_NO_SUCH", "no rule mentions it; see NCCL's documentation"),
     ],
 )
 def test_what_is_neither_a_rule_nor_a_line_is_told_as_what_it_is(what: str, says: str) -> None:

@@ -16,20 +16,20 @@ from mcp.types import CallToolResult, TextContent
 
 from nccl_inspect.assistant import server
 from nccl_inspect.assistant.folders import Folders
-from nccl_inspect.assistant.reader import Reader
+from nccl_inspect.assistant.reader import LogReader
 from nccl_inspect.pipeline import reading
 
 _Result = TypeVar("_Result")
 
 
-def reader(*roots: Path, **limits: int) -> Reader:
+def reader(*roots: Path, **limits: int) -> LogReader:
     """Reads logs below some folders, and tells of all progress."""
-    return Reader(Folders([str(root) for root in roots], **limits), reading.Options(), interval=0.0)
+    return LogReader(Folders([str(root) for root in roots], **limits), reading.Options(), interval=0.0)
 
 
-def asked(root: Path | Reader, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
+def asked(root: Path | LogReader, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
     """What a client hears from a server in this process."""
-    reads = root if isinstance(root, Reader) else reader(root)
+    reads = root if isinstance(root, LogReader) else reader(root)
 
     async def ask() -> _Result:
         async with Client(server.of(reads)) as client:
@@ -38,7 +38,7 @@ def asked(root: Path | Reader, question: Callable[[Client], Awaitable[_Result]])
     return anyio.run(ask)
 
 
-def call(root: Path | Reader, tool: str, **arguments: Any) -> CallToolResult:
+def call(root: Path | LogReader, tool: str, **arguments: Any) -> CallToolResult:
     """The answer of a tool."""
     return asked(root, lambda client: client.call_tool(tool, arguments))
 

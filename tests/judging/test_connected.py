@@ -114,7 +114,7 @@ def _some_pairs() -> RailedJob:
 def test_the_missing_file_of_a_rank_hides_nothing() -> None:
     text = mesh_job(shared).text()
     without = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("node-1:4011:"))
-    assert findings(without)["nic-shared"].endswith("are idle, but for 1 rank that the log does not have")
+    assert findings(without)["nic-shared"].endswith("are idle, except for 1 rank not in the log")
     other = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("node-0:4003:"))
     assert findings(other)["nic-shared"].startswith("ranks 8-15")
 

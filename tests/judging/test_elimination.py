@@ -55,7 +55,7 @@ def test_the_only_rank_without_a_line_is_it_by_elimination() -> None:
     finding = lead(without(b"5026"))
     assert finding.ranks == [3]
     assert finding.summary.endswith(
-        "rank 3 went away by elimination, and has no line in this log (host llama-3-8b-node-0-1, local rank 1)"
+        "by elimination it was rank 3, which has no line in this log (host llama-3-8b-node-0-1, local rank 1)"
     )
 
 
@@ -73,14 +73,14 @@ def test_no_slow_path_is_the_reason_of_a_failure() -> None:
     lines = [re.sub(rb"-> 6$", b"-> 2 [Progress Thread]", line) for line in LINES if not SILENT.search(line)]
     job = nccl_inspect.read(b"".join(lines))
     head = report.load("text").render(job, report.Style(width=120)).splitlines()[:4]
-    assert head[0] == "FAILED: the job is dead or stuck, and the log does not tell why"
+    assert head[0] == "FAILED: the job is dead or stuck, and the log does not say why"
     assert any(line.startswith("do ") and "all ranks" in line for line in head)
 
 
 def test_a_rank_with_lines_is_not_said_to_have_none() -> None:
     """The files of all processes, one after the other."""
     finding = lead(sorted(LINES, key=lambda line: line.partition(b":")[2][:5]))
-    assert finding.summary.endswith("this log does not tell which rank failed first")
+    assert finding.summary.endswith("this log does not show which rank failed first")
 
 
 @pytest.mark.parametrize("peer", [b"<>", b" ", b"\x90\xe1\x7f\xff<>", b""])
@@ -120,5 +120,5 @@ def test_of_lost_connections_the_silent_host_is_told_and_not_the_victims() -> No
 def test_a_rank_whose_log_is_here_is_not_said_to_be_elsewhere() -> None:
     echoes = [one for one in nccl_inspect.read(KILLED).notices if "Connection closed by remote peer" in one.message]
     assert echoes
-    assert "not here" in lost_peer.why_closed(echoes)
-    assert lost_peer.why_closed(echoes, is_here=True).endswith("the rank that failed first prints no error here")
+    assert "whose log is missing" in lost_peer.why_closed(echoes)
+    assert lost_peer.why_closed(echoes, is_here=True).endswith("that failed first printed no error in this log")

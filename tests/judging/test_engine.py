@@ -61,18 +61,18 @@ def test_a_rule_names_others_that_exist(rule: engine.Rule) -> None:
 
 
 def test_every_effect_that_a_rule_names_exists() -> None:
-    assert relations().unknown() == []
+    assert relations().unmatched() == []
 
 
 def test_no_rule_is_an_echo_of_its_own_echoes() -> None:
-    TopologicalSorter({name: relations().leads(name) for name in RULES}).prepare()  # a cycle raises
+    TopologicalSorter({name: relations().leading(name) for name in RULES}).prepare()  # a cycle raises
 
 
 def test_a_new_cause_names_its_effects_by_a_glob_and_edits_none_of_them() -> None:
     new = replace(RULES["plugin-not-found"], name="new-failure", causes=(), echoes=("watchdog-*",))
     known = Relations([*RULES.values(), new])
-    assert "new-failure" in known.leads("watchdog-stuck") and "new-failure" in known.leads("watchdog-timeout")
-    assert "new-failure" not in relations().leads("watchdog-stuck")
+    assert "new-failure" in known.leading("watchdog-stuck") and "new-failure" in known.leading("watchdog-timeout")
+    assert "new-failure" not in relations().leading("watchdog-stuck")
 
 
 def test_verdicts() -> None:

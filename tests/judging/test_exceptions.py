@@ -96,7 +96,7 @@ def lead(job: Job) -> str:
         ("ValueError: bad sample\n" + failed(1, 13), "unknown from this log"),
         ("ValueError: bad\nException ignored in: 'a.b'\nOSError: c\n" + failed(1), "likely ValueError: bad"),
         (raised(0, GLOO) + failed(0), "gave up: RuntimeError: [/pytorch/third_party/gloo"),
-        (raised(0, GLOO) + raised(1, GLOO), "this log does not tell which rank failed first"),
+        (raised(0, GLOO) + raised(1, GLOO), "this log does not show which rank failed first"),
         (raised(1, "ValueError: bad sample") + IB_TIMEOUT, "peer-death [1]: rank 1 (vm"),
         (failed(1, -9) + IB_TIMEOUT, "was ended by SIGKILL"),
         (IB_TIMEOUT + raised(1, "ValueError: bad sample"), "ib-timeout-err12"),
@@ -110,7 +110,7 @@ def lead(job: Job) -> str:
         ("  Process name: [[5487,1],1]\n  Exit code:    1\n", "peer-death [1]: rank 1 ended"),
         (HYDRA, "peer-death [1]: rank 1 (vm"),
         (raised(0, BARRIER) + failed(0), "gave up: RuntimeError: [Rank 0]: Rank 1 failed to pass"),
-        (raised(0, BARRIER), "rank 1 did not come to a barrier"),
+        (raised(0, BARRIER), "rank 1 did not reach a barrier"),
     ],
 )
 def test_the_cause_leads(log: str, told: str) -> None:
@@ -167,7 +167,9 @@ def test_a_connection_to_a_server_is_none_to_a_rank() -> None:
     text = f"{PEER.format('closed')} [s3.amazonaws.com]"
     assert lead(read(raised(1, text))).startswith(f"peer-death [1]: rank 1 (vm, pid {PID[1]}) ended with {text}")
     for address in ("", " [127.0.0.1]:31641", " [::1]:2"):
-        assert read(raised(1, PEER.format("closed") + address)).findings[0].summary.startswith("ranks lost connections")
+        assert (
+            read(raised(1, PEER.format("closed") + address)).findings[0].summary.startswith("rank 1 lost connections")
+        )
 
 
 def test_an_exception_that_output_follows_was_caught() -> None:
@@ -240,7 +242,7 @@ def test_of_several_files_the_times_tell_who_was_first(tmp_path: Path) -> None:
     assert "rank 1 (vm" in lead(nccl_inspect.read(tmp_path))
     (tmp_path / "a.log").write_text(START + raised(0, "KeyError: 'one'"))
     (tmp_path / "b.log").write_text(raised(1, "ValueError: two"))
-    assert "which came first is not told" in lead(nccl_inspect.read(tmp_path))
+    assert "the order is unknown" in lead(nccl_inspect.read(tmp_path))
 
 
 def test_exceptions_of_nobody_do_not_crowd_out_what_launchers_say() -> None:

@@ -103,7 +103,7 @@ def test_ratios_are_ranges() -> None:
 def test_findings_tell_the_range_and_apart_from_it_where_it_comes_from() -> None:
     assert "NVLink would give 347-480 GB/s bus bandwidth; SHM" in of(SHM, "p5.48xlarge")
     assert "SHM/direct/direct gives 13-35 GB/s" in of(SHM, "p5.48xlarge")
-    assert "if the hardware has it" in of(SHM)
+    assert "if the hardware supports it" in of(SHM)
     assert of(SOCKET, "p5en.48xlarge") == (
         "TCP gives 1.3-4 GB/s bus bandwidth, RDMA gives 45-49 GB/s: 11 to 38 times less bandwidth"
     )

@@ -32,7 +32,8 @@ PLACEHOLDERS = {
         "<branch>",
     ),
     *("<resource>", "<GPUs of the node>", "<NICs of the node>", "<NICs of the job>", "<GPUs>", "<number>", "<bytes>"),
-    *("<row>", "<index>", "<bdf>", "<device>", "<name>", "<id>", "<sg>", "<job>", "<another port>", "<what is there>"),
+    *("<row>", "<index>", "<bdf>", "<device>", "<name>", "<id>", "<sg>", "<job>", "<another port>"),
+    *("<existing options>",),
     *("<address of the first>", "<address of the NIC>", "<address of the peer's NIC>", "<host of --rdzv-endpoint>"),
 }
 """What a user, or a report that knows it, fills in."""

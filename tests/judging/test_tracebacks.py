@@ -96,7 +96,7 @@ def test_a_traceback_whose_end_is_lost_is_not_waited_for_without_end() -> None:
 def test_what_a_program_caught_later_is_not_the_cause() -> None:
     told = cause(traceback("ValueError: bad"), traceback("queue.Empty"), failed(1))
     assert "likely ValueError: bad (" in told
-    assert told.endswith("; other exceptions stand near it")
+    assert told.endswith("; other exceptions appear near it")
 
 
 def test_read_in_blocks_and_merged_where_that_is_allowed_it_is_the_same() -> None:

@@ -53,8 +53,8 @@ def hosts(ranks: Iterable[int], size: int) -> list[str]:
 def test_a_rank_without_a_line_for_which_all_others_wait_is_named() -> None:
     job = nccl_inspect.read(b"".join(HANG))
     assert headline(job) == (
-        "WAITING: rank 2 of 4 has not begun; ranks 0-1,3 wait for it in the initialisation of communicator world since "
-        "line 34 (or the log was cut at line 35)"
+        "WAITING: rank 2 of 4 has not started; ranks 0-1,3 wait for it in the initialization of communicator world "
+        "since line 34 (or the log was cut at line 35)"
     )
     (lead,) = [finding for finding in job.findings if finding.rule == "rank-missing"]
     assert (job.verdict, lead.severity, lead.confidence, lead.ranks) == ("failed", "error", "likely", [2])
@@ -68,7 +68,7 @@ def test_a_rank_without_a_line_for_which_all_others_wait_is_named() -> None:
 
 def test_with_the_end_in_the_log_it_is_a_failure() -> None:
     job = sample_data.job("rank-missing-hang")
-    assert headline(job).startswith("FAILED: rank 2 of 4 never began")
+    assert headline(job).startswith("FAILED: rank 2 of 4 never started")
     assert job.waiting is not None
     assert (job.waiting.cut, job.waiting.age) == (False, None)
 
@@ -127,7 +127,7 @@ def test_what_a_cut_log_of_a_sound_job_looks_like_is_no_failure(parts: list[str]
 
 def test_one_of_many_hosts_may_be_missing_as_a_whole() -> None:
     job = read(*hosts(range(6), 8))
-    assert headline(job).startswith("WAITING: ranks 6-7 of 8 have not begun; ranks 0-5 wait for them")
+    assert headline(job).startswith("WAITING: ranks 6-7 of 8 have not started; ranks 0-5 wait for them")
 
 
 def test_ranks_of_one_process_may_be_threads_that_have_not_begun() -> None:

@@ -158,7 +158,7 @@ def test_assertions_say_what_is_wrong() -> None:
     assert "via SHM/direct" in text
     assert "NCCL_P2P_DISABLE set by environment to 1" in text
     text = failure(shm.assert_path, 0, 1, "P2P/*")
-    assert text.startswith("0 -> 1 goes SHM/direct, wanted: P2P/*\n")
+    assert text.startswith("0 -> 1 uses SHM/direct, wanted: P2P/*\n")
     assert "no connection line from rank 0 to rank 9" in failure(shm.assert_path, 0, 9, "P2P")
     assert "no network path in the log" in failure(shm.assert_gdr)
     assert "have no GPUDirect RDMA" in failure(net.assert_gdr)
@@ -190,14 +190,14 @@ def test_a_job_on_one_host_proves_nothing_of_paths_between_hosts() -> None:
 def test_what_does_not_exist_is_refused_and_not_passed_over() -> None:
     job = job_of(GOOD)
     for call, says in (
-        (lambda: job.assert_no_findings("fatal"), "no severity 'fatal'; known are info, warning, error"),
+        (lambda: job.assert_no_findings("fatal"), "no severity 'fatal'; choose from info, warning, error"),
         (lambda: job.assert_no_findings("eror"), "no severity 'eror'; did you mean error?"),
         (lambda: job.assert_no_findings(ignore="log-flod"), "no rule 'log-flod'; did you mean log-flood"),
         (lambda: job.assert_no_findings(ignore=["log-flood", "zzzz"]), "no rule 'zzzz'"),
         (lambda: job.assert_finding("log-flod"), "no rule 'log-flod'"),
         (lambda: job.assert_transport("RDMA"), "no transport 'RDMA'"),
-        (lambda: job.assert_transport(), "no transport; name those"),
-        (lambda: job.assert_transport("P2P", scope="within"), "no scope 'within'; known are intra, inter"),
+        (lambda: job.assert_transport(), "no transport; name the allowed ones"),
+        (lambda: job.assert_transport("P2P", scope="within"), "no scope 'within'; choose from intra, inter"),
         (lambda: job.assert_path(0, 1, "PP2/*"), "no transport 'PP2/*'; did you mean P2P?"),
     ):
         with pytest.raises(NcclInspectError) as caught:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 import simulation
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulation import Comm, Job, Release
 
@@ -128,6 +128,10 @@ def test_a_whole_log_is_never_read_wrong(release: Release, seed: int) -> None:
 
 @pytest.mark.parametrize("release", [one for one in simulation.RELEASES if one.start], ids=lambda release: release.name)
 @given(seed=SEEDS)
+@example(seed=119)
+@example(seed=437)
+@example(seed=1828)
+@example(seed=2989)
 @settings(max_examples=25, derandomize=True, deadline=None)
 def test_a_log_that_breaks_off_is_never_read_wrong(release: Release, seed: int) -> None:
     random = Random(seed)

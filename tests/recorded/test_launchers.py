@@ -137,7 +137,7 @@ def test_a_worker_that_only_ray_train_lost_did_not_answer() -> None:
         b"".join(line for line in lines if b"(raylet)" not in line and b"The actor died" not in line)
     )
     assert (job.verdict, job.findings[0].ranks) == ("failed", [2])
-    assert job.findings[0].summary == "rank 2 stopped answering Ray Train"
+    assert job.findings[0].summary == "rank 2 stopped responding to Ray Train"
 
 
 def test_a_task_that_failed_after_all_communicators_had_ended_is_no_failure_of_the_job() -> None:

@@ -57,8 +57,8 @@ def hydra(pid: int, code: int, whole: str) -> str:
         (6, "Terminated (signal 15)", "rank 1 (vm, pid 101) was ended by SIGABRT"),  # 6 | 9, what Hydra killed
         (3, "Killed (signal 9)", "rank 1 (vm, pid 101) ended with exit code 3"),
         (1, "Killed (signal 9)", "rank 1 (vm, pid 101) ended with exit code 1"),
-        (9, "Terminated (signal 15)", "which one ended first is not told"),
-        (9, "Killed (signal 9)", "which one ended first is not told"),
+        (9, "Terminated (signal 15)", "the log does not show which one ended first"),
+        (9, "Killed (signal 9)", "the log does not show which one ended first"),
     ],
 )
 def test_an_exit_code_of_hydra_may_be_a_signal(code: int, whole: str, told: str) -> None:
@@ -189,7 +189,7 @@ LEFT = (
         (CRASHED + LOST + OTHERS, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (LOST + OTHERS + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (LOST + ABORTED + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
-        (LOST + LEFT, [2], "rank 2 (task 2 of Slurm) ended while others still ran"),
+        (LOST + LEFT, [2], "rank 2 (task 2 of Slurm) ended while others were still running"),
         (CLOSED + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (CLOSED + OTHERS + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (CLOSED + CRASHED.replace("task 2", "task 1"), [2], "rank 2 (vm, pid 102, GPU 2) went away"),

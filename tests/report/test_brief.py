@@ -14,11 +14,12 @@ from nccl_inspect.report import brief
 
 _EFA = "efa-provider-missing-socket-fallback"
 _KILLED = """\
-FAILED: rank 3 (llama-3-8b-node-0-1, pid 5026, GPU 3) went away: silent after line 134, others lost connections
+FAILED: rank 3 (llama-3-8b-node-0-1, pid 5026, GPU 3) went away: silent after line 134, then its peers \
+lost connections
 where: rank 3 on llama-3-8b-node-0-1, pid 5026, GPU 3
 since: first sign 2026-11-20 23:15:18, job.log:139; rank 3 silent since job.log:134; last line job.log:176
-cause: likely: its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or \
-its machine was lost
+cause: likely: its lines stop without an error or a regular end: killed (out of memory, preemption, spot loss), \
+crashed, or its machine was lost
 fix: kubectl describe pod llama-3-8b-node-0-1; kubectl logs --previous llama-3-8b-node-0-1   # pod named after the \
 host; OOMKilled, 137, Evicted?
 evidence: job.log:134: llama-3-8b-node-0-1:5026:5066 [1] NCCL INFO Connected all rings, use ring PXN 0 GDR 0
@@ -62,7 +63,7 @@ def test_a_failed_job() -> None:
 
 def test_the_cause_is_what_leads_to_the_finding_and_shared_evidence_comes_first() -> None:
     text = brief.render(sample_data.job(_EFA))
-    assert "cause: aws-ofi-nccl found no provider to use" in text
+    assert "cause: aws-ofi-nccl found no usable provider" in text
     assert "cost: TCP gives" in text
     assert "No eligible providers were found" in text
 

@@ -156,9 +156,9 @@ def test_where_is_not_that_of_an_effect(name: str) -> None:
         ("torch-rank-killed", "dmesg -T | grep -iE 'oom|xid|killed process'   # on vm"),
         ("mesh/loop-eager", "py-spy dump --pid 1702   # rank 1, on vm; where is it now?"),
         ("mesh/leave-eager", "ps -o pid,stat,etime,cmd -p 2117   # T: stopped; Z or nothing: dead; on vm"),
-        ("mesh/no-partner-lazy", "py-spy dump --pid 1687   # rank 1, on vm: where is it now?"),
+        ("mesh/no-partner-lazy", "py-spy dump --pid 1687   # rank 1, on vm: what is it doing?"),
         ("launchers/ray-actor-killed.log.gz", "ls /tmp/ray/session_latest/logs/worker-*-23126.err   # rank 2; on vm: "),
-        ("launchers/composer-interrupted.log.gz", "Pass what all ranks of the job print with NCCL_DEBUG=INFO"),
+        ("launchers/composer-interrupted.log.gz", "Pass the complete output of all ranks"),
     ],
 )
 def test_a_step_has_what_the_log_states(name: str, do: str) -> None:

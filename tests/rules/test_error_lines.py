@@ -53,7 +53,7 @@ EXCEPTIONS = {
     "rank-interrupted": _ALONE,
 }
 """Error lines that raise nothing alone, by production, with the reason."""
-OTHERS = {name: {*relations().specific(name), *EXTRA.get(name, ())} for name in RULES}
+OTHERS = {name: {*relations().superseding(name), *EXTRA.get(name, ())} for name in RULES}
 """Rules that may speak in the place of the one that the grammar names."""
 
 
@@ -90,7 +90,7 @@ def test_an_error_line_leads_to_a_rule(production: Production) -> None:
         assert found, f"no rule says what to do about it: {job.notices[0].message}"
         assert all(finding.evidence and finding.fix for finding in found)
         rules = {finding.rule for finding in found}
-        if production.rule and not RULES[production.rule].symptom:  # which any other finding may replace
+        if production.rule and not RULES[production.rule].is_symptom:  # which any other finding may replace
             assert rules & {production.rule, *OTHERS.get(production.rule, ())}
         assert not job.unexplained
 

@@ -18,21 +18,15 @@ HEADINGS = [
 ]
 OUTCOMES = {"raises", "silent", "undecided"}
 OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat", "beside", "ranks", "line"}
-RANK_IN_FRONT = "the rank stands in front of the line only"
-RANK_IN_TEXT = "the rank stands in the message only"
+RANK_IN_TEXT = "only the message names the rank"
 OTHER_LINE = "the line that shows it is not among those quoted"
 SHORT = {
     "bootstrap-failed-1-raises": RANK_IN_TEXT,
     "container-killed-1-raises": "of the ranks in the pod those are left out that wrote nothing after the start",
-    "cuda-init-error-10-raises": RANK_IN_FRONT,
     "duplicate-gpu-10-raises": RANK_IN_TEXT,
     "few-channels-1-raises": OTHER_LINE,
     "few-channels-5-raises": OTHER_LINE,
-    "gdr-one-sided-1-raises": "the lines quoted are those of the sound ends",
-    "gpu-hardware-error-2-raises": RANK_IN_FRONT,
-    "gpu-hardware-error-7-raises": RANK_IN_FRONT,
-    "internal-error-2-raises": RANK_IN_FRONT,
-    "invalid-usage-7-raises": RANK_IN_FRONT,
+    "gdr-one-sided-1-raises": "the quoted lines are those of the sound ends",
     "nccl-check-failed-2-raises": RANK_IN_TEXT,
     "nic-asymmetry-3-raises": RANK_IN_TEXT,
     "nic-asymmetry-8-raises": RANK_IN_TEXT,
@@ -40,14 +34,11 @@ SHORT = {
     "no-transport-1-raises": RANK_IN_TEXT,
     "no-transport-2-raises": RANK_IN_TEXT,
     "no-transport-3-raises": RANK_IN_TEXT,
-    "nonblocking-timeout-1-raises": RANK_IN_FRONT,
     "one-gpu-per-pod-2-raises": "a rank without a connection in the log is left out",
     "process-unresponsive-1-raises": "the answer of RAS names the rank, far below its first line",
     "ring-crosses-nodes-too-often-1-raises": OTHER_LINE,
     "rings-disagree-1-raises": OTHER_LINE,
     "rings-disagree-2-raises": OTHER_LINE,
-    "unhandled-cuda-error-1-raises": RANK_IN_FRONT,
-    "unhandled-system-error-1-raises": RANK_IN_FRONT,
     "version-mismatch-2-raises": RANK_IN_TEXT,
     "version-mismatch-3-raises": RANK_IN_TEXT,
 }

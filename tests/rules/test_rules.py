@@ -163,7 +163,7 @@ def test_a_nic_that_is_too_far_away_needs_no_kernel_module(release: str, worded:
 def test_a_setting_that_names_cards_does_not_show_any() -> None:
     job = read(line(0, "NCCL_IB_HCA set to mlx5_bond", "node-a") + SOCKET)
     finding = found(job, "socket-instead-of-ib")
-    assert finding.cause.startswith("NCCL_IB_HCA=mlx5_bond names cards")
+    assert finding.cause.startswith("NCCL_IB_HCA=mlx5_bond names NICs")
     assert finding.fix[0].startswith("ibv_devices")
     assert finding.fix[1].startswith("unset NCCL_IB_HCA")
 

@@ -319,7 +319,4 @@ def test_explain_puts_a_broken_line_together() -> None:
 def test_the_headline_of_a_clue_does_not_end_with_the_good_paths_of_an_excerpt() -> None:
     said = "NCCL_P2P_LEVEL set by environment to LOC\n2[6b000] -> 9[1a000] [send] via NET/IB/0/GDRDMA\n"
     line = verdict_line(nccl_inspect.read(said.encode()))
-    assert (
-        line
-        == "UNKNOWN, likely: P2P between GPUs of a host is switched off by NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC"
-    )
+    assert line == "UNKNOWN, likely: P2P between GPUs of a host is disabled by NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC"

@@ -25,7 +25,7 @@ def place_of(text: str) -> tuple[str, int]:
     """
     source, colon, number = text.strip().rpartition(":")
     if not colon or not source or not number.isdecimal() or not 0 < int(number) < 10**12:
-        raise NcclInspectError(f"around '{text[:80]}': not a line", "give FILE:LINE, as evidence has it: job.log:26")
+        raise NcclInspectError(f"around '{text[:80]}': not a line", "pass FILE:LINE as in the evidence: job.log:26")
     return source, int(number)
 
 
@@ -47,8 +47,8 @@ def lines(files: Iterable[File], place: tuple[str, int], about: int) -> list[Quo
             quotes = [raw(source.name, at, text) for at, text in _between(source, first, last)]
             if quotes and quotes[-1].line >= number:
                 return quotes
-            raise NcclInspectError(f"{wanted}: has no line {number}", "take a place from 'evidence'")
-    raise NcclInspectError(f"no file '{wanted}' among the logs", "take source and line from 'evidence'")
+            raise NcclInspectError(f"{wanted}: has no line {number}", "use a line from 'evidence'")
+    raise NcclInspectError(f"no file '{wanted}' among the logs", "use a source and line from 'evidence'")
 
 
 def _between(source: blocks.Source, first: int, last: int) -> Iterator[tuple[int, str]]:
@@ -57,7 +57,7 @@ def _between(source: blocks.Source, first: int, last: int) -> Iterator[tuple[int
     for block in blocks.raw_blocks(source):
         anyio.from_thread.check_cancelled()
         ends = block.count(b"\n")
-        if at + ends < first:  # what stands behind its last line end is not wanted either
+        if at + ends < first:  # the part after its last line end is not wanted either
             at += ends
             continue
         *whole, rest = (rest[:BLOCK] + block).split(b"\n")

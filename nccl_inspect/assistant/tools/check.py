@@ -1,4 +1,4 @@
-"""The tool that holds a job against a policy."""
+"""The tool that checks a job against a policy."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pydantic import BaseModel, Field
 
 from nccl_inspect.assistant.bounds import MAX_RESULT, Page, answer, cut_list
 from nccl_inspect.assistant.quotes import MAX_NAME, NOTE, Note, Quote, quote, shown
-from nccl_inspect.assistant.reader import Reader, Wish
+from nccl_inspect.assistant.reader import JobRequest, LogReader
 from nccl_inspect.assistant.tools import Logs, Name, Offset, Platform, Topology, WhichJob, WhichRun, several
 from nccl_inspect.assistant.tools.shapes import ranks, step
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.policy import Outcome, Policy, file
 from nccl_inspect.policy.worst import Worst
 
-TITLE = "Hold a job against a policy"
+TITLE = "Check a job against a policy"
 _MAX_LINES = 2
 _ROOM = MAX_RESULT - 1_000
 
 
-class Expectation(BaseModel):
-    """One expectation of the policy, and what the log says to it."""
+class ExpectationResult(BaseModel):
+    """One expectation of the policy, and what the log shows."""
 
     key: str
     wanted: str
-    state: str = Field(description="broken, undecided (the log does not tell) or kept.")
+    state: str = Field(description="broken, undecided (the log does not show it) or kept.")
     summary: str
-    todo: str = Field(description="What mends it, or which log would tell.")
+    todo: str = Field(description="How to fix it, or which log would decide it.")
     rule: str | None
     ranks: str
     lines: list[Quote]
@@ -42,37 +42,37 @@ class CheckedPolicy(BaseModel):
 
     policy: str
     is_met: bool
-    state: str = Field(description="That of the worst expectation.")
-    verdict: str = Field(description="That of the job, whatever the policy says.")
+    state: str = Field(description="The state of the worst expectation.")
+    verdict: str = Field(description="The verdict on the job, whatever the policy says.")
     broken: int
     undecided: int
     kept: int
-    expectations: list[Expectation] = Field(description="Those that are broken first, then what is undecided.")
+    expectations: list[ExpectationResult] = Field(description="Broken ones first, then undecided ones.")
     page: Page
     note: Note = NOTE
 
 
-def tool(reader: Reader) -> Callable[..., Any]:
+def tool(reader: LogReader) -> Callable[..., Any]:
     """The function that is offered."""
 
     async def check(
         ctx: Context,
         logs: Logs,
         policy: Annotated[Name, Field(description="A policy file (TOML), as 'nccl-inspect check --learn' writes it.")],
-        strict: Annotated[bool, Field(description="What the log does not tell breaks the policy, too.")] = False,
+        strict: Annotated[bool, Field(description="Treat undecided expectations as broken.")] = False,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Expectations to give at most.", ge=1, le=50)] = 20,
+        limit: Annotated[int, Field(description="Maximum number of expectations.", ge=1, le=50)] = 20,
         platform: Platform = None,
         topology: Topology = None,
         job: WhichJob = None,
         run: WhichRun = None,
     ) -> Annotated[CallToolResult, CheckedPolicy]:
-        """Hold a job against a policy file: what it breaks, what the log leaves open, and what mends it."""
-        wish = Wish(platform, tuple(several(topology)), job, run)
+        """Check a job against a policy file: what is broken, what is undecided, and how to fix it."""
+        wish = JobRequest(platform, tuple(several(topology)), job, run)
         names = several(logs)
         worst = Worst(await reader.alone(lambda: _policy(reader, policy)))
         judged = await reader.job(names, wish, ctx)
-        if judged.jobs:  # each of several jobs has to keep it
+        if judged.jobs:  # each of several jobs must keep it
             judged = await reader.job(names, wish, ctx, worst.take)
         checked = worst.checked(judged)
         rows = [_expectation(outcome) for outcome in checked.outcomes[offset : offset + limit]]
@@ -94,21 +94,21 @@ def tool(reader: Reader) -> Callable[..., Any]:
     return check
 
 
-def _policy(reader: Reader, name: str) -> Policy:
+def _policy(reader: LogReader, name: str) -> Policy:
     """The policy of a file.
 
     Raises:
-        NcclInspectError: it cannot be read, or says something that is not understood.
+        NcclInspectError: it cannot be read or is invalid.
     """
     try:
         return file.of_values(tomllib.loads(reader.folders.text(name)))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise NcclInspectError(f"{name}: not TOML: {error}", "mend the file") from None
+        raise NcclInspectError(f"{name}: not TOML: {error}", "fix the file") from None
 
 
-def _expectation(outcome: Outcome) -> Expectation:
+def _expectation(outcome: Outcome) -> ExpectationResult:
     verdict = outcome.answer
-    return Expectation(
+    return ExpectationResult(
         key=outcome.key,
         wanted=shown(outcome.wanted, 2 * MAX_NAME),
         state=verdict.state,

@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 
 from nccl_inspect.assistant.bounds import MAX_RESULT, Page, answer, cut_list, pop_last, shrunk
 from nccl_inspect.assistant.quotes import MAX_NAME, NOTE, Note, Quote, quote, shown
-from nccl_inspect.assistant.reader import Reader, Wish
+from nccl_inspect.assistant.reader import JobRequest, LogReader
 from nccl_inspect.assistant.tools import Logs, Offset, Platform, several
 from nccl_inspect.assistant.tools.shapes import ranks, step
-from nccl_inspect.differences import Change, Difference, Explanation, compare
+from nccl_inspect.differences import CausalChain, Change, Difference, compare
 from nccl_inspect.report.digest import verdict_line
 
 TITLE = "What changed between two runs"
@@ -24,18 +24,18 @@ _MAX_OPEN = 3
 _ROOM = MAX_RESULT - 2_600
 
 
-class OneChange(BaseModel):
-    """One thing that is not as it was."""
+class ChangeEntry(BaseModel):
+    """One difference."""
 
     area: str = Field(description="verdict, versions, network, world, environment, communicators, paths or findings.")
     what: str
     kind: str = Field(description="new (only in B), gone (only in A) or changed.")
     before: str | None
     after: str | None
-    pairs: int = Field(description="Rank pairs of a change of paths.")
+    pairs: int = Field(description="Number of rank pairs whose path changed.")
     ranks: str
     rules: list[str]
-    line: Quote | None = Field(description="The first line that shows it.")
+    line: Quote | None = Field(description="The first log line that shows it.")
 
 
 class Chain(BaseModel):
@@ -44,7 +44,7 @@ class Chain(BaseModel):
     causes: list[str]
     findings: list[str]
     effects: list[str]
-    fix: list[str] = Field(description="What makes B as A was.")
+    fix: list[str] = Field(description="How to make B like A.")
 
 
 class Comparison(BaseModel):
@@ -54,13 +54,13 @@ class Comparison(BaseModel):
     verdict_before: str
     verdict_after: str
     explanations: list[Chain]
-    changes: list[OneChange]
+    changes: list[ChangeEntry]
     page: Page
     not_compared: list[str]
     note: Note = NOTE
 
 
-def tool(reader: Reader) -> Callable[..., Any]:
+def tool(reader: LogReader) -> Callable[..., Any]:
     """The function that is offered."""
 
     async def diff(
@@ -68,15 +68,15 @@ def tool(reader: Reader) -> Callable[..., Any]:
         before: Logs,
         after: Logs,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Changes to give at most.", ge=1, le=50)] = 20,
+        limit: Annotated[int, Field(description="Maximum number of changes.", ge=1, le=50)] = 20,
         platform: Platform = None,
-        job: Annotated[str | None, Field(description="Number or name of a job, in inputs that hold several.")] = None,
+        job: Annotated[str | None, Field(description="Number or name of the job, if an input holds several.")] = None,
     ) -> Annotated[CallToolResult, Comparison]:
         """Compare two runs of a job, a good one (before) and a bad one (after): what changed, and what explains what.
 
-        Versions, network, environment, communicators, paths, findings. Runs are compared by ranks: hosts may differ.
+        Compares versions, network, environment, communicators, paths and findings, by rank: hosts may differ.
         """
-        wish = Wish(platform, job=job, is_one_of_two=True)
+        wish = JobRequest(platform, job=job, is_one_of_two=True)
         a = await reader.job(several(before), wish, ctx)
         b = await reader.job(several(after), wish, ctx)
         difference = await reader.alone(lambda: compare.compare(a, b))
@@ -101,8 +101,8 @@ def _comparison(difference: Difference, offset: int, limit: int) -> Comparison:
     )
 
 
-def _change(change: Change) -> OneChange:
-    return OneChange(
+def _change(change: Change) -> ChangeEntry:
+    return ChangeEntry(
         area=change.area,
         what=shown(change.what, MAX_NAME),
         kind=change.kind,
@@ -119,20 +119,20 @@ def _value(text: str | None) -> str | None:
     return None if text is None else shown(text, 3 * MAX_NAME)
 
 
-def _chain(chain: Explanation) -> Chain:
+def _chain(chain: CausalChain) -> Chain:
     return Chain(
-        causes=_told(chain.causes),
-        findings=_told(chain.findings),
-        effects=_told(chain.effects),
+        causes=_one_line_each(chain.causes),
+        findings=_one_line_each(chain.findings),
+        effects=_one_line_each(chain.effects),
         fix=[step(text) for text in chain.fix[:_MAX_IN_CHAIN]],
     )
 
 
-def _told(changes: list[Change]) -> list[str]:
+def _one_line_each(changes: list[Change]) -> list[str]:
     """Changes in one line each."""
     return [
         shown(
-            f"{change.area}: {change.what}: {change.before or 'not there'} -> {change.after or 'not there'}",
+            f"{change.area}: {change.what}: {change.before or 'absent'} -> {change.after or 'absent'}",
             3 * MAX_NAME,
         )
         for change in changes[:_MAX_IN_CHAIN]

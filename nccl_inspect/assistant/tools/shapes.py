@@ -1,4 +1,4 @@
-"""Parts of answers that several tools have."""
+"""Parts of answers that several tools share."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.util.wording import ranks_word, some_names, some_ranks
 
 _MAX_STEP = 500
-"""Characters of a step of a fix: a command is not to be cut."""
+"""Characters of a step of a fix: commands must not be cut."""
 _MAX_CULPRITS = 3
 
 
 class BriefFinding(BaseModel):
-    """What is wrong, in brief; the tool ``evidence`` gives all of it."""
+    """A finding in brief; the tool ``evidence`` returns all of it."""
 
     rule: str
     severity: str = Field(description="error, warning or info.")
     confidence: str = Field(description="certain, likely or possible: say so when you report it.")
     summary: str
-    root: bool = Field(description="False where it is but the effect of another finding.")
+    root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str] = Field(description="Rules of the findings that explain it.")
-    where: str = Field(description="Ranks and hosts that it is about, or what they have in common.")
+    where: str = Field(description="The affected ranks and hosts, or what they have in common.")
     first_fix: str
 
 
 class KindOfPath(BaseModel):
-    """Rank pairs that talk alike."""
+    """Rank pairs with the same kind of path."""
 
     scope: str = Field(description="intra (within a host), inter (between hosts) or unknown.")
     path: str = Field(description="Transport and mechanism: P2P/CUMEM, SHM/direct, NET/IB, NET/Socket, ...")
     pairs: int = Field(description="Directed pairs of ranks.")
-    gdr: str = Field(description="GPUDirect RDMA: yes, no, partial or - where it does not apply.")
+    gdr: str = Field(description="GPUDirect RDMA: yes, no, partial, or - if it does not apply.")
     channels: str
     verdict: str = Field(description="ok, fallback (should be faster) or unknown.")
 

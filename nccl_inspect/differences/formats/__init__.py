@@ -1,4 +1,4 @@
-"""What a comparison is written as, one module for each format with ``render(difference, style)``."""
+"""Formats of a comparison, one module each with ``render(difference, style)``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nccl_inspect.util.discovery import modules
 
 
 class Format(Protocol):
-    """What a format module has."""
+    """The interface of a format module."""
 
     def render(self, difference: Difference, style: Style) -> str:
         """The report as text that ends with a line end."""

@@ -1,10 +1,10 @@
-"""What every format says of two compared runs, in words."""
+"""Two compared runs in words, for all formats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.differences import Change, Difference, Explanation
+from nccl_inspect.differences import CausalChain, Change, Difference
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.words import shortened
 from nccl_inspect.util.wording import count, listed
@@ -27,25 +27,25 @@ def renamed(difference: Difference) -> str:
     if not difference.renamed:
         return ""
     names = shortened((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
-    return f"hosts have other names in B and are compared by their ranks: {names}"
+    return f"hosts have different names in B and are compared by rank: {names}"
 
 
 def run(job: Job) -> str:
-    """What one of the runs was."""
+    """One of the runs, in a line."""
     names = shortened([source.name for source in job.sources], 2)
     size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
     hosts = count(len(job.hosts), "host")
     return f"{job.verdict.upper()}: {names}: {size} on {hosts}, NCCL {', '.join(job.nccl_versions) or 'unknown'}"
 
 
-def chain_words(chain: Explanation) -> str:
+def chain_words(chain: CausalChain) -> str:
     """A chain from its causes to its effects."""
     steps = [list(map(_step, chain.causes)), *_waves(chain.findings), list(map(_step, chain.effects))]
     return " -> ".join(_together(step) for step in steps if step)
 
 
 def _waves(findings: list[Change]) -> Iterator[list[str]]:
-    """The findings of a chain: what follows from the same stands together, what follows from that behind it."""
+    """The findings of a chain in steps: effects of the same cause together, their effects in the next step."""
     wave: list[Change] = []
     for change in findings:
         if any(cause.what in change.rules for cause in wave):
@@ -75,8 +75,8 @@ def _finding(change: Change) -> str:
     return change.what if change.kind == "new" else f"{change.what} ({change.kind})"
 
 
-def proof(chain: Explanation) -> list[str]:
-    """The line on which the chain stands."""
+def proof(chain: CausalChain) -> list[str]:
+    """The line that proves the chain."""
     lines = chain.findings[0].evidence
     shared = [line for cause in chain.causes for line in cause.evidence if line in lines]
     return [f"{line.source}:{line.line}: {line.text}" for line in (shared or lines)[:1]]
@@ -84,8 +84,8 @@ def proof(chain: Explanation) -> list[str]:
 
 def unexplained(difference: Difference) -> list[Change]:
     """Findings of B with a fix that are in no chain."""
-    known = {id(change) for chain in difference.explanations for change in chain.findings}
-    return [change for change in difference.of("findings") if change.fix and id(change) not in known]
+    explained = {id(change) for chain in difference.explanations for change in chain.findings}
+    return [change for change in difference.of("findings") if change.fix and id(change) not in explained]
 
 
 def change_words(change: Change) -> str:

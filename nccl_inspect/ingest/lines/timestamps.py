@@ -27,6 +27,7 @@ _WIDTH = 500
 """Bytes behind which no time is looked for."""
 SAMPLE = 128
 """Lines looked at to see whether most have a time."""
+_new = tuple.__new__
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -52,7 +53,9 @@ class Frame(NamedTuple):
         stamp = None
         if self.stamp is not None:
             stamp = self.stamp[0] + head[self.begin : len(head) - self.rest].decode("ascii") + self.stamp[1]
-        return Origin(head, process, tid, device, stamp, location, label, rank, wrapped, lead and head[: len(lead)])
+        lead = lead and head[: len(lead)]
+        # Each line with a time has its own: this takes a third of what calling the class takes.
+        return _new(Origin, (head, process, tid, device, stamp, location, label, rank, wrapped, lead))
 
 
 class Timed:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterator
 from itertools import chain
+from time import monotonic
 from typing import Any, TypeAlias
 
 from nccl_inspect.util.text import encode
@@ -12,6 +15,8 @@ BLOCK = 1 << 20
 """Bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there."""
 GROWN = 4 << 20
 """Bytes of a piece of a large file."""
+_WAIT = 0.1
+"""Seconds for which bytes of a pipe are collected."""
 HEAD = 1 << 16
 """Number of leading bytes that decide whether something is a log."""
 
@@ -33,16 +38,51 @@ class StreamError(Exception):
 
 
 def pieces(stream: Any) -> Pieces:
-    """What a file object holds: each piece as soon as it is there; text becomes bytes again.
+    """What a file object holds, in pieces as they come; text becomes bytes again.
+
+    A pipe gives little at a time; what follows at once is joined to it.
 
     Raises:
         StreamError: it gives neither bytes nor text.
     """
     read = getattr(stream, "read1", stream.read)
-    while data := read(BLOCK):
-        if not isinstance(data, bytes | bytearray | str):
-            raise StreamError(f"reading it gives {type(data).__name__}", "open it as a binary file")
-        yield encode(data) if isinstance(data, str) else bytes(data)
+    follows = _follows(stream)
+    taken: list[bytes] = []
+    size, since = 0, 0.0
+    try:
+        while data := read(BLOCK):
+            if not isinstance(data, bytes | bytearray | str):
+                raise StreamError(f"reading it gives {type(data).__name__}", "open it as a binary file")
+            since = since if taken else monotonic()
+            taken.append(encode(data) if isinstance(data, str) else bytes(data))
+            size += len(data)
+            if size >= BLOCK or not follows(since + _WAIT - monotonic()):
+                yield b"".join(taken)
+                taken.clear()
+                size = 0
+    except KeyboardInterrupt:  # what was read counts
+        yield from filter(None, [b"".join(taken)])
+        raise
+    if taken:
+        yield b"".join(taken)
+
+
+def _follows(stream: Any) -> Callable[[float], bool]:
+    """What waits some seconds for the next bytes of a pipe; False when none came, and for all else."""
+    try:
+        place = stream.fileno()
+        mode = os.fstat(place).st_mode
+    except (AttributeError, OSError, ValueError):
+        return lambda _: False
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return lambda _: False
+    import select  # most logs are files
+
+    if not hasattr(select, "poll"):
+        return lambda _: False
+    poll = select.poll()
+    poll.register(place, select.POLLIN | select.POLLHUP)
+    return lambda seconds: bool(poll.poll(max(0, 1000 * seconds)))
 
 
 def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces]:
@@ -65,16 +105,20 @@ def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
 def grown(data: Pieces) -> Pieces:
     """The same bytes; as soon as many were read, in larger pieces where that keeps nobody waiting.
 
-    A piece of :data:`BLOCK` bytes comes from a file, of which the next one is there as well; pipes give smaller ones.
+    Whoever gives :data:`BLOCK` bytes has more: a file, or a pipe that is written to faster than it is read.
     """
     seen = 0
     taken: list[bytes] = []
-    for piece in data:
-        seen += len(piece)
-        taken.append(piece)
-        if len(piece) < BLOCK or seen <= GROWN or len(taken) * BLOCK >= GROWN:
-            yield b"".join(taken)
-            taken.clear()
+    try:
+        for piece in data:
+            seen += len(piece)
+            taken.append(piece)
+            if len(piece) < BLOCK or seen <= GROWN or len(taken) * BLOCK >= GROWN:
+                yield b"".join(taken)
+                taken.clear()
+    except KeyboardInterrupt:  # what was read counts
+        yield from filter(None, [b"".join(taken)])
+        raise
     if taken:
         yield b"".join(taken)
 

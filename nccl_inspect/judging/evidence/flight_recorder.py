@@ -1,4 +1,4 @@
-"""What PyTorch's flight recorder says of a standstill, in words and lines: what the rules about it share."""
+"""PyTorch's flight recorder on a standstill, in words and lines: shared by the rules about it."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.flight_recorder import Dump, Group
     from nccl_inspect.artifacts.standstill import Part, Standstill
 
-IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the time limit of the call is over"
+IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
-"""What programs call these operations."""
+"""The names under which programs call these operations."""
 
 
 def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
-    """What holds the job up by the dumps of its ranks, of these kinds."""
-    return [still for still in facts.once(all_standstills) if still.kind in kinds]
+    """What blocks the job according to the dumps of its ranks, of these kinds."""
+    return [still for still in facts.cached(all_standstills) if still.kind in kinds]
 
 
 def all_standstills(facts: Facts) -> list[Standstill]:
-    """What holds the job up by the dumps of its ranks.
+    """What blocks the job according to the dumps of its ranks.
 
-    Dumps of a job that runs show ranks in calls that others have still to make: then only calls that differ are wrong.
+    Dumps of a running job show ranks in calls that others have yet to make: then only calls that differ are wrong.
     """
     dumps = dumps_of(facts)
     if not dumps:
         return []
-    from nccl_inspect.artifacts import standstill  # most logs come alone
+    from nccl_inspect.artifacts import standstill  # most logs have no dumps
 
-    found = standstill.of(dumps)
-    return [still for still in found if still.kind == causes.DIFFERENT] if is_running(facts) else found
+    standstills = standstill.of(dumps)
+    return [still for still in standstills if still.kind == causes.DIFFERENT] if is_running(facts) else standstills
 
 
 def is_running(facts: Facts) -> bool:
-    """Whether all dumps were written while their ranks made calls: who dumps at a time-out has waited for long.
+    """Whether all dumps were written right after a call: a dump at a time-out follows a long wait.
 
-    Copies are younger than that, and stand for dumps of a job that stands still.
+    Copies have newer timestamps and count as dumps of a job at a standstill.
     """
-    return facts.once(_is_running)
+    return facts.cached(_is_running)
 
 
 def _is_running(facts: Facts) -> bool:
     job = facts.job
-    if job.failed or job.ended_by or job.quiet is not None or facts.failures() or waits(facts):
+    if job.failed or job.ended_by or job.quiet is not None or facts.errors(forced_ends=False) or waits(facts):
         return False
     since = [(ages.written(dump.name), dump.active_ns / 1e9) for dump in dumps_of(facts)]
     return bool(since) and all(when and 0 <= when - active < _FRESH for when, active in since)
 
 
 _FRESH = 5.0
-"""Seconds after a call: nobody sets a time limit so short."""
+"""Seconds after a call: nobody sets a timeout this short."""
 
 
 def confidence(still: Standstill) -> str:
-    """How sure it is who does not come.
+    """The confidence in which ranks are missing from the call.
 
-    A rank may lack a dump as nobody passed it, and a dump may be older than the others' calls.
+    A dump may be missing from the input, or older than the others' calls.
     """
     if still.culprits:
         return "possible" if dumped_before(still) else "certain"
@@ -74,7 +74,7 @@ def confidence(still: Standstill) -> str:
 
 
 def proved(facts: Facts) -> set[int]:
-    """The ranks that the dumps show to hold up the others, for sure."""
+    """The ranks that certainly block the others, according to the dumps."""
     kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
     return {
         part.rank
@@ -85,7 +85,7 @@ def proved(facts: Facts) -> set[int]:
 
 
 def dumped_before(still: Standstill) -> float:
-    """How many seconds before the others' call the first dump of a culprit was written; 0 where none was."""
+    """How many seconds before the others' call the first dump of a culprit was written; 0 if none was."""
     called = min((part.call.created_ns for part in still.waiting if part.call), default=0) / 1e9
     times = [when for part in still.culprits if (when := ages.written(part.dump))]
     early = called - min(times, default=called)
@@ -93,13 +93,13 @@ def dumped_before(still: Standstill) -> float:
 
 
 CLOCKS = 2.0
-"""Seconds by which the clocks of hosts may be apart."""
+"""Seconds by which the clocks of hosts may differ."""
 
 
 def not_known(still: Standstill) -> str:
-    """Of which ranks the dumps do not tell whether they came, and why; empty where they do of all."""
+    """The ranks whose part in the call the dumps leave open, and why; empty if there are none."""
     parts = [
-        f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not here" if still.silent else "",
+        f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not in the input" if still.silent else "",
         f"the dump of {ranks_word(still.older)} is older: it lacks calls that the others finished with "
         f"{'it' if len(still.older) == 1 else 'them'}"
         if still.older
@@ -115,11 +115,11 @@ def not_known(still: Standstill) -> str:
 
 
 def fixes_of_dumps(still: Standstill) -> Iterator[str]:
-    """What makes the dumps tell more."""
+    """Steps that make the dumps more complete."""
     if still.silent:
         yield f"Look at the output of {ranks_word(still.silent)} first: a process that died writes no dump."
     if still.older or dumped_before(still):
-        yield "Collect the dumps of all ranks from one moment: PyTorch writes them together at a time-out."
+        yield "Collect dumps of all ranks from the same moment: PyTorch writes them together at a time-out."
     if still.overwritten:
         yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
 
@@ -130,12 +130,12 @@ def dumps_of(facts: Facts) -> list[Dump]:
 
 
 def ranks_of(parts: Iterable[Part]) -> set[int]:
-    """The ranks of the job that take part."""
+    """The ranks of these parts."""
     return {part.rank for part in parts}
 
 
 def work(call: Call | None, group: Group, seq: int) -> str:
-    """A call of a group in words: ``all_reduce (work 6 of group TP)``."""
+    """A call in words: ``all_reduce (work 6 of group TP)``."""
     number = f"work {seq} of group {group.label}"
     return f"{operation(call.operation)} ({number})" if call else number
 
@@ -161,7 +161,7 @@ def by_call(parts: Sequence[Part]) -> str:
 
 
 def places(parts: Sequence[Part]) -> str:
-    """Where the program made these calls, with the ranks; empty where the dumps have no stacks."""
+    """Where the program made these calls, with the ranks; empty if the dumps have no stacks."""
     made: dict[str, set[int]] = {}
     for part in parts:
         if part.call and part.call.frame:
@@ -171,7 +171,7 @@ def places(parts: Sequence[Part]) -> str:
 
 def label(facts: Facts, part: Part) -> str:
     """The group of a call as the program calls it."""
-    return facts.once(_groups)[part.dump][part.call.group].label if part.call else ""
+    return facts.cached(_groups)[part.dump][part.call.group].label if part.call else ""
 
 
 def _groups(facts: Facts) -> dict[str, dict[str, Group]]:

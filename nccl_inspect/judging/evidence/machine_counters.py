@@ -1,4 +1,4 @@
-"""What NICs counted between two files: counters only grow, so the values tell which file is the later one."""
+"""NIC counters in two files: counters only grow, so the values show which file is later."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ LINK = re.compile(
     r"link_downed|link_error_recovery|port_rcv_errors|local_link_integrity_errors|excessive_buffer_overrun_errors"
     r"|link_down_events_phy|rx_crc_errors_phy"
 )
-"""The cable, the transceiver or the port at its other end is bad."""
+"""Counters of a bad cable, transceiver or remote port."""
 LOSS = re.compile(
     r"local_ack_timeout_err|packet_seq_err|out_of_sequence|implied_nak_seq_err|rnr_nak_retry_err|rx_icrc_encapsulated"
     r"|[rt]x_discards_phy|port_xmit_discards|rx_drops|retrans_timeout_events|unresponsive_remote_events"
     r"|impaired_remote_conn_events"
 )
-"""Packets were lost on the way: congestion, RoCE without PFC or ECN, a bad link elsewhere."""
+"""Counters of lost packets: congestion, RoCE without PFC or ECN, a bad link elsewhere."""
 _Place = tuple[str | None, str, str]
 _Values: TypeAlias = "dict[str, dict[str, Item]]"
 
 
 def grown(which: re.Pattern[str]) -> Finder:
-    """NICs of which such counters have grown from one file to another."""
+    """NICs with such counters that grew from one file to the other."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
-        cards = facts.once(cards_in_use)
-        for (host, card, _), files in facts.once(_by_card).items():
-            known = cards.get(host or "")
-            if len(files) < 2 or (known and card and card not in known and not card.startswith(("eth", "en", "ib"))):
+        cards = facts.cached(cards_in_use)
+        for (host, card, _), files in facts.cached(_by_card).items():
+            in_use = cards.get(host or "")
+            if len(files) < 2 or (in_use and card and card not in in_use and not card.startswith(("eth", "en", "ib"))):
                 continue
             ordered = sorted(files.items(), key=lambda entry: sum(item.values["value"] for item in entry[1].values()))
             (_, first), (name, last) = ordered[0], ordered[-1]
@@ -60,9 +60,9 @@ def grown(which: re.Pattern[str]) -> Finder:
 
 
 def _by_card(facts: Facts) -> dict[_Place, _Values]:
-    """The counters of each port of a card: by file, by name."""
-    found: dict[_Place, _Values] = {}
+    """The counters of each port of a card, by file and name."""
+    counters: dict[_Place, _Values] = {}
     for name, item in items(facts, "counter"):
-        file = found.setdefault((item.host, item.name, item.values["port"]), {}).setdefault(name, {})
+        file = counters.setdefault((item.host, item.name, item.values["port"]), {}).setdefault(name, {})
         file.setdefault(item.values["counter"], item)
-    return found
+    return counters

@@ -1,8 +1,8 @@
-"""Which faults of machines explain which findings: the one table of it.
+"""The table of machine faults and the findings that they explain.
 
-Where a file shows a fault on a host of a finding that it explains, the finding takes its words, its fix and its line.
-Where nothing in the log shows an effect, most faults are passed over in silence; those that NCCL is sure to suffer
-from are clues of the rule that the fault names.
+If a file shows a fault on a host of a finding that it explains, the finding takes its words, its fix and its line. If
+the log shows no effect, most faults are ignored; those that are sure to affect NCCL become clues of the rule that the
+fault names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRANSFERS = (
     "transfer-failed",
     "ib-call-failed",
 )
-"""What goes wrong where a NIC or its link does."""
+"""Findings of a faulty NIC or link."""
 _FEWER_NICS = (
     *("socket-instead-of-ib", "socket-instead-of-rdma", "network-not-found", "nic-asymmetry", "nic-unused"),
     *("mixed-networks", "ib-bad-device"),
@@ -35,22 +35,22 @@ _NO_NVLINK = ("nvlink-not-used", "shm-instead-of-p2p", "p2p-disabled-driver", "n
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fault(Record):
-    """Something that may be wrong with a machine."""
+    """A possible fault of a machine."""
 
     find: Finder
     explains: Mapping[str, str]
-    """Rules whose findings it explains, each with how sure that is."""
+    """Rules whose findings it explains, each with the confidence."""
     fix: tuple[str, ...]
     where_it_hurts: bool = True
-    """Whether only hosts of the finding count: the other end of a transfer may be any host of the job."""
+    """Whether only hosts of the finding count; otherwise any host, such as the other end of a transfer."""
     unless: str = ""
-    """What a line of the finding says where it is not explained by this: another reason."""
+    """A pattern in the lines of findings that have another reason."""
     against: Finder | None = None
-    """What shows that it is not so."""
+    """Finds evidence against the fault."""
     clue: str = ""
-    """The rule that tells it where no finding is explained by it; empty: none does."""
+    """The rule that reports it if it explains no finding; empty for none."""
     costs: str = ""
-    """What that is worth, for a clue."""
+    """The impact, for a clue."""
 
 
 def _all(*groups: tuple[tuple[str, ...], str]) -> dict[str, str]:

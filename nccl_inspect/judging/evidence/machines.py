@@ -1,6 +1,6 @@
-"""What files of machines say that concerns the job: ports, modules, limits, GPUs that are not as they should be.
+"""Faults in files from machines that concern the job: ports, modules, limits, GPUs.
 
-Each function finds sightings of one kind. Which findings they explain is data, in
+Each function finds sightings of one kind. The findings that they explain are data in
 :mod:`nccl_inspect.judging.evidence.machine_faults`.
 """
 
@@ -21,71 +21,71 @@ MIB, GIB = 1 << 20, 1 << 30
 _UP = {"ACTIVE", ""}
 _LINKED = {"LINKUP", ""}
 _FEWEST_INODES = 16
-"""Files that a rank may have to make."""
+"""Files that a rank may have to create."""
 _SHM = "/dev/shm"  # noqa: S108 - it is not opened
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sighting(Record):
-    """Something on a machine that is not as it should be."""
+    """A fault seen on a machine."""
 
     words: str
-    """What it is, for the middle of a sentence."""
+    """The fault, for the middle of a sentence."""
     host: str | None
-    """None where nothing tells which host of the job the file is about."""
+    """None if the host of the file is unknown."""
     evidence: Evidence
     part: str = ""
-    """The name of a NIC, where it is about one: a statement about another NIC has nothing to do with it."""
+    """The name of the NIC concerned, if any: statements about other NICs are unrelated."""
     ranks: tuple[int, ...] = ()
-    """The ranks that use the GPU, where it is about one."""
+    """The ranks that use the GPU concerned, if any."""
     is_in_use: bool = True
-    """Whether the job is known to use the NIC: else only a line that names it makes it count."""
+    """Whether the job is known to use the NIC: otherwise it only counts if a line names it."""
 
 
 Finder = Callable[[Facts], Iterator[Sighting]]
 
 
 def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
-    """What files say of such parts, with the names of the files."""
-    return [(name, item) for part in parts for name, item in facts.once(_by_part).get(part, ())]
+    """The items of such parts, with the names of their files."""
+    return [(name, item) for part in parts for name, item in facts.cached(_by_part).get(part, ())]
 
 
 def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
-    found: dict[str, list[tuple[str, Item]]] = {}
+    by_part: dict[str, list[tuple[str, Item]]] = {}
     for artifact in facts.job.artifacts:
         if isinstance(artifact.value, Report):
             for item in artifact.value.items:
-                found.setdefault(item.part, []).append((artifact.name, item))
-    return found
+                by_part.setdefault(item.part, []).append((artifact.name, item))
+    return by_part
 
 
 def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[int] = ()) -> Sighting:
-    """What an item shows.
+    """Create a sighting from an item of a file.
 
     Args:
         name: of the file.
-        item: of it.
-        words: what it is, without the host.
-        part: the NIC that it is about.
-        ranks: that use it.
+        item: of the file.
+        words: the fault, without the host.
+        part: the NIC concerned.
+        ranks: that use the part.
     """
     return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks))
 
 
 def cards_in_use(facts: Facts) -> dict[str, set[str]]:
     """The InfiniBand and RoCE cards that NCCL lists on each host."""
-    found: dict[str, set[str]] = {}
-    for notice in facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB"):
+    by_host: dict[str, set[str]] = {}
+    for notice in facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB"):
         names = {str(device[1]) for device in getattr(notice.event, "devices", ()) if len(device) > 1}
         for host in notice.hosts:
-            found.setdefault(host, set()).update(part for name in names for part in name.split("+"))
-    return found
+            by_host.setdefault(host, set()).update(part for name in names for part in name.split("+"))
+    return by_host
 
 
 def cards(facts: Facts) -> set[str]:
-    """All cards that the log or a file names."""
-    known = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
-    return known.union(*facts.once(cards_in_use).values())
+    """All cards named in the log or a file."""
+    names = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
+    return names.union(*facts.cached(cards_in_use).values())
 
 
 def _is_down(item: Item) -> bool:
@@ -93,8 +93,8 @@ def _is_down(item: Item) -> bool:
 
 
 def ports_down(facts: Facts) -> Iterator[Sighting]:
-    """Ports that NCCL listed when it started, and that are down now; all, where the log has no list."""
-    in_use = facts.once(cards_in_use)
+    """Ports that NCCL listed at the start and that are down now; all that are down if the log has no list."""
+    in_use = facts.cached(cards_in_use)
     for name, item in items(facts, "port"):
         listed = in_use.get(item.host or "")
         if _is_down(item) and (listed is None or item.name in listed):
@@ -103,8 +103,8 @@ def ports_down(facts: Facts) -> Iterator[Sighting]:
 
 
 def ports_missing(facts: Facts) -> Iterator[Sighting]:
-    """Ports that are down and that NCCL does not list, on hosts where others are listed elsewhere or all are down."""
-    in_use = facts.once(cards_in_use)
+    """Ports that are down and that NCCL does not list, if other hosts list them or all ports of the host are down."""
+    in_use = facts.cached(cards_in_use)
     elsewhere = {card for names in in_use.values() for card in names}
     ports = items(facts, "port")
     alive = {item.host for _, item in ports if not _is_down(item)}
@@ -122,8 +122,8 @@ def _state(item: Item) -> str:
 
 
 def ports_slow(facts: Facts) -> Iterator[Sighting]:
-    """Ports in use with a lower rate than most of their kind have."""
-    in_use = facts.once(cards_in_use)
+    """Ports in use with a lower rate than most of their kind."""
+    in_use = facts.cached(cards_in_use)
     used = [
         (name, item)
         for name, item in items(facts, "port")
@@ -135,13 +135,13 @@ def ports_slow(facts: Facts) -> Iterator[Sighting]:
 
 
 def _odd(
-    found: Sequence[tuple[str, Item]], kind: Callable[[Item], object], key: str
+    entries: Sequence[tuple[str, Item]], kind: Callable[[Item], object], key: str
 ) -> Iterator[tuple[str, Item, float]]:
-    """Items with less of something than most of their kind have, and how much these have."""
+    """Items with a lower value than most of their kind, with the value of these."""
     groups: dict[object, Counter[float]] = {}
-    for _, item in found:
+    for _, item in entries:
         groups.setdefault(kind(item), Counter())[item.values[key]] += 1
-    for name, item in found:
+    for name, item in entries:
         counts = groups[kind(item)]
         usual, number = max(counts.items(), key=lambda entry: (entry[1], entry[0]))
         if item.values[key] < usual and counts[item.values[key]] < number:
@@ -149,10 +149,10 @@ def _odd(
 
 
 def gids_missing(facts: Facts) -> Iterator[Sighting]:
-    """NICs in use whose row of the GID table is not RoCE v2 with an IPv4 address: the row that is set, else all."""
-    chosen = {s.value for s in facts.chosen("NCCL_IB_GID_INDEX") if s.value.isdigit()}
+    """NICs in use without RoCE v2 and an IPv4 address in the configured row of the GID table, else in any row."""
+    chosen = {s.value for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value.isdigit()}
     index = int(chosen.pop()) if len(chosen) == 1 else None
-    in_use = facts.once(cards_in_use)
+    in_use = facts.cached(cards_in_use)
     rows: dict[tuple[str, str | None, str, str], list[Item]] = {}
     for name, item in items(facts, "gid"):
         if not in_use.get(item.host or "") or item.name in in_use[item.host or ""]:
@@ -169,12 +169,12 @@ def gids_missing(facts: Facts) -> Iterator[Sighting]:
 
 
 def not_loaded(*modules: str) -> Finder:
-    """Hosts on which none of these kernel modules is loaded."""
+    """Hosts without any of these kernel modules."""
     return _absent("module", modules, f"the kernel module {modules[0]} is not loaded")
 
 
 def no_provider(*providers: str) -> Finder:
-    """Hosts on which libfabric finds none of these providers."""
+    """Hosts where libfabric has none of these providers."""
     return _absent("provider", providers, f"fi_info shows no provider {providers[0]}")
 
 
@@ -194,13 +194,13 @@ def present(part: str, *wanted: str) -> Finder:
     def find(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, part):
             if item.name in wanted:
-                yield sighting(name, item, f"the {part} {item.name} is there")
+                yield sighting(name, item, f"the {part} {item.name} is present")
 
     return find
 
 
 def no_limit(limit: str, words: str) -> Finder:
-    """Hosts without such a limit."""
+    """Hosts without this limit."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, "limit"):
@@ -211,13 +211,13 @@ def no_limit(limit: str, words: str) -> Finder:
 
 
 def limit_below(limit: str, least: int, unit: int, shown: str) -> Finder:
-    """Hosts with a limit below some number.
+    """Hosts with a limit that is too low.
 
     Args:
         limit: its name.
-        least: the smallest number that is no fault.
-        unit: what it is divided by in words.
-        shown: how the words are formed, with ``{}`` for the number.
+        least: the lowest acceptable value.
+        unit: divides the value in the text.
+        shown: the text, with ``{}`` for the value.
     """
 
     def find(facts: Facts) -> Iterator[Sighting]:
@@ -230,7 +230,7 @@ def limit_below(limit: str, least: int, unit: int, shown: str) -> Finder:
 
 
 def shared_memory(is_small: bool) -> Finder:
-    """Hosts and containers whose /dev/shm is small or full, or has room."""
+    """Hosts and containers whose /dev/shm is small or full, or else has room."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
         without = [(name, item) for name, item in items(facts, "inodes") if item.name == _SHM and _lacks_inodes(item)]
@@ -248,7 +248,7 @@ def shared_memory(is_small: bool) -> Finder:
 
 
 def _lacks_inodes(item: Item) -> bool:
-    """Whether no further files can be made; some file systems do not count them."""
+    """Whether no more files can be created; some file systems do not count them."""
     return bool(item.values["size"] and item.values["free"] < _FEWEST_INODES)
 
 
@@ -257,17 +257,17 @@ def _size(size: int) -> str:
 
 
 def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
-    """The ranks on a host that use a GPU, by its bus id, else by its number."""
-    on_host = facts.once(_ranks_by_host).get(host or "", [])
+    """The ranks on a host that use a GPU, given by its bus id or else its index."""
+    on_host = facts.cached(_ranks_by_host).get(host or "", [])
     wanted = bus_number(_with_function(bus_id)) if bus_id else None
-    found = []
+    ranks = []
     for rank in sorted(on_host):
         gpu = facts.job.gpus.get(rank)
         by_bus = gpu and gpu.bus_id and wanted is not None and bus_number(_with_function(gpu.bus_id)) == wanted
         by_index = gpu and wanted is None and index is not None and gpu.nvml_dev == index
         if by_bus or by_index:
-            found.append(rank)
-    return tuple(found)
+            ranks.append(rank)
+    return tuple(ranks)
 
 
 def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
@@ -275,22 +275,22 @@ def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
 
 
 def _with_function(bus_id: str) -> str:
-    """A bus id with its function, which an Xid leaves out: ``0000:18:00`` is ``0000:18:00.0``."""
+    """A bus id with its function, which an Xid omits: ``0000:18:00`` is ``0000:18:00.0``."""
     return bus_id if bus_id.count(".") or bus_id.count(":") == 0 else f"{bus_id}.0"
 
 
 def gpu_values(*paths: str, bad: Callable[[str], bool], words: str) -> Finder:
-    """GPUs of ranks of which ``nvidia-smi -q`` says something that it should not.
+    """GPUs of ranks with a bad value in ``nvidia-smi -q``.
 
     Args:
-        paths: the ends of the headings and keys.
+        paths: suffixes of the headings and keys.
         bad: whether a value is a fault.
         words: with ``{gpu}``, ``{key}`` and ``{value}``.
     """
 
     def find(facts: Facts) -> Iterator[Sighting]:
-        for part, found in facts.once(_by_part).items():
-            for name, item in found if part.startswith("gpu ") and part.endswith(paths) else ():
+        for part, entries in facts.cached(_by_part).items():
+            for name, item in entries if part.startswith("gpu ") and part.endswith(paths) else ():
                 value = item.values["value"]
                 ranks = rank_of(facts, item.host, item.values["bus_id"], None) if bad(value) else ()
                 if bad(value) and (ranks or not item.host):
@@ -301,7 +301,7 @@ def gpu_values(*paths: str, bad: Callable[[str], bool], words: str) -> Finder:
 
 
 def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
-    """GPUs of ranks whose PCIe link has fewer lanes than those of the other GPUs."""
+    """GPUs of ranks with fewer PCIe lanes than the other GPUs."""
     widths = [
         (name, replace(item, values={**item.values, "lanes": lanes}))
         for name, item in items(facts, "gpu PCI/GPU Link Info/Link Width/Current")
@@ -314,10 +314,10 @@ def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
 
 
 def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
-    """GPUs with fewer active NVLinks than most GPUs of the job have."""
-    active, last = facts.once(_active_links)
-    found = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
-    for name, odd, usual in _odd(found, lambda _: None, "links"):
+    """GPUs with fewer active NVLinks than most GPUs of the job."""
+    active, last = facts.cached(_active_links)
+    gpus = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
+    for name, odd, usual in _odd(gpus, lambda _: None, "links"):
         item = last[name, odd.host, odd.name]
         ranks = rank_of(facts, item.host, None, item.values["index"])
         if ranks or item.host is None:
@@ -327,8 +327,8 @@ def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
 
 
 def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
-    """Machines none of whose NVLinks is active."""
-    active, last = facts.once(_active_links)
+    """Machines without any active NVLink."""
+    active, last = facts.cached(_active_links)
     for file, host in dict.fromkeys((name, host) for name, host, _ in active):
         own = {place: number for place, number in active.items() if place[:2] == (file, host)}
         if not any(own.values()):
@@ -339,7 +339,7 @@ _Place = tuple[str, str | None, str]
 
 
 def _active_links(facts: Facts) -> tuple[dict[_Place, int], dict[_Place, Item]]:
-    """How many links of each GPU are active, and the last line of one that is not."""
+    """The number of active links of each GPU, with the last line of an inactive one."""
     active: dict[_Place, int] = {}
     last: dict[_Place, Item] = {}
     for name, item in items(facts, "nvlink"):
@@ -352,7 +352,7 @@ def _active_links(facts: Facts) -> tuple[dict[_Place, int], dict[_Place, Item]]:
 
 
 def nvlink_errors(facts: Facts) -> Iterator[Sighting]:
-    """NVLinks of GPUs of ranks that had to recover."""
+    """GPUs of ranks with recovery or fatal errors of NVLinks."""
     for name, item in items(facts, "nvlink"):
         if item.values.get("errors") and str(item.values["kind"]).lower() in ("recovery", "fatal"):
             ranks = rank_of(facts, item.host, None, item.values["index"])

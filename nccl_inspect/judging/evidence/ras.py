@@ -1,4 +1,4 @@
-"""What NCCL's RAS answered, joined to the ranks of the log: what the rules about it share."""
+"""Answers of NCCL's RAS, joined to the ranks of the log: shared by the rules about them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def answers(facts: Facts) -> list[Answer]:
 
 
 def ranks_by_pid(facts: Facts) -> dict[int, int]:
-    """The rank of each process that has one and shares its pid with no other: RAS names hosts by their addresses."""
-    found: dict[int, set[int]] = {}
+    """The rank of each process with a single rank and a unique pid: RAS names hosts by their addresses."""
+    by_pid: dict[int, set[int]] = {}
     for last in facts.job.last_lines:
-        found.setdefault(last.process.pid, set()).update(last.ranks)
-    return {pid: min(ranks) for pid, ranks in found.items() if len(ranks) == 1}
+        by_pid.setdefault(last.process.pid, set()).update(last.ranks)
+    return {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
 
 
-def stands_still(facts: Facts) -> bool:
-    """Whether something else shows that the job stands still or has failed: counts of a running job differ, too."""
-    return facts.job.failed or bool(waits(facts)) or bool(facts.once(flight_recorder.all_standstills))
+def is_stuck(facts: Facts) -> bool:
+    """Whether something else shows that the job hangs or failed: counts also differ while a job runs."""
+    return facts.job.failed or bool(waits(facts)) or bool(facts.cached(flight_recorder.all_standstills))
 
 
-def judged(
+def finding_or_clue(
     facts: Facts,
     rule: Rule,
     summary: str,
@@ -49,7 +49,7 @@ def judged(
     ranks: Set[int],
     evidence: Iterable[Evidence],
 ) -> Finding:
-    """A finding where the job stands still; else a clue, since RAS may have asked a job that runs.
+    """A finding if the job hangs; else a clue, since RAS may have queried a running job.
 
     Args:
         facts: about the job.
@@ -57,12 +57,12 @@ def judged(
         summary: what RAS answered, in one line.
         cause: why.
         fix: what to do.
-        confirm: what would confirm or refute it, for a clue.
-        ranks: those that are apart from the others.
+        confirm: how to confirm or refute it, for a clue.
+        ranks: those that differ from the others.
         evidence: the lines of the answer.
     """
     hosts, impact = hosts_with(facts.job, ranks), flight_recorder.IMPACT
-    if not stands_still(facts):
+    if not is_stuck(facts):
         return rule.clue(
             summary,
             cause=cause,
@@ -89,7 +89,7 @@ def judged(
 
 
 def in_step(facts: Facts) -> str:
-    """That RAS counts the same collectives on all ranks, in words; empty where it does not, or counts none."""
+    """A note that RAS counts the same collectives on all ranks; empty if it does not, or counts none."""
     for answer in reversed(answers(facts)):
         counts: dict[str, int] = {}
         for launched in answer.launched.values():
@@ -99,15 +99,15 @@ def in_step(facts: Facts) -> str:
             words = listed([f"{number} {operation}" for operation, number in counts.items()])
             return (
                 f". RAS ({short(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
-                f"({words}): no rank is behind in these. RAS does not count sends and receives: one without a partner, "
-                "or a rank that is busy elsewhere, looks so"
+                f"({words}): no rank lags in these. RAS does not count sends and receives: one without a partner, "
+                "or a rank that is busy elsewhere, looks like this"
             )
     return ""
 
 
 IN_STEP_FIX = (
     STACKS,
-    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time the calls of every rank show which "
+    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, the calls of all ranks show which "
     "send or receive has no partner",
 )
-"""What tells which rank it is."""
+"""Steps that identify the rank."""

@@ -1,4 +1,4 @@
-"""Pods and containers that files beside the log describe, joined to the hosts of the log and to what they explain."""
+"""Pods and containers in files beside the log, joined to the hosts of the log and the findings that they explain."""
 
 from __future__ import annotations
 
@@ -16,52 +16,47 @@ from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.containers import Container, Pod
-if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from nccl_inspect.artifacts import located
     from nccl_inspect.artifacts.containers import Container, Place, Pod
 
 MERGED = ("Deployment", "StatefulSet", "DaemonSet")
-"""Kinds with a template that may be changed, whose lists ``kubectl patch`` merges by name."""
+"""Kinds with an editable template, whose lists ``kubectl patch`` merges by name."""
 _TEMPLATES = 4
-"""Templates of which each gets steps of its own."""
+"""Templates that get steps of their own."""
 _LABEL = 63
-"""The longest name of a host."""
+"""The maximum length of a host name."""
 
 
 class Case(NamedTuple):
-    """A container in which something is not as it should be."""
+    """A container with a fault."""
 
     pod: Pod
     container: Container
 
     def line(self, text: str, line: int = 0) -> Evidence:
-        """A line of evidence: where the container stands, or that line."""
+        """A line of evidence: that line, or by default the one where the container is defined."""
         where = f"{self.container.path} ({self.container.name})" if self.container.name else self.container.path
         return Evidence(self.pod.file, line or self.container.line or 1, f"{where}: {text}")
 
 
 class Change(NamedTuple):
-    """Something that is to stand in a pod's spec."""
+    """A change of a pod's spec."""
 
     keys: tuple[str, ...]
-    """Below the container, or below the spec of the pod; a sequence gets a further element."""
+    """The path below the container or the pod's spec; a sequence gets another element."""
     value: Any
     of_pod: bool = False
 
 
 def pods(facts: Facts) -> list[Pod]:
-    """The pods of this job: where names join some to hosts of the log, those and their siblings, else all."""
-    kept = facts.once(related)
+    """The pods of this job: if some match hosts of the log, those and their siblings; else all."""
+    kept = facts.cached(related)
     with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
     return with_gpus or kept
 
 
 def related(facts: Facts) -> list[Pod]:
-    """Like :func:`pods`, with those that have no GPU, such as launchers."""
+    """Like :func:`pods`, including pods without a GPU such as launchers."""
     files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
     if any(pod.runtime for pod in everything):
@@ -70,13 +65,13 @@ def related(facts: Facts) -> list[Pod]:
         everything = trainjobs.joined(everything)
     joined = [pod for pod in everything if hosts(facts, pod)]
     owners = {pod.owner for pod in joined if pod.owner}
-    known = set(map(id, joined))
-    return [pod for pod in everything if id(pod) in known or pod.owner in owners] if joined else everything
+    joined_ids = set(map(id, joined))
+    return [pod for pod in everything if id(pod) in joined_ids or pod.owner in owners] if joined else everything
 
 
 def hosts(facts: Facts, pod: Pod) -> list[str]:
-    """The hosts of the log that a pod is, or that are made from a template."""
-    names = facts.once(_names)
+    """The hosts of the log that are this pod, or were created from this template."""
+    names = facts.cached(_names)
     if pod.is_template:
         wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
     else:
@@ -85,14 +80,14 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
 
 
 def _names(facts: Facts) -> dict[str, list[str]]:
-    """The hosts of the log by what they are called: by themselves, and by who collected the log."""
-    found: dict[str, list[str]] = {}
+    """The hosts of the log by their own names and by those that the log collector gives them."""
+    by_name: dict[str, list[str]] = {}
     for host in facts.job.hosts:
-        found.setdefault(_short(host.name), []).append(host.name)
+        by_name.setdefault(_short(host.name), []).append(host.name)
     for last in facts.job.last_lines:
         for part in filter(None, last.process.apart.split("/")):
-            found.setdefault(_short(part), []).append(last.process.host)
-    return found
+            by_name.setdefault(_short(part), []).append(last.process.host)
+    return by_name
 
 
 def _short(name: str) -> str:
@@ -100,9 +95,11 @@ def _short(name: str) -> str:
 
 
 def nodes(facts: Facts) -> dict[str, str]:
-    """The node of each host of the log, where all hosts are pods whose node is known."""
-    found = {host: pod.node or pod.address for pod in pods(facts) for host in hosts(facts, pod) if not pod.is_template}
-    return found if all(found.values()) and set(found) >= set(facts.hosts()) else {}
+    """The node of each host of the log; empty unless all hosts are pods with a known node."""
+    by_host = {
+        host: pod.node or pod.address for pod in pods(facts) for host in hosts(facts, pod) if not pod.is_template
+    }
+    return by_host if all(by_host.values()) and set(by_host) >= set(facts.hosts()) else {}
 
 
 def node(facts: Facts, case: Case) -> str:
@@ -115,12 +112,12 @@ def node(facts: Facts, case: Case) -> str:
 
 
 def machine(facts: Facts, pod: Pod) -> Platform | None:
-    """The machine type: that of the log, else the one that the pod asks for."""
+    """The machine type: that of the log, else the one that the pod requests."""
     return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
 def faults(effects: Iterable[Finding]) -> list[Finding]:
-    """Findings that a file beside the log may explain, without those that are no fault."""
+    """Findings that a file beside the log may explain: all but infos."""
     return [effect for effect in effects if effect.severity != "info"]
 
 
@@ -129,28 +126,28 @@ def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
     return [Case(pod, container) for pod in pods(facts) for container in pod.workers if lacks(pod, container)]
 
 
-def touched(facts: Facts, found: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
-    """Those effects that hosts of these containers show, as far as names join them."""
-    where = {host for case in found for host in hosts(facts, case.pod)}
+def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
+    """The effects on hosts of these containers, or all if names do not match."""
+    where = {host for case in cases for host in hosts(facts, case.pod)}
     return [effect for effect in shown if not effect.hosts or not where or where.intersection(effect.hosts)]
 
 
-def called(found: Sequence[Case]) -> str:
+def names_of(cases: Sequence[Case]) -> str:
     """These containers in words."""
-    names = listed((case.pod.label for case in found), limit=3)
-    what = {case.container.name for case in found if case.pod.kind != "container" and case.container.name}
+    names = listed((case.pod.label for case in cases), limit=3)
+    what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
     return f"{names} (container {what.pop()})" if len(what) == 1 else names
 
 
-def verb(found: Sequence[Case], one: str, several: str) -> str:
-    """The form of a verb that fits the number of pods."""
-    return one if len({case.pod.label for case in found}) == 1 else several
+def verb(cases: Sequence[Case], singular: str, plural: str) -> str:
+    """The form of a verb that agrees with the number of pods."""
+    return singular if len({case.pod.label for case in cases}) == 1 else plural
 
 
-def explained(
+def finding_of(
     rule: Rule,
     facts: Facts,
-    found: Sequence[Case],
+    cases: Sequence[Case],
     shown: Sequence[Finding],
     summary: str,
     *,
@@ -160,21 +157,21 @@ def explained(
     confidence: str = "certain",
     confirm: str = "",
 ) -> Finding:
-    """What files beside the log say, with the findings that it explains.
+    """Create a finding from files beside the log, with the findings that it explains.
 
     Args:
         rule: that found it.
         facts: about the job.
-        found: the containers with the fault; none where the file describes none.
-        shown: what the log shows of it.
+        cases: the containers with the fault; empty if the file has none.
+        shown: its effects in the log.
         summary: what is missing, in one line.
         cause: why that leads to the effects.
         fix: step by step.
         evidence: lines of the files.
-        confidence: in the cause; no more than likely where the log only suggests the effect.
-        confirm: what would confirm it where the log only suggests the effect.
+        confidence: in the cause; at most likely if the log only suggests the effect.
+        confirm: how to confirm it if the log only suggests the effect.
     """
-    where = {host for case in found for host in hosts(facts, case.pod)}
+    where = {host for case in cases for host in hosts(facts, case.pod)}
     of_hosts = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     ranks = {rank for effect in shown for rank in effect.ranks}
     ranks = ranks & of_hosts or of_hosts or ranks
@@ -211,15 +208,15 @@ def explained(
     return finding
 
 
-def patches(found: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
-    """The steps for each template with a fault: a job may have one for its first pod and another for the rest.
+def patches(cases: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
+    """The steps for each template with a fault: a job may have one for its first pod and one for the rest.
 
     Args:
-        found: the containers with the fault.
-        changes: what one of them needs.
+        cases: the containers with the fault.
+        changes: the changes that a container needs.
     """
     templates: dict[tuple[object, ...], Case] = {}
-    for case in found:
+    for case in cases:
         pod = case.pod
         own = (pod.owner,) if pod.kind == "Pod" else (pod.file, pod.line, pod.path, case.container.path)
         templates.setdefault(own, case)
@@ -230,8 +227,8 @@ def patches(found: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) 
 
 
 def steps(case: Case, *changes: Change) -> Iterator[str]:
-    """What to paste into the manifest: each piece with the place where it belongs."""
-    from nccl_inspect.artifacts import located  # only where a manifest is to be changed
+    """Code to paste into the manifest, each piece with the place where it belongs."""
+    from nccl_inspect.artifacts import located  # only needed to change a manifest
 
     pod = case.pod
     for change in (part for whole in changes for part in _both(case, whole)):
@@ -249,7 +246,7 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
 
 
 def _both(case: Case, change: Change) -> Iterator[Change]:
-    """A change of limits, with that of the requests that are written, too: of devices both have to be the same."""
+    """A change of limits, with one of the requests that exist: for devices both must be equal."""
     yield change
     if change.of_pod or change.keys != ("resources", "limits"):
         return
@@ -262,7 +259,7 @@ def _both(case: Case, change: Change) -> Iterator[Change]:
 
 
 def _instead(pod: Pod, node: located.Node, piece: str) -> str:
-    """That a piece replaces what stands there."""
+    """A note that a piece replaces an existing value."""
     there = node.entries.get(piece.partition(": ")[0])
     if there is None:
         return ""
@@ -270,7 +267,7 @@ def _instead(pod: Pod, node: located.Node, piece: str) -> str:
 
 
 def _base(case: Case, change: Change) -> Place | None:
-    """Below what the change is to be made; None where it stands in a file that is not here."""
+    """The place for the change; None if it is in a file that is missing from the input."""
     from nccl_inspect.artifacts.containers import Place
 
     pod, container = case
@@ -281,14 +278,14 @@ def _base(case: Case, change: Change) -> Place | None:
 
 
 def _in_runtime(case: Case, change: Change) -> str:
-    """Where something belongs that only the runtime of a TrainJob may have."""
+    """Where a change belongs that only the runtime of a TrainJob can have."""
     name = f" {case.pod.runtime}" if case.pod.runtime else ""
     what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
     return f"{what} in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
 
 
 def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]:
-    """What is missing of the keys with the value; further elements of a sequence, or keys of a mapping, one by one."""
+    """The missing keys with the value; additional elements of a sequence or keys of a mapping, one by one."""
     if missing:
         for key in reversed(missing[1:]):
             value = {key: value}
@@ -302,7 +299,7 @@ def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
     """Where a piece belongs."""
     if pod.kind == "Pod":
         owner = f" of {pod.owner}" if pod.owner else ""
-        return f"under {under}, in the template{owner}: pods that run cannot be changed"
+        return f"under {under}, in the template{owner}: running pods cannot be changed"
     indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
     return f"{file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
 
@@ -357,24 +354,18 @@ DEATHS = (
     "watchdog-stuck",
     "watchdog-timeout",
 )
-"""What the others say of a rank that is gone."""
+"""Findings in which the others report a rank that is gone."""
 
 
 EFA = "vpc.amazonaws.com/efa"
-
-
 _HARMLESS = ("cpu", "memory", "ephemeral-storage", "pods")
-
-
-_HARMLESS_BEGINNINGS = ("hugepages-", "nvidia.com/", "amd.com/gpu")
-
-
+_HARMLESS_PREFIXES = ("hugepages-", "nvidia.com/", "amd.com/gpu")
 IN_CONTAINER = "/dev/infiniband"
 
 
-def asks_for_device(container: Container) -> bool:
-    """Whether something that a container is given may be a card: all that is not known counts."""
+def requests_device(container: Container) -> bool:
+    """Whether a resource of a container may be a NIC: every unknown one counts."""
     return any(
-        name not in _HARMLESS and not name.startswith(_HARMLESS_BEGINNINGS) and not name.endswith("/gpu")
+        name not in _HARMLESS and not name.startswith(_HARMLESS_PREFIXES) and not name.endswith("/gpu")
         for name in container.resources
     ) or any(device.startswith(IN_CONTAINER) for device in container.devices)

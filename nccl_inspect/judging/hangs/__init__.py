@@ -1,1 +1,1 @@
-"""Who waits for whom."""
+"""Hangs: which ranks wait for which, and how far each one got."""

@@ -1,4 +1,4 @@
-"""What PyTorch's watchdog tells: which rank waited in which process group, and how far each had come."""
+"""The reports of PyTorch's watchdog: which rank waited in which process group, and how far each had got."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Wait(NamedTuple):
     """A rank that waited for a collective until PyTorch gave up."""
 
     group: str | None
-    """The process group as PyTorch names it, ``0(default_pg)``; None where the line does not tell."""
+    """The process group as PyTorch names it, ``0(default_pg)``; None if the line does not name it."""
     rank: int | None
-    """Of the job, where the line tells."""
+    """Rank in the job, if the line has it."""
     member: int | None
     """Rank in the process group."""
     seq: int
-    """-1 where PyTorch does not number its works (until 1.12)."""
+    """-1 if PyTorch does not number its works (until 1.12)."""
     operation: str
     numel: int | None
     timeout_ms: int
@@ -28,60 +28,60 @@ class Wait(NamedTuple):
 
 
 def waits(facts: Facts) -> list[Wait]:
-    """Each wait once, although PyTorch tells it several times."""
-    found: dict[tuple[object, ...], Wait] = {}
+    """Each wait once, although PyTorch reports it several times."""
+    by_key: dict[tuple[object, ...], Wait] = {}
     groups = _groups(facts)
-    for notice in facts.said(CollectiveTimeout):
+    for notice in facts.with_event(CollectiveTimeout):
         event = notice.event
         assert isinstance(event, CollectiveTimeout)
         seq = -1 if event.seq is None else event.seq
         group = group_of(notice.message) or groups.get((event.global_rank, event.rank, seq))
         rank = job_rank(event.global_rank, event.rank, group)
         key = group, rank, event.rank, seq, event.operation
-        if key not in found:
-            found[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, notice)
-    return _told_best(list(found.values()))
+        if key not in by_key:
+            by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, notice)
+    return _without_repeats(list(by_key.values()))
 
 
 def latecomers(waiting: list[Wait]) -> list[Wait]:
-    """Those that began to wait only after the first had given up, by their times: the first waited for them."""
-    given_up = min(filter(None, (_said_at(wait.notice) for wait in waiting)), default=None)
-    if given_up is None:
+    """Waits that, by their times, started only after the first had timed out: the first waited for them."""
+    timed_out = min(filter(None, (_printed_at(wait.notice) for wait in waiting)), default=None)
+    if timed_out is None:
         return []
-    return [wait for wait in waiting if (began := _began(wait)) and began > given_up]
+    return [wait for wait in waiting if (began := _began(wait)) and began > timed_out]
 
 
 def _began(wait: Wait) -> float | None:
     event = wait.notice.event
-    said = _said_at(wait.notice)
+    printed_at = _printed_at(wait.notice)
     assert isinstance(event, CollectiveTimeout)
-    return None if said is None or event.ran_ms is None else said - event.ran_ms / 1000
+    return None if printed_at is None or event.ran_ms is None else printed_at - event.ran_ms / 1000
 
 
-def _said_at(notice: Notice) -> float | None:
-    """When PyTorch printed a line (``[E1121 23:33:28.969389427 …``): seconds since some moment; it names no year."""
-    found = _TIME.search(notice.message)
-    if found is None:
+def _printed_at(notice: Notice) -> float | None:
+    """When PyTorch printed a line (``[E1121 23:33:28.969389427 …``), in seconds; it prints no year."""
+    match = _TIME.search(notice.message)
+    if match is None:
         return None
-    month, day, hour, minute = map(int, found.groups()[:4])
-    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(found[5])
+    month, day, hour, minute = map(int, match.groups()[:4])
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5])
 
 
 def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], str]:
-    """The process group in which a rank stood in a work, from the next line of that rank: from 2.4 on the line about
-    the time-out itself does not name it."""
-    found: dict[tuple[int | None, int | None, int | None], set[str]] = {}
+    """The process group of a rank's work, from that rank's next line: since 2.4 the line about the time-out itself does
+    not name it."""
+    candidates: dict[tuple[int | None, int | None, int | None], set[str]] = {}
     for notice in facts.with_role("watchdog-status"):
         values, group = dict(getattr(notice.event, "values", ())), group_of(notice.message)
         if group is not None:
-            found.setdefault((values.get("global_rank"), values.get("rank"), values.get("seq")), set()).add(group)
-    return {key: groups.pop() for key, groups in found.items() if len(groups) == 1}
+            candidates.setdefault((values.get("global_rank"), values.get("rank"), values.get("seq")), set()).add(group)
+    return {key: groups.pop() for key, groups in candidates.items() if len(groups) == 1}
 
 
 def group_of(message: str) -> str | None:
-    """The process group that a line names, by its name of the whole job.
+    """The process group that a line names, if the name is valid in the whole job.
 
-    Until 2.1 PyTorch names none; 2.2 and 2.3 print a number that each process counts by itself: only 0 is the same
+    Until 2.1 PyTorch names none; 2.2 and 2.3 print a number that each process counts on its own: only 0 is the same
     group everywhere.
     """
     match = _GROUP.search(message)
@@ -99,10 +99,12 @@ def is_default(group: str | None) -> bool:
     return group is not None and (group == "0" or "default_pg" in group)
 
 
-def _told_best(found: list[Wait]) -> list[Wait]:
-    """Without the second telling in an exception's text, which lacks the group."""
-    known = {(wait.seq, wait.operation, wait.member) for wait in found if wait.group is not None}
-    return [wait for wait in found if wait.group is not None or (wait.seq, wait.operation, wait.member) not in known]
+def _without_repeats(waiting: list[Wait]) -> list[Wait]:
+    """The waits without their repetition in an exception's text, which lacks the group."""
+    with_group = {(wait.seq, wait.operation, wait.member) for wait in waiting if wait.group is not None}
+    return [
+        wait for wait in waiting if wait.group is not None or (wait.seq, wait.operation, wait.member) not in with_group
+    ]
 
 
 _GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
@@ -111,19 +113,19 @@ _ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
-    """For ranks of the job the number of the last work that they put into the queue of a process group."""
-    found: dict[int, tuple[int, Notice]] = {}
+    """The number of the last work that each rank of the job enqueued in a process group."""
+    works: dict[int, tuple[int, Notice]] = {}
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
         match = _ENQUEUED.search(notice.message)
         values = dict(getattr(notice.event, "values", ()))
         rank = job_rank(values.get("global_rank"), values.get("rank"), group)
         if match and rank is not None and group_of(notice.message) == group:
-            found[rank] = int(match[1]), notice
-    return found
+            works[rank] = int(match[1]), notice
+    return works
 
 
 def communicator_of(facts: Facts, group: str | None, waiting: list[Wait]) -> CommunicatorInfo | None:
-    """The communicator of a process group: the world, or the only one in which all its ranks have these places."""
+    """The communicator of a process group: the world, or the only one with the same ranks in the same order."""
     comms = facts.job.communicators
     if is_default(group):
         return next((comm for comm in comms if comm.id == "world"), None)

@@ -1,31 +1,31 @@
-"""GPUDirect RDMA on hosts whose GPUs stand at the CPU by NVLink-C2C (Grace): a matter of release and setting."""
+"""GPUDirect RDMA on hosts with GPUs attached to the CPU via NVLink-C2C (Grace): depends on release and setting."""
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import Facts, words_of
+from nccl_inspect.judging.facts import Facts, as_shell
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import listed
 
 _SWITCH = "NCCL_NET_GDR_C2C"
-FIX = f"{_SWITCH}=1   # NCCL 2.26; later releases have it by default: unset {_SWITCH} where it is 0"
+FIX = f"{_SWITCH}=1   # NCCL 2.26; later releases enable it by default: unset {_SWITCH} if it is 0"
 
 
 def decides(facts: Facts) -> bool:
-    """Whether NCCL may do without it although the machine has it: by its release, or because somebody says so."""
+    """Whether NCCL may leave it unused although the machine supports it: due to the release, or to a setting."""
     platform = facts.platform
     return platform is not None and platform.gdr_since is not None and (platform.gdr is None or bool(_off(facts)))
 
 
 def words(facts: Facts) -> str:
-    """Why that is so."""
+    """Why NCCL may leave it unused."""
     platform = facts.platform
     name, since = (platform.name, platform.gdr_since) if platform else ("", "")
     if off := _off(facts):
-        return f"{words_of(off)} keeps NCCL from it where the way to the NIC goes over NVLink-C2C, as on a {name}"
+        return f"{as_shell(off)} disables it where the NIC is reached over NVLink-C2C, as on a {name}"
     releases = listed(facts.job.nccl_versions) or "not in the log"
     return (
-        f"a {name} has it, and NCCL uses it there by default since {since} only (2.26: with {_SWITCH}=1); the release "
-        f"here: {releases}"
+        f"a {name} supports it, but NCCL uses it there by default only since {since} (2.26: with {_SWITCH}=1); the "
+        f"release here: {releases}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Failed CUDA calls: which code, and which part of NCCL made the call."""
+"""Failed CUDA calls: their codes, and the parts of NCCL that made them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from nccl_inspect.model.statements import job_end
 __all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "IMPACT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
 
 _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
-"""Beginnings of source files that launch kernels and copies, or wait for streams, also when they end; all others build
-communicators and connections."""
+"""Prefixes of source files that launch kernels and copies or wait for streams; all others build communicators and
+connections."""
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
-WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"
+WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer shows more"
 FULL = "out of memory"
 ERROR = "CUDA error: "
-"""What PyTorch puts in front of what CUDA says."""
+"""PyTorch's prefix of CUDA's error text."""
 _NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
 OUT_OF_MEMORY = CUDA_CODES[FULL]
 _CUDA_ERROR = 1
 
 
 class Failure(NamedTuple):
-    """One failed CUDA call, as one or more processes tell it."""
+    """One failed CUDA call, as one or more processes report it."""
 
     code: int | None
     file: str | None
@@ -47,7 +47,7 @@ class Failure(NamedTuple):
 
 
 def code_of(notice: Notice) -> int | None:
-    """The number of a CUDA failure: by its text, which stays the same, else as it is printed."""
+    """The number of a CUDA failure: by its text, which is stable across releases, else as printed."""
     event = notice.event
     if not isinstance(event, CudaFailure):
         return None
@@ -55,34 +55,34 @@ def code_of(notice: Notice) -> int | None:
 
 
 def file_of(notice: Notice) -> str:
-    """The source file that printed a WARN: ``transport/p2p.cc``; some builds print its whole path."""
+    """The source file that printed a WARN: ``transport/p2p.cc``; some builds print the full path."""
     return (notice.location or "").partition(":")[0].rpartition("/src/")[2]
 
 
-def failed(facts: Facts, *files: str) -> list[Notice]:
-    """CUDA calls that failed in one of these files of NCCL (``transport/p2p.cc``), anywhere if none is named.
+def failed_calls(facts: Facts, *files: str) -> list[Notice]:
+    """CUDA calls that failed in one of these files of NCCL (``transport/p2p.cc``), or anywhere if none is given.
 
-    Those that NCCL ignores are printed as INFO and are not among them.
+    NCCL prints failures that it ignores as INFO: they are left out.
     """
-    found = [notice for notice in facts.said(CudaFailure) if notice.level == "WARN"]
-    return [notice for notice in found if not files or file_of(notice).endswith(files)]
+    warnings = [notice for notice in facts.with_event(CudaFailure) if notice.level == "WARN"]
+    return [notice for notice in warnings if not files or file_of(notice).endswith(files)]
 
 
 def is_launch(failure: Failure) -> bool:
-    """Whether a call failed while NCCL launched work, and not while it built what it works with."""
+    """Whether a call failed while NCCL launched work, and not while it set up communicators."""
     return failure.file is not None and failure.file.startswith(_LAUNCH)
 
 
 def failures(facts: Facts) -> list[Failure]:
-    """Failed CUDA calls with the file that made each: for a header, which many use, that of the first frame above."""
-    found = []
-    for notice in failed(facts):
+    """Failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
+    calls = []
+    for notice in failed_calls(facts):
         if job_end.is_shutting_down(notice.event):
             continue
         assert isinstance(notice.event, CudaFailure)
         file = notice.event.file or _caller(facts, notice)
-        found.append(Failure(code_of(notice), file, notice.event.error, notice))
-    return found
+        calls.append(Failure(code_of(notice), file, notice.event.error, notice))
+    return calls
 
 
 def _caller(facts: Facts, notice: Notice) -> str | None:
@@ -90,7 +90,7 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
     if file is None or not file.endswith(".h"):
         return file
     processes = set(notice.processes)
-    for frame in facts.said(ErrorCascade):
+    for frame in facts.with_event(ErrorCascade):
         event = frame.event
         assert isinstance(event, ErrorCascade)
         above = frame.place > notice.place and not event.file.endswith(".h")
@@ -99,8 +99,8 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
     return file
 
 
-def retold(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
-    """Exceptions of PyTorch with the same error, which need no explanation of their own."""
+def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
+    """PyTorch exceptions with the same errors, which need no explanation of their own."""
     errors = {failure.error for failure in failed}
     return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
 
@@ -110,31 +110,33 @@ def code_in(text: str) -> int | None:
     return CUDA_CODES.get(text.partition(ERROR)[2])
 
 
-def is_full(notice: Notice) -> bool:
-    """Whether an exception of PyTorch says that no memory was left; cuBLAS says so of what it needs for itself."""
+def is_out_of_memory(notice: Notice) -> bool:
+    """Whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
     error = str(value(notice, "error"))
     return error == FULL or error.startswith(_NO_HANDLE)
 
 
 def words(failure: Failure) -> str:
-    """What CUDA said, with its code where that is printed or known."""
+    """CUDA's error text, with its code if printed or known."""
     return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
 
 
 def cause(code: int | None) -> str:
-    """What may have led to a failure that no rule about a certain code takes."""
+    """The likely cause of a failure that no rule for its code handles."""
     if code in KERNEL_ERRORS:
         return (
-            f"a kernel that ran before on this GPU ({KERNEL_ERRORS[code]}), most often one of the program and not "
+            f"a kernel that ran earlier on this GPU ({KERNEL_ERRORS[code]}), usually one of the program and not "
             "NCCL's: CUDA reports it at the next call"
         )
     if code in ANSWERS:
         return ANSWERS[code].cause
     if code in MEANINGS:
-        return f"CUDA's answer means: {MEANINGS[code]}. Which of driver, container or GPU is at fault is not in the log"
+        return (
+            f"CUDA's error means: {MEANINGS[code]}. The log does not show whether driver, container or GPU is at fault"
+        )
     return "unknown from this log; likely: driver, container or GPU"
 
 
 def fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
-    """What helps where the error is the cause; otherwise what tells more."""
+    """The fix if the error is the cause; otherwise steps that show more."""
     return list(ANSWERS[code].fix if code in ANSWERS else [*TRIALS.get(code, ()), *otherwise])

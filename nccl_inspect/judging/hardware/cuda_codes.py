@@ -1,4 +1,4 @@
-"""CUDA's errors: their numbers, what they mean, and what helps where the error is the cause."""
+"""CUDA's errors: numbers, meanings, and fixes for errors that are the cause themselves."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ CUDA_CODES = {
     "(see CUDA_FABRIC_INIT_TIMEOUT_MS)": 919,
     "unknown error": 999,
 }
-"""What cudaGetErrorString says (CUDA 11.8 to 13): calls of the CUDA runtime print the text only, those of the driver
-also the number. Up to CUDA 10.0 many had other numbers under the same text, so the text comes first."""
+"""Texts of cudaGetErrorString (CUDA 11.8 to 13): runtime calls print only the text, driver calls also the number. Up
+to CUDA 10.0 many texts had other numbers, so the text takes precedence."""
 KERNEL_ERRORS = {
     53: "launch failure",
     700: "illegal address",
@@ -107,87 +107,89 @@ KERNEL_ERRORS = {
     718: "invalid program counter",
     719: "launch failure",
 }
-"""Errors of a kernel: whatever calls CUDA next reports them."""
+"""Errors of a kernel: the next CUDA call reports them, whoever makes it."""
 MEANINGS = {
-    1: "an argument that this driver or GPU does not take",
-    9: "a launch that this GPU does not take: blocks or shared memory beyond its limits",
-    13: "a symbol that is not on this GPU: the library was built for others",
-    16: "a host pointer that CUDA does not know",
-    17: "a pointer that is not to memory of this GPU: freed, or of another one",
-    49: "the context of this process was made by an older interface of CUDA",
+    1: "an argument that this driver or GPU does not accept",
+    9: "a launch that this GPU does not support: blocks or shared memory beyond its limits",
+    13: "a symbol that does not exist for this GPU: the library was built for others",
+    16: "a host pointer unknown to CUDA",
+    17: "a pointer outside this GPU's memory: freed, or of another GPU",
+    49: "the context of this process was created by an older CUDA API",
     101: "a GPU that this process cannot see",
-    103: "the driver does not trust its own files: install it again",
-    127: "CUDA could not start in this process: no memory, a half-installed driver, or a limit of the container",
-    200: "the code in the library does not fit this GPU or driver, or the file is damaged",
+    103: "the driver failed its integrity check: reinstall it",
+    127: "CUDA could not start in this process: no memory, an incomplete driver installation, or a limit of the "
+    "container",
+    200: "the code in the library does not match this GPU or driver, or the file is damaged",
     201: "the process has no valid CUDA context: it was destroyed, or the process is a fork of one that used CUDA",
-    215: "a limit that this GPU does not have",
-    304: "an operating system call was refused: a sandbox, missing capabilities or another name space",
+    215: "a limit that this GPU does not support",
+    304: "an operating system call was refused: a sandbox, missing capabilities or another namespace",
     400: "a handle that is not valid in this process",
-    401: "a call at a time at which the driver does not allow it",
+    401: "a call that the driver does not allow in its present state",
     500: "a kernel that is not in this library: it was built for other GPUs, or two NCCL libraries are mixed",
-    600: "work that is not finished yet was taken for an error",
-    701: "the kernel needs more registers or shared memory than this GPU has: built for another one, or for debugging",
-    704: "P2P between two GPUs was switched on twice: the program did it before NCCL and left the error standing. "
-    "Harmless by itself, CUDA reports it at the next call",
-    705: "P2P between two GPUs was never switched on, or was switched off by the program",
-    708: "a setting that must come before the first use of the GPU",
+    600: "unfinished work was treated as an error",
+    701: "the kernel needs more registers or shared memory than this GPU has: built for another GPU, or for debugging",
+    704: "P2P between two GPUs was enabled twice: the program did it before NCCL and did not clear the error. "
+    "Harmless, but CUDA reports it at the next call",
+    705: "P2P between two GPUs was never enabled, or was disabled by the program",
+    708: "a setting that must precede the first use of the GPU",
     709: "the CUDA context was destroyed while NCCL still used it: cudaDeviceReset, or the end of the process",
-    712: "host memory was registered before",
+    712: "host memory was already registered",
     713: "host memory that is not registered",
-    720: "more blocks than fit on this GPU at once: other programs share it, or MPS or MIG give a part of it",
+    720: "more blocks than fit on this GPU at once: other programs share it, or MPS or MIG provide only a part of it",
     800: "not permitted: missing rights or capabilities in the container",
     801: "not supported by this GPU, driver or virtual machine",
-    911: "something outside of CUDA failed, as a NIC that writes into a GPU",
-    912: "a launch with clusters that this GPU does not take",
+    911: "something outside of CUDA failed, such as a NIC that writes to a GPU",
+    912: "a launch with clusters that this GPU does not support",
     913: "a kernel that was not loaded",
-    999: "an error that the driver has no number for: mostly a GPU that is lost (Xid), or a driver in a bad state",
+    999: "an error without a number in the driver: usually a lost GPU (Xid), or a driver in a bad state",
 }
 
 
 TRIALS: dict[int | None, tuple[str, ...]] = {
     801: (
-        "NCCL_CUMEM_ENABLE=0   # a test: if it runs then, it is cuMem memory, as with some vGPUs, old drivers",
-        "NCCL_NVLS_ENABLE=0   # a test: if it runs then, it is multicast of the NVSwitch",
+        "NCCL_CUMEM_ENABLE=0   # as a test: if the job then runs, cuMem memory is at fault, as with some vGPUs and "
+        "old drivers",
+        "NCCL_NVLS_ENABLE=0   # as a test: if the job then runs, NVSwitch multicast is at fault",
     ),
 }
-"""Settings that switch off what may not be supported."""
+"""Settings that disable features that may not be supported."""
 
 
 class Answer(NamedTuple):
-    """An error whose text is the cause, whatever call gives it: no broken GPU need be looked for."""
+    """An error whose text is the cause, whatever call returns it: the GPU is not broken."""
 
     cause: str
     fix: tuple[str, ...]
 
 
-IMPACT = "the rank fails, and with it the job; the others wait for it or lose their connections"
-DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA fit?"
+IMPACT = "the rank fails, and the job with it; the others wait for it or lose their connections"
+DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA match?"
 _COMPAT = "ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH   # in the container: is cuda/compat found first?"
 _NEWER_DRIVER = ("Install a newer driver, or take an image with an older CUDA.", DO_THEY_FIT)
 _MPS = (
     "ps aux | grep nvidia-cuda-mps; cat /var/log/nvidia-mps/*.log   # on the host: does the daemon run?",
-    "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d   # start it anew, as the user of the job",
+    "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d   # restart it as the user of the job",
     "env | grep CUDA_MPS   # in the container: CUDA_MPS_PIPE_DIRECTORY of the daemon; unset: no MPS",
 )
 ANSWERS = {
     34: Answer(
-        "the process loaded the stub of libcuda.so, which is there for linking only, and not the driver's library",
+        "the process loaded the stub of libcuda.so, which is only for linking, instead of the driver's library",
         (
-            "ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH   # take the folder 'stubs' off the path",
+            "ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH   # remove the folder 'stubs' from the path",
             "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container",
         ),
     ),
     36: Answer(
-        "the driver is too old: it does not know a call that NCCL or the framework makes",
+        "the driver is too old: it lacks a call that NCCL or the framework makes",
         _NEWER_DRIVER,
     ),
     46: Answer(
-        "the GPU takes no other process: most often it is in exclusive compute mode and another process has it (two "
-        "ranks on one GPU, or what is left of an earlier job); else MIG without an instance, or a GPU in a bad state",
+        "the GPU accepts no other process: usually it is in exclusive compute mode and another process uses it (two "
+        "ranks on one GPU, or a leftover of an earlier job); else MIG without an instance, or a GPU in a bad state",
         (
             "nvidia-smi --query-gpu=index,compute_mode,mig.mode.current --format=csv   # Exclusive_Process?",
             "nvidia-smi --query-compute-apps=pid,name,gpu_uuid --format=csv   # on the host: who has it?",
-            "sudo nvidia-smi -c DEFAULT   # where it is Exclusive_Process and several processes are to share it",
+            "sudo nvidia-smi -c DEFAULT   # if it is Exclusive_Process and several processes must share it",
         ),
     ),
     102: Answer(
@@ -195,20 +197,20 @@ ANSWERS = {
         ("nvidia-smi -q | grep -i -A2 license; systemctl status nvidia-gridd   # in the virtual machine: licensed?",),
     ),
     217: Answer(
-        "P2P cannot work between these two GPUs: the driver has no peer access for this pair (kind of GPU, PCIe "
-        "topology, virtual machine), though NCCL took that way",
+        "P2P cannot work between these two GPUs: the driver has no peer access for this pair (GPU model, PCIe "
+        "topology, virtual machine), though NCCL selected P2P",
         (
             "nvidia-smi topo -p2p r   # which pairs have peer access? OK, CNS (chipset), GNS (GPU), NS",
-            "NCCL_P2P_DISABLE=1   # as a test: it runs then, by shared memory",
+            "NCCL_P2P_DISABLE=1   # as a test: the job then runs over shared memory",
         ),
     ),
     222: Answer(
-        "the driver is too old for the code in the library: it must be of the same CUDA release or a later one",
+        "the driver is too old for the code in the library: it must support the same CUDA release or a later one",
         _NEWER_DRIVER,
     ),
     218: Answer(
-        "the library has no code for this GPU, and what it has could not be compiled for it: the release is older than "
-        "the GPU, or the driver too old for it",
+        "the library has no code for this GPU, and its PTX could not be compiled for it: the release is older than the "
+        "GPU, or the driver too old for it",
         ("pip install -U nvidia-nccl-cu12   # or -cu13, a newer PyTorch wheel, a newer image", DO_THEY_FIT),
     ),
     221: Answer(
@@ -219,42 +221,44 @@ ANSWERS = {
         ),
     ),
     223: Answer(
-        "the library has no code for this GPU, and CUDA_DISABLE_PTX_JIT forbids to compile it",
+        "the library has no code for this GPU, and CUDA_DISABLE_PTX_JIT prevents compiling it",
         (
             "unset CUDA_DISABLE_PTX_JIT",
             "pip install -U nvidia-nccl-cu12   # or -cu13: a release that is built for this GPU",
         ),
     ),
     804: Answer(
-        "a cuda-compat package is used on a GPU that does not support it: that is for data centre GPUs",
+        "a cuda-compat package is used on a GPU that does not support it: only data center GPUs do",
         (
             _COMPAT,
-            "Take the compat folder off LD_LIBRARY_PATH (or remove the package cuda-compat-*) in the image, and use a "
-            "driver that is new enough by itself, or an image with an older CUDA.",
+            "Remove the compat folder from LD_LIBRARY_PATH (or the package cuda-compat-*) in the image, and use a "
+            "driver that is new enough without it, or an image with an older CUDA.",
         ),
     ),
 }
 ANSWERS[216] = ANSWERS[46]
 ANSWERS[227] = ANSWERS[222]
-ANSWERS |= dict.fromkeys((805, 806, 807), Answer("the MPS service of the host does not run or does not answer", _MPS))
+ANSWERS |= dict.fromkeys(
+    (805, 806, 807), Answer("the MPS service of the host is not running or does not respond", _MPS)
+)
 ANSWERS |= dict.fromkeys(
     (808, 809),
-    Answer("the MPS service of the host has as many processes as it can serve: too many ranks on a GPU", _MPS),
+    Answer("the MPS service of the host has reached its limit of processes: too many ranks on a GPU", _MPS),
 )
 ANSWERS[810] = Answer(
-    "the MPS service ended this process: another process on the same GPU failed, or an administrator ended it", _MPS
+    "the MPS service terminated this process: another process on the same GPU failed, or an administrator did it", _MPS
 )
 ANSWERS |= dict.fromkeys(
     range(900, 909),
     Answer(
-        "while a CUDA graph was captured, a call was made that may not stand in one, mostly by another thread of the "
-        "process (PyTorch's watchdog, a data loader): a capture in global mode forbids these, too",
+        "during the capture of a CUDA graph a call was made that a capture does not allow, usually by another thread "
+        "of the process (PyTorch's watchdog, a data loader): in global mode, calls of other threads count as well",
         (
-            'torch.cuda.graph(graph, capture_error_mode="thread_local")   # then only the own thread counts',
-            "Let no other thread use CUDA while a graph is captured; first run once without the graph, so that NCCL "
+            'torch.cuda.graph(graph, capture_error_mode="thread_local")   # then only calls of this thread count',
+            "Keep other threads from using CUDA during the capture; first run once without the graph, so that NCCL "
             "has its communicators and buffers.",
         ),
     ),
 )
 AT_START = frozenset((3, 34, 35, 46, 100, 101, 102, 127, 216, *range(803, 810), 999))
-"""Errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
+"""Errors from starting CUDA; a process that already connects has CUDA, and another fault."""

@@ -1,6 +1,6 @@
-"""Which release of NCCL is the first one that is built for a generation of GPUs: ``makefiles/common.mk`` at its tag.
+"""The first release of NCCL that is built for each generation of GPUs: ``makefiles/common.mk`` at its tag.
 
-A GPU runs what is built for an earlier one of its major number (sm_80 on sm_86 and sm_89, sm_100 on sm_103).
+A GPU runs code for an earlier GPU with the same major number (sm_80 on sm_86 and sm_89, sm_100 on sm_103).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nccl_inspect.model.versions import order
 
 
 class Generation(NamedTuple):
-    """GPUs that need the same first release."""
+    """GPUs with the same first release of NCCL."""
 
     words: str
     names: re.Pattern[str]
@@ -36,16 +36,16 @@ GENERATIONS = (
 
 
 def of(names: Iterable[str]) -> Generation | None:
-    """The newest generation among GPUs with these names; None where no name is known."""
-    found = [one for name in names for one in GENERATIONS if one.names.search(name)]
-    return max(found, key=lambda one: one.first, default=None)
+    """The newest generation among GPUs with these names; None if no name is known."""
+    generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
+    return max(generations, key=lambda generation: generation.first, default=None)
 
 
 def is_before(release: str, first: tuple[int, ...]) -> bool:
-    """Whether a release is known and older; one that is only inferred is a range, and tells nothing."""
+    """Whether a release is known and older; an inferred one is a range and proves nothing."""
     return "inferred" not in release and () < order(release) < first
 
 
 def number(first: tuple[int, ...]) -> str:
-    """A release as it is written: ``2.15.1``."""
+    """A release as text: ``2.15.1``."""
     return ".".join(map(str, first))

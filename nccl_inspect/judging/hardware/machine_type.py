@@ -1,4 +1,4 @@
-"""The type of the machines, by signs in the log and by the names of the GPUs that it or a file beside it lists."""
+"""The machine type, from signs in the log and the names of the GPUs that it or a file beside it lists."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 def platform_of(job: Job) -> Platform | None:
-    """The machine type that the log names by a sign, else what the names of the GPUs tell."""
+    """The machine type by a sign in the log, else by the names of the GPUs."""
     return recognised(signs.of(job, gpu_names(job)))
 
 
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
-    """What the machine lets this job expect."""
+    """The machine type with what this job can expect of it."""
     settings = {(setting.name, setting.value) for setting in job.environment}
     return platform and conditions.expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
 
 
 def gpu_names(job: Job) -> set[str]:
-    """The names of the GPUs: those of the job where nccl-tests lists them, else those that nvidia-smi shows."""
-    said = {str(value(notice, "gpu")) for notice in job.notices if "rank-list" in notice.roles}
+    """The names of the GPUs: those of the job if nccl-tests lists them, else those that nvidia-smi shows."""
+    of_ranks = {str(value(notice, "gpu")) for notice in job.notices if "rank-list" in notice.roles}
     in_log = {str(value(notice, "gpu")) for notice in _listed(job).lines.values()}
-    return said or in_log or {str(item.values.get("model")) for item in _beside(job)}
+    return of_ranks or in_log or {str(item.values.get("model")) for item in _beside(job)}
 
 
 def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -> bool:
-    """Whether only a list of nvidia-smi, maybe of another machine, tells the platform.
+    """Whether the platform is only known from a list of nvidia-smi, maybe of another machine.
 
     Args:
-        given: the platform, where the user names it.
-        platform: that was found.
-        job: whose machines they are.
+        given: the platform, if the user names it.
+        platform: that was recognized.
+        job: that runs on the machines.
     """
     by_name = given is None and platform is not None and bool(platform.gpu_names)
     if not by_name or any("rank-list" in notice.roles for notice in job.notices):
@@ -51,9 +51,9 @@ def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -
 
 
 def _listed(job: Job) -> nvidia_smi.Shown:
-    """What nvidia-smi -L printed of the job's hosts; nothing where it lists fewer GPUs than the job uses on one."""
-    found = nvidia_smi.on_hosts(job, "gpu-list")
-    return found if len(found.lines) >= nvidia_smi.most_gpus(job) else nvidia_smi.Shown()
+    """The output of nvidia-smi -L on the job's hosts; empty if it lists fewer GPUs than the job uses on a host."""
+    output = nvidia_smi.on_hosts(job, "gpu-list")
+    return output if len(output.lines) >= nvidia_smi.most_gpus(job) else nvidia_smi.Shown()
 
 
 def _beside(job: Job) -> list[Item]:

@@ -1,39 +1,35 @@
-"""P2P between GPUs of a host: what switches it off, and what a failed import or a missing fabric shows."""
+"""P2P between GPUs of a host: settings that disable it, failed imports and a missing fabric."""
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import (
-    Facts,
-)
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection, Setting
 
 _LEVELS_WITHOUT_P2P = {"LOC", "0"}
-
-
 _ALLOWED_BY = {
     **dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)),
     **dict.fromkeys(("PIX", "1"), ("NV", "PIX")),
 }
-"""Levels below NCCL's own choice, PXB, with the classes of pairs that they leave to P2P."""
+"""Levels below NCCL's own choice, PXB, with the classes of pairs that they allow to use P2P."""
 
 
-def switched_off(facts: Facts) -> list[Setting]:
-    """The settings that switch P2P off altogether."""
+def disabling_settings(facts: Facts) -> list[Setting]:
+    """The settings that disable P2P altogether."""
     return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
 
 
 def hiding_levels(facts: Facts) -> list[Setting]:
     """The settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
-    return [setting for setting in switched_off(facts) if "NCCL_P2P_DISABLE" in setting.names]
+    return [setting for setting in disabling_settings(facts) if "NCCL_P2P_DISABLE" in setting.names]
 
 
-def narrowed(facts: Facts, pairs: Selection) -> list[Setting]:
-    """The levels that may keep these pairs from P2P which NCCL would use without them."""
+def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
+    """The levels that may keep these pairs from P2P that NCCL would otherwise use."""
     on_nvlink = bool(facts.platform and facts.platform.nvlink)
     kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]
     levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
@@ -54,15 +50,13 @@ def _is_off(setting: Setting) -> bool:
 
 
 def local_over_net(facts: Facts) -> Selection:
-    """Pairs of one host that have nothing but the network, where more than the order of use tells which pair it is."""
+    """Pairs of one host that use only the network, and are identified by more than the order of use."""
     return facts.paths("intra", "NET").where(
         lambda kind: not kind.doubtful and not any(also.transport == "P2P" for also in kind.also)
     )
 
 
 _NOT_SHAREABLE = (1, 304, 400, 800)
-
-
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 
 
@@ -77,11 +71,11 @@ def not_shared(facts: Facts) -> list[Notice]:
 
 
 _OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
-"""Errors that are told by themselves, wherever they come: memory, a fabric that is not up, kernels, hardware, and the
-start of CUDA."""
+"""Errors that rules of their own report, wherever they occur: memory, a fabric that is not up, kernels, hardware, and
+the start of CUDA."""
 
 
 def is_of_fabric(failure: cuda.Failure) -> bool:
-    """Whether a call failed that has to do with multicast, by an error that no other rule takes."""
-    known = failure.code is not None and failure.code not in _OTHERS
-    return known and str(failure.file).endswith("transport/nvls.cc")
+    """Whether a multicast call failed with an error that no other rule handles."""
+    is_unclaimed = failure.code is not None and failure.code not in _OTHERS
+    return is_unclaimed and str(failure.file).endswith("transport/nvls.cc")

@@ -1,4 +1,4 @@
-"""What a log shows of its machines, for :mod:`nccl_inspect.platforms.recognition`."""
+"""Signs of the machine type in a log, for :mod:`nccl_inspect.platforms.recognition`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOADED = ("loading", "loaded")
 
 
 def of(job: Job, gpu_names: set[str]) -> Shown:
-    """What tells the machine type in a job, besides the names of its GPUs."""
+    """The signs of the machine type in a job, together with the names of its GPUs."""
     chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
     cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]
     sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
@@ -31,12 +31,12 @@ def of(job: Job, gpu_names: set[str]) -> Shown:
 
 
 def local_ranks(job: Job) -> int:
-    """The most ranks of a host that one communicator joins; 0 where no line says so."""
+    """The most ranks that a communicator has on a host; 0 if no line shows it."""
     return max((comm.local_ranks or 0 for comm in job.communicators), default=0)
 
 
 def _networks(job: Job) -> Iterator[str]:
-    """All that NCCL uses, and the plugins that were loaded, used or not."""
+    """The networks that NCCL uses, and the plugins that were loaded, used or not."""
     yield from filter(None, (kind.net for kind in job.paths.kinds))
     yield from filter(None, (job.network.name, *(net for comm in job.communicators for net in comm.networks)))
     for notice in job.notices:

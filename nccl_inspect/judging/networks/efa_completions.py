@@ -1,4 +1,4 @@
-"""Completions with an error that EFA's provider reports, and which peers they were for."""
+"""Completions with an error that EFA's provider reports, and the peers they were for."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ from nccl_inspect.model.job import Notice
 
 UNREACHABLE = 15
 """EFA: the remote device never answered."""
-
-
 UNRESPONSIVE = 13
-"""EFA: no answer. Until libfabric 1.22 also where there never was one; from 2.0 on only after it had answered."""
-
-
+"""EFA: no answer. Until libfabric 1.22 even if it never answered; from 2.0 on only if it answered before."""
 _HOST_UNREACHABLE = 113
-
-
 _GONE = (1, 8, 9, UNRESPONSIVE, 14, UNREACHABLE, 4124, 4126, 4127)
 """Codes of EFA that mean that the process or the machine at the other end is gone."""
-
-
 _OF_TEXT = (
     ("flushed during", 1),
     ("receiver connection aborted", 8),
@@ -35,28 +27,28 @@ _OF_TEXT = (
     ("unresponsive", UNRESPONSIVE),
     ("unreachable remote", UNREACHABLE),
 )
-"""How texts begin; the plugin prints the number from 1.10 on only."""
+"""Beginnings of texts; the plugin prints the number only from 1.10 on."""
 
 
 def completions(facts: Facts) -> list[Notice]:
-    """Transfers of aws-ofi-nccl that failed; over another provider than efa the codes mean something else."""
-    providers = {getattr(notice.event, "provider", "") for notice in facts.said(OfiProvider)}
+    """Failed transfers of aws-ofi-nccl; none with a provider other than efa, whose codes differ."""
+    providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
     return facts.with_role("efa-completion") if not providers or "efa" in providers else []
 
 
 def code_of(notice: Notice) -> int | None:
-    """The code that EFA gives a failed transfer, by its text where the number is not printed."""
+    """EFA's code of a failed transfer, derived from its text if the number is not printed."""
     if (code := value(notice, "prov_errno")) is not None:
         return int(code)
     text = str(value(notice, "error")).lower()
     return next((code for beginning, code in _OF_TEXT if text.startswith(beginning)), None)
 
 
-def unreached(facts: Facts) -> list[Notice]:
+def unreachable_peers(facts: Facts) -> list[Notice]:
     """Failed transfers to a peer that never answered.
 
-    Where connections were made before, and where an old libfabric does not tell whether there was an answer and the
-    log does not show that connections were never made, the peer went away.
+    If connections were made before, the peer is gone; likewise if an old libfabric does not distinguish the two and
+    the log does not show that connections were never made.
     """
     if is_connected(facts):
         return []
@@ -65,21 +57,21 @@ def unreached(facts: Facts) -> list[Notice]:
 
 
 def never_connected(facts: Facts) -> bool:
-    """Whether the log shows that a communicator began to connect and did not get through."""
+    """Whether the log shows that a communicator started to connect and did not finish."""
     return not is_connected(facts) and any(comm.unconnected for comm in facts.job.communicators)
 
 
 def is_connected(facts: Facts) -> bool:
     """Whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
     done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
-    paths = facts.leaving().where(lambda kind: "Libfabric" in kind.detail)
+    paths = facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
     return any(done.intersection(comms) for (comms,) in paths.distinct("communicators"))
 
 
 def lost_peers(facts: Facts) -> list[Notice]:
-    """Failed transfers that tell no more than that the other side is gone, if there are no others."""
+    """Failed transfers that only report a gone peer, if there are no others."""
     failed = completions(facts)
-    if unreached(facts) or not all(map(is_gone, failed)):
+    if unreachable_peers(facts) or not all(map(is_gone, failed)):
         return []
     return [*failed, *facts.with_role("beside-completion")] if failed else []
 
@@ -94,5 +86,5 @@ def _did_not_answer(notice: Notice) -> bool:
 
 
 def is_gone(notice: Notice) -> bool:
-    """Whether the provider says that the peer cannot be reached any more."""
+    """Whether the provider reports that the peer is no longer reachable."""
     return code_of(notice) in _GONE or value(notice, "err") == _HOST_UNREACHABLE

@@ -10,12 +10,12 @@ from nccl_inspect.model.job import PathKind, Selection
 
 
 def one_sided(facts: Facts) -> Selection:
-    """Paths one end of which has GPUDirect and the other has not, and those of hosts that alone lack it."""
-    return facts.once(_one_sided)
+    """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
+    return facts.cached(_one_sided)
 
 
 def _one_sided(facts: Facts) -> Selection:
-    paths = facts.rdma()
+    paths = facts.inter_host_rdma_paths()
     without = hosts_without(paths)
     differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})
     lacking = paths.where(lambda kind: kind.gdr is False)
@@ -30,23 +30,23 @@ def _gdr_at(side: str, kind: PathKind) -> bool | str | None:
 
 
 def hosts_without(paths: Selection) -> set[str]:
-    """Hosts whose ends all lack GPUDirect, receiving ones too, where on others all ends have it."""
-    said: dict[str, set[object]] = {}
+    """Hosts whose ends all lack GPUDirect, including receiving ones, if on other hosts all ends have it."""
+    by_host: dict[str, set[object]] = {}
     receiving = set()
     for side, column in HOSTS.items():
         for host, gdr in paths.distinct(column, partial(_gdr_at, side)):
             if host is not None and gdr is not None:
-                said.setdefault(host, set()).add(gdr)
+                by_host.setdefault(host, set()).add(gdr)
                 if side == "receive" and gdr is False:
                     receiving.add(host)
-    having = [host for host, kinds in said.items() if kinds == {True}]
-    lacking = {host for host, kinds in said.items() if kinds == {False} and host in receiving}
-    return lacking if having and len(having) + len(lacking) == len(said) else set()
+    having = [host for host, kinds in by_host.items() if kinds == {True}]
+    lacking = {host for host, kinds in by_host.items() if kinds == {False} and host in receiving}
+    return lacking if having and len(having) + len(lacking) == len(by_host) else set()
 
 
-def staged(facts: Facts) -> Selection:
-    """Paths between hosts over an RDMA network that do not use GPUDirect on all their lines.
+def paths_without_gdr(facts: Facts) -> Selection:
+    """Paths between hosts over an RDMA network that do not use GPUDirect in all their lines.
 
     Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
     """
-    return facts.rdma().where(lambda kind: kind.gdr is not True).without(one_sided(facts))
+    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided(facts))

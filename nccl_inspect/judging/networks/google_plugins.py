@@ -7,12 +7,10 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection
 
 _DAEMONS = {"GPUDirectTCPX": "tcpx-daemon", "FasTrak": "tcpxo-daemon"}
-"""The container that receives for the job beside it, by the first letters of the network's name."""
-
-
-DAEMON_LOG = "kubectl logs <pod> -c tcpxo-daemon   # TCPX: tcpx-daemon; does it run, and find all GPUs and NICs?"
-"""Where the receive daemon says what it lacks."""
-ONE_RELEASE = "Take plugin, daemon image and NCCL of one release of Google's installer, the same on all nodes."
+"""The container that receives for the job beside it, by the prefix of the network's name."""
+DAEMON_LOG = "kubectl logs <pod> -c tcpxo-daemon   # TCPX: tcpx-daemon; does it run and find all GPUs and NICs?"
+"""The log in which the receive daemon reports what it lacks."""
+ONE_RELEASE = "Use the plugin, daemon image and NCCL of one release of Google's installer, the same on all nodes."
 NETWORKS_IN_POD = (
     "Give the pod all interfaces of the node (annotation networking.gke.io/interfaces, eth1 to eth8 on a3-megagpu-8g), "
     "or the host's network."
@@ -20,35 +18,35 @@ NETWORKS_IN_POD = (
 
 
 def daemon(paths: Selection) -> str | None:
-    """The daemon of the plugin that carries these paths; None where one of them is of another network."""
-    found = {
+    """The daemon of the plugin that carries these paths; None if one of them uses another network."""
+    daemons = {
         next((name for net, name in _DAEMONS.items() if (kind.net or "").startswith(net)), None) for kind in paths.kinds
     }
-    return found.pop() if len(found) == 1 else None
+    return daemons.pop() if len(daemons) == 1 else None
 
 
 def fixes(daemon: str) -> list[str]:
-    """What to look at where NCCL does not use GPUDirect RDMA over such a plugin."""
+    """What to check if NCCL does not use GPUDirect RDMA over such a plugin."""
     return [
         "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # prints what NCCL decides for each GPU and NIC, and their distance",
-        "NCCL_NET_GDR_LEVEL=PIX   # as in Google's guide; LOC and 0 switch GPUDirect off",
-        "A whole node for each pod: all GPUs, and all the interfaces that Google's manifest names.",
+        "NCCL_NET_GDR_LEVEL=PIX   # as in Google's guide; LOC and 0 disable GPUDirect",
+        "Give each pod a whole node: all GPUs, and all the interfaces that Google's manifest names.",
         f"kubectl logs <pod> -c {daemon}   # does it find all GPUs and NICs? It must fit the plugin's release",
     ]
 
 
 def works(facts: Facts) -> bool:
     """Whether ranks are connected over a plugin of Google."""
-    return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.leaving().kinds)
+    return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.inter_host_net_paths().kinds)
 
 
 def reason(aborted: Notice) -> str:
-    """Why the plugin of TCPXO says that it ends its process: a code of its own and a text, which may be empty."""
+    """The reason for which TCPXO's plugin ends its process: a code of its own and a text, which may be empty."""
     return str(value(aborted, "status") or value(aborted, "shim_status") or "")
 
 
 def aborted(facts: Facts, *reasons: str) -> list[Notice]:
-    """Where the plugin of TCPXO ends its process for one of these reasons; a part of the text is enough."""
+    """Reports that TCPXO's plugin ends its process for one of these reasons, given as parts of the text."""
     return [
         notice
         for notice in facts.notices("tcpxo/fastrak-init-failed")

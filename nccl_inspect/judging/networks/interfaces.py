@@ -1,4 +1,4 @@
-"""The IP interfaces that processes say they may use, and which of them other hosts cannot reach."""
+"""The IP interfaces that processes list, and which of them other hosts cannot reach."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ _OF_ONE_MACHINE = re.compile(
     r"kube|nodelocaldns|vxlan|genev|azv[0-9a-f]|ip6tnl|ip6gre|tunl|sit\d|gre\d|gretap|tun\d|tap|wg|tailscale|zt|ppp|"
     r"vmnet|vboxnet|dummy"
 )
-"""Bridges, ends of container links, overlays and tunnels: mostly made for traffic within one machine.
+"""Bridges, ends of container links, overlays and tunnels: mostly for traffic within one machine.
 
-A name such as ``veth0`` is left out: containers have it for the interface that they are reached by.
+Names such as ``veth0`` are left out: containers use them for the interface that makes them reachable.
 """
 _OVER_INFINIBAND = re.compile(r"ib(?:\d|[pP]\d|s\d|o\d|_|bond)|bond-?ib", re.IGNORECASE)
-"""``ib0``, ``ibp12s0``, ``ibs1f0``, ``ibP257p0s0``: what the kernel and people call IPoIB."""
+"""``ib0``, ``ibp12s0``, ``ibs1f0``, ``ibP257p0s0``: names of IPoIB interfaces."""
 _FOR_RDMA = re.compile(r"rdma|roce|mlx|.*rdma\d", re.IGNORECASE)
-"""Names that people give interfaces of RoCE cards: ``rdma0``, ``gpu0rdma0``."""
+"""Names that administrators give to interfaces of RoCE cards: ``rdma0``, ``gpu0rdma0``."""
 _LINK_LOCAL = ("169.254.", "fe80:", "[fe80:")
 _LOOPBACK = ("127.", "::1<", "[::1]")
 _ZONE = re.compile(r"%([^\s<\]]+)")
 
 
 class Interface(NamedTuple):
-    """An IP interface that processes say they may use."""
+    """An IP interface that a process lists."""
 
     name: str
     address: str
-    """Empty where the line does not tell it."""
+    """Empty if the line does not have it."""
     for_setup: bool
-    """Whether it is the one for set-up; NET/Socket uses all of them for data."""
-    said: Notice
+    """Whether it is the one for bootstrap; NET/Socket uses all of them for data."""
+    notice: Notice
 
     @property
     def words(self) -> str:
-        """The interface with its address, for people."""
+        """The interface with its address, in words."""
         return f"{self.name} ({self.address or 'no address'})"
 
     @property
     def is_link_local(self) -> bool:
-        """Whether its address holds on one link only."""
+        """Whether its address is valid on one link only."""
         return self.address.startswith(_LINK_LOCAL)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it leads back to the same host."""
+        """Whether it is a loopback interface."""
         return self.name == "lo" or is_loopback(self.address)
 
     @property
@@ -63,77 +63,83 @@ class Interface(NamedTuple):
 
     @property
     def is_ipoib(self) -> bool:
-        """Whether it is IP over InfiniBand, which NCCL takes first."""
+        """Whether it is IP over InfiniBand, which NCCL prefers."""
         return self.name.startswith("ib")
 
 
 def is_of_one_machine(name: str) -> bool:
-    """Whether an interface of that name is mostly made for traffic within one machine."""
+    """Whether an interface of that name is mostly for traffic within one machine."""
     return bool(_OF_ONE_MACHINE.match(name))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address leads back to the same host."""
+    """Whether an address is a loopback address."""
     return f"{address}<".startswith(_LOOPBACK)
 
 
-def leads_nowhere(address: str) -> bool:
-    """Whether an address that somebody connected to can hold on another host."""
+def is_unreachable_elsewhere(address: str) -> bool:
+    """Whether an address that a process connected to cannot belong to another host."""
     zone = _ZONE.search(address)
     return address.startswith((*_LINK_LOCAL, *_LOOPBACK)) or bool(zone and is_of_one_machine(zone[1]))
 
 
 def is_over_infiniband(name: str) -> bool:
-    """Whether an interface is IPoIB by its name: then the host has an InfiniBand card."""
+    """Whether an interface is IPoIB by its name, which implies an InfiniBand card."""
     return _OVER_INFINIBAND.match(name) is not None
 
 
 def is_for_rdma(name: str) -> bool:
-    """Whether somebody named an interface after RoCE or its card."""
+    """Whether an interface is named after RoCE or its card."""
     return _FOR_RDMA.match(name) is not None
 
 
-def naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
-    """The lines with an interface whose name fits."""
-    return list({id(one.said): one.said for one in offered(facts) if fits(one.name)}.values())
+def notices_naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
+    """The statements with an interface whose name matches."""
+    return list(
+        {
+            id(interface.notice): interface.notice for interface in listed_interfaces(facts) if fits(interface.name)
+        }.values()
+    )
 
 
-def offered(facts: Facts) -> list[Interface]:
-    """All interfaces that processes list, for set-up and for NCCL's own TCP network."""
-    return facts.once(_offered)
+def listed_interfaces(facts: Facts) -> list[Interface]:
+    """All interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
+    return facts.cached(_offered)
 
 
 def _offered(facts: Facts) -> list[Interface]:
-    found: list[Interface] = []
-    for notice in facts.said(BootstrapInterface):
+    interfaces: list[Interface] = []
+    for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
-        found.append(_made(notice.event.interface, notice.event.address, True, notice))
-        found += [_made(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
-    for notice in facts.said(NetDevices):
+        interfaces.append(_made(notice.event.interface, notice.event.address, True, notice))
+        interfaces += [_made(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
+    for notice in facts.with_event(NetDevices):
         assert isinstance(notice.event, NetDevices)
         if notice.event.net == "Socket":
-            found += [_made(device[1], device[2], False, notice) for device in notice.event.devices if len(device) > 2]
+            interfaces += [
+                _made(device[1], device[2], False, notice) for device in notice.event.devices if len(device) > 2
+            ]
     begun: set[Process] = set()
     for notice in facts.notices("nccl/interface-found-old"):
         is_first = not begun.issuperset(notice.processes)
-        found.append(_made(value(notice, "interface"), value(notice, "address"), is_first, notice))
+        interfaces.append(_made(value(notice, "interface"), value(notice, "address"), is_first, notice))
         begun.update(notice.processes)
-    return found
+    return interfaces
 
 
-def _made(name: object, address: object, for_setup: bool, said: Notice) -> Interface:
-    return Interface(str(name), str(address or "").partition("<")[0], for_setup, said)
+def _made(name: object, address: object, for_setup: bool, notice: Notice) -> Interface:
+    return Interface(str(name), str(address or "").partition("<")[0], for_setup, notice)
 
 
-def included(setting: Setting) -> list[str]:
-    """The names, or beginnings of names, that a value of NCCL_SOCKET_IFNAME allows; none where it excludes."""
+def included_names(setting: Setting) -> list[str]:
+    """The names, or prefixes of names, that a value of NCCL_SOCKET_IFNAME allows; none if it is an exclusion."""
     return [] if setting.value.startswith("^") else _names(setting.value.removeprefix("="))
 
 
-def lets_loopback_in(setting: Setting) -> bool:
-    """Whether a list of interfaces to exclude forgets the loopback, which comes first (src/misc/socket.cc).
+def allows_loopback(setting: Setting) -> bool:
+    """Whether a list of interfaces to exclude omits the loopback, which comes first (src/misc/socket.cc).
 
-    NCCL leaves ``lo`` and docker's out by itself only where the user gives no list.
+    NCCL excludes ``lo`` and docker's interfaces by default, but only if the user sets no list.
     """
     excluded = _names(setting.value.removeprefix("^").removeprefix("="))
     return setting.value.startswith("^") and not any("lo".startswith(name) for name in excluded)
@@ -144,27 +150,25 @@ def _names(text: str) -> list[str]:
 
 
 def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
-    """Addresses that several hosts have for themselves, with these hosts: each host has a network of its own there."""
-    known: dict[str, set[str]] = {}
-    for one in used:
-        if one.address and not one.is_loopback:
-            known.setdefault(one.address, set()).update(hosts_in([one.said]))
-    return {address: hosts for address, hosts in known.items() if len(hosts) > 1}
+    """Addresses that several hosts have, with these hosts: each host has a private network there."""
+    by_address: dict[str, set[str]] = {}
+    for interface in used:
+        if interface.address and not interface.is_loopback:
+            by_address.setdefault(interface.address, set()).update(hosts_in([interface.notice]))
+    return {address: hosts for address, hosts in by_address.items() if len(hosts) > 1}
 
 
-_TELLS = (2, 4, 8)
-"""The first release that says that there is no interface (src/bootstrap.cc)."""
-
-
+_REPORTS_NO_INTERFACE = (2, 4, 8)
+"""The first release that reports a missing interface (src/bootstrap.cc)."""
 NO_FAMILY = "Address family not supported"
 
 
 def without_family(facts: Facts) -> list[Notice]:
-    """Sockets that the system refuses because no interface gave them an address: until 2.4.7 nothing else says so.
+    """Sockets that the system refuses because no interface gave them an address: the only sign of it until 2.4.7.
 
-    A process that lists an interface has an address of its own, and was given that of another family by its peer.
+    A process that lists an interface has an address of its own, and got one of another family from its peer.
     """
-    chose = {process for one in offered(facts) for process in one.said.processes}
-    said = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in error_of(notice)]
-    old = not any(order(text) >= _TELLS for text in facts.job.nccl_versions if "inferred" not in text)
-    return [notice for notice in said if old and chose.isdisjoint(notice.processes)]
+    chose = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
+    notices = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in error_of(notice)]
+    old = not any(order(text) >= _REPORTS_NO_INTERFACE for text in facts.job.nccl_versions if "inferred" not in text)
+    return [notice for notice in notices if old and chose.isdisjoint(notice.processes)]

@@ -13,14 +13,14 @@ from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
 
 _ONE_EACH = 4
-"""Hosts with at least so many GPUs, and a NIC for each of them, are built so that each GPU uses its own."""
+"""On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own NIC."""
 
 _Alike: TypeAlias = frozenset[tuple[int, int | None, int | None]]
-"""The kinds of communicators that leave a host: where they are the same, the NICs of hosts can be compared."""
+"""The kinds of communicators that leave a host: hosts with the same kinds can be compared."""
 
 
 class Shared(NamedTuple):
-    """Ranks that send, or receive, by one and the same NIC only."""
+    """Ranks that send, or receive, only through the same NIC."""
 
     nic: int
     ranks: set[int]
@@ -33,13 +33,13 @@ class Idle(NamedTuple):
     names: list[str]
     """The idle NICs."""
     absent: int
-    """How many ranks of the host are not in the log: so many of these NICs may be theirs."""
+    """Number of the host's ranks that the log lacks: as many of these NICs may be theirs."""
     used: dict[int, set[int]]
-    """The others by index, with the ranks that use them."""
+    """The other NICs by index, with the ranks that use them."""
     meant: bool
-    """Whether something shows that the idle ones are meant for NCCL."""
+    """Whether there is evidence that the idle ones are meant for NCCL."""
     shared: Shared | None
-    """The largest group of ranks that shares one."""
+    """The largest group of ranks that shares a NIC."""
     shared_name: str
     evidence: Evidence
 
@@ -56,26 +56,35 @@ class _Judged(NamedTuple):
 
 
 def idle(facts: Facts) -> list[Idle]:
-    """The hosts with idle NICs, where all ranks of the host are connected with other hosts.
+    """The hosts with idle NICs, if all ranks of the host are connected with other hosts.
 
-    What other hosts or other communicators lack says nothing about the NICs of this one. Devices that fewer ranks than
-    NICs cannot all use, of another kind of link (storage, management), and merged ports are left out, and so are hosts
-    with more ranks than others: the others set the number of channels.
+    Missing connections of other hosts or communicators prove nothing about the NICs of this one. Left out are devices
+    of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
+    hosts with more ranks than others: the others set the number of channels.
     """
-    return facts.once(_idle)
+    return facts.cached(_idle)
 
 
 def _idle(facts: Facts) -> list[Idle]:
-    judged = {one.host.name: one for one in _judged(facts)}
-    used, shared, lists = nics_used(facts.rdma()), _shared(facts), _lists(facts)
+    judged = {candidate.host.name: candidate for candidate in _judged(facts)}
+    used, shared, lists = nics_used(facts.inter_host_rdma_paths()), _shared(facts), _lists(facts)
     usual: dict[_Alike, set[frozenset[int]]] = {}
-    for name, nics in _nics_in(facts, {name: one.comms for name, one in judged.items() if not one.absent}).items():
+    for name, nics in _nics_in(
+        facts, {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
+    ).items():
         usual.setdefault(_alike(judged[name]), set()).add(frozenset(nics))
-    found = (
-        _of_host(facts, one, lists.get(name, []), used.get(name, {}), shared.get(name), usual.get(_alike(one), set()))
-        for name, one in judged.items()
+    results = (
+        _of_host(
+            facts,
+            candidate,
+            lists.get(name, []),
+            used.get(name, {}),
+            shared.get(name),
+            usual.get(_alike(candidate), set()),
+        )
+        for name, candidate in judged.items()
     )
-    return [one for one in found if one]
+    return [candidate for candidate in results if candidate]
 
 
 def _judged(facts: Facts) -> list[_Judged]:
@@ -86,36 +95,36 @@ def _judged(facts: Facts) -> list[_Judged]:
     begun = set().union(*started.values())
     sizes = {host.name: _size(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
     fewest = min((size for size in sizes.values() if size), default=0)
-    found = []
+    judged = []
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
         comms = _connected(ranks, crossing.get(host.name, []), started, done)
         if comms and sizes[host.name] == fewest:
-            found.append(_Judged(host, ranks, fewest - len(ranks), comms))
-    return found
+            judged.append(_Judged(host, ranks, fewest - len(ranks), comms))
+    return judged
 
 
 def _lists(facts: Facts) -> dict[str, list[Notice]]:
-    """What each host says of its devices."""
+    """The lists of devices of each host."""
     lists: dict[str, list[Notice]] = {}
-    for notice in facts.said(NetDevices, lambda event: bool(_devices(event))):
+    for notice in facts.with_event(NetDevices, lambda event: bool(_devices(event))):
         for name in notice.hosts:
             lists.setdefault(name, []).append(notice)
     return lists
 
 
 def _by_host(facts: Facts) -> dict[str, list[CommunicatorInfo]]:
-    """The communicators of each host that join it with others and that some rank is connected in, anywhere."""
-    found: dict[str, list[CommunicatorInfo]] = {}
+    """The communicators of each host that include other hosts and have a connected rank anywhere."""
+    by_host: dict[str, list[CommunicatorInfo]] = {}
     for comm in facts.job.communicators:
         if comm.connected and (len(comm.hosts) > 1 or (comm.nnodes or 1) > 1):
             for name in comm.hosts:
-                found.setdefault(name, []).append(comm)
-    return found
+                by_host.setdefault(name, []).append(comm)
+    return by_host
 
 
 def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | None:
-    """The ranks of the job on a host, in the log or not; None where that is not known."""
+    """The number of the job's ranks on a host, in the log or not; None if unknown."""
     if len(facts.job.ranks_seen) == facts.job.world_size:
         return len(host.ranks)
     return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
@@ -124,37 +133,37 @@ def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | 
 def _connected(
     here: set[int], comms: Iterable[CommunicatorInfo], started: Mapping[str, set[int]], done: Mapping[str, set[int]]
 ) -> list[CommunicatorInfo]:
-    """The communicators in which all ranks of a host are connected; nothing where these leave out some of its ranks.
+    """The communicators in which all ranks of a host are connected; none if these leave out some of its ranks.
 
     Args:
         here: the ranks of the host.
-        comms: that join it with others.
-        started: the ranks that began each communicator.
-        done: those that are connected in it.
+        comms: that include other hosts.
+        started: the ranks that started each communicator.
+        done: the ranks that are connected in it.
     """
     whole = [comm for comm in comms if here & done[comm.id] and here & started[comm.id] == here & done[comm.id]]
     return whole if here == {rank for comm in whole for rank in here & done[comm.id]} else []
 
 
-def _alike(one: _Judged) -> _Alike:
-    return frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in one.comms)
+def _alike(judged: _Judged) -> _Alike:
+    return frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in judged.comms)
 
 
 def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[str, set[int]]:
     """The NICs that hosts use in these communicators."""
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
-    found: dict[str, set[int]] = {}
+    nics_of: dict[str, set[int]] = {}
     for side, column in HOSTS.items():
-        for host, ends, comms in facts.rdma().distinct(column, ENDS[side], "communicators"):
+        for host, ends, comms in facts.inter_host_rdma_paths().distinct(column, ENDS[side], "communicators"):
             if host in names and not names[host].isdisjoint(comms):
                 nics = {end.nic_index for end in ends if end.nic_index is not None}
-                found.setdefault(host, set()).update(nics)
-    return found
+                nics_of.setdefault(host, set()).update(nics)
+    return nics_of
 
 
 def _of_host(
     facts: Facts,
-    one: _Judged,
+    judged: _Judged,
     lists: list[Notice],
     mine: dict[int, set[int]],
     shared: Shared | None,
@@ -164,7 +173,7 @@ def _of_host(
     if len(kinds) != 1 or not mine:
         return None  # no list, or lists for single ranks
     devices = {device[0]: device for device in kinds.pop()}
-    if not mine.keys() <= devices.keys() or len(devices) > len(one.ranks) + one.absent:
+    if not mine.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
         return None
     links, names = {devices[index][-1] for index in mine}, {devices[index][1] for index in mine}
     left = {
@@ -172,36 +181,40 @@ def _of_host(
         for index, device in devices.items()
         if index not in mine and device[-1] in links and device[1] not in names
     }
-    if len(left) <= one.absent:
+    if len(left) <= judged.absent:
         return None
     ports = len(left) + len(mine)
-    # An equal host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
+    # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
     meant = (
-        any(left.keys() <= nics for nics in usual) or _has_room(facts, one, ports) or _has_one_each(one, ports, shared)
+        any(left.keys() <= nics for nics in usual)
+        or _has_room(facts, judged, ports)
+        or _has_one_each(judged, ports, shared)
     )
     name = devices[shared.nic][1] if shared else ""
-    return Idle(one.host, list(left.values()), one.absent, mine, meant, shared, name, lists[0].evidence[0])
+    return Idle(judged.host, list(left.values()), judged.absent, mine, meant, shared, name, lists[0].evidence[0])
 
 
 def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
-    """The devices of a list of IB or RoCE ports; a single virtual device, as the subsystem NET shows it, is no list."""
+    """The devices of a list of IB or RoCE ports; empty for a single virtual device, as the subsystem NET prints it."""
     if not isinstance(event, NetDevices) or event.net != "IB":
         return ()
     return tuple(device for device in event.devices if len(device) > 3)
 
 
-def _has_room(facts: Facts, one: _Judged, nics: int) -> bool:
+def _has_room(facts: Facts, judged: _Judged, nics: int) -> bool:
     platform = facts.platform
-    return platform is not None and (platform.nics or 0) >= nics and platform.gpus == len(one.ranks) + one.absent
+    return platform is not None and (platform.nics or 0) >= nics and platform.gpus == len(judged.ranks) + judged.absent
 
 
-def _has_one_each(one: _Judged, nics: int, shared: Shared | None) -> bool:
-    """Whether each GPU could have a NIC of its own, and all its ranks in the log take the same one."""
-    return shared is not None and shared.ranks == one.ranks and nics == len(one.ranks) + one.absent >= _ONE_EACH
+def _has_one_each(judged: _Judged, nics: int, shared: Shared | None) -> bool:
+    """Whether each GPU could have its own NIC, but all ranks in the log use the same one."""
+    return (
+        shared is not None and shared.ranks == judged.ranks and nics == len(judged.ranks) + judged.absent >= _ONE_EACH
+    )
 
 
 def _shared(facts: Facts) -> dict[str, Shared]:
-    """For each host the largest group of ranks that send, or receive, by one and the same NIC only."""
+    """For each host the largest group of ranks that send, or receive, only through the same NIC."""
     groups: dict[tuple[str, str, int], set[int]] = {}
     for (host, side, rank), nics in _nics_of_ranks(facts).items():
         if len(nics) == 1:
@@ -214,21 +227,21 @@ def _shared(facts: Facts) -> dict[str, Shared]:
 
 
 def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
-    """The NICs by host, side and rank; what a rank sends by another one's NIC (PXN) is not its own."""
-    found: dict[tuple[str, str, int], set[int]] = {}
+    """The NICs by host, side and rank, without those of other ranks that are used through PXN."""
+    by_rank: dict[tuple[str, str, int], set[int]] = {}
     for side in SIDES:
-        for host, rank, end in ends_of(facts.rdma(), side):
+        for host, rank, end in ends_of(facts.inter_host_rdma_paths(), side):
             if end.nic_index is not None and end.pxn_rank is None:
-                found.setdefault((host, side, rank), set()).add(end.nic_index)
-    return found
+                by_rank.setdefault((host, side, rank), set()).add(end.nic_index)
+    return by_rank
 
 
 def crossing(facts: Facts) -> Selection:
-    """Paths that leave a rail, between hosts that use several NICs each: with one NIC there is no rail to keep to.
+    """Paths that cross rails, between hosts that use several NICs each: with one NIC there are no rails.
 
     The networks behind libfabric (EFA, Slingshot) have no rails.
     """
-    paths = facts.rdma().where(lambda kind: "Libfabric" not in (kind.net or ""))
+    paths = facts.inter_host_rdma_paths().where(lambda kind: "Libfabric" not in (kind.net or ""))
     used = nics_used(paths)
     crossed = paths.where(lambda kind: any(link.crosses_rails for link in kind.links))
     rich = {host for host, nics in used.items() if len(nics) > 1}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, first_said, lines_of
-from nccl_inspect.judging.networks.interfaces import naming
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence
+from nccl_inspect.judging.networks.interfaces import notices_naming
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Setting
@@ -15,19 +15,22 @@ PROVIDER = "cxi"
 _INTERFACE = re.compile(r"=?hsn\d*")
 CHECK = "fi_info -p cxi; ls /dev/cxi*   # inside the container: does its libfabric list the NICs?"
 INSTALL = (
-    "Use aws-ofi-nccl built for the libfabric of the site, with the provider cxi (often a module of the centre); a "
+    "Use aws-ofi-nccl built for the libfabric of the site, with the provider cxi (often a module of the center); a "
     "container needs both, and /dev/cxi*, from the host."
 )
 
 
 def signs(facts: Facts) -> list[Evidence]:
     """Lines that show Slingshot: its provider, its interfaces, or a setting that names either."""
-    return facts.once(_signs)
+    return facts.cached(_signs)
 
 
 def _signs(facts: Facts) -> list[Evidence]:
-    said = [*filter(_is_sign, facts.job.notices), *naming(facts, _INTERFACE.fullmatch)]
-    return [*first_said(said)[:3], *lines_of([s for s in facts.job.environment if _names_it(s)], 1)[:2]]
+    notices = [*filter(_is_sign, facts.job.notices), *notices_naming(facts, _INTERFACE.fullmatch)]
+    return [
+        *first_evidence(notices)[:3],
+        *evidence_of_settings([s for s in facts.job.environment if _names_it(s)], 1)[:2],
+    ]
 
 
 def _is_sign(notice: Notice) -> bool:

@@ -1,4 +1,4 @@
-"""Between which hosts transfers failed: the sender names itself, its NIC and the address of the peer."""
+"""Hosts between which transfers failed: the sender reports itself, its NIC and the address of the peer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nccl_inspect.model.job import Notice
 
 
 class Transfer(NamedTuple):
-    """Hosts between which something failed."""
+    """A transfer that failed between two hosts."""
 
     host: str
-    """The one that says so."""
+    """The host that reports it."""
     peer: str
     nic: str | None
-    """Of the host."""
+    """The NIC of the host."""
 
     @property
     def pair(self) -> frozenset[str]:
@@ -27,42 +27,42 @@ class Transfer(NamedTuple):
         return frozenset((self.host, self.peer))
 
 
-def failed(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
-    """The transfers that NICs report as failed, each once, as far as the log tells whose the addresses are."""
-    said = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
-    hosts = facts.once(_hosts) if said else {}
-    found = {
+def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
+    """The transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
+    reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
+    hosts = facts.cached(_hosts) if reported else {}
+    transfers = {
         Transfer(host, peer, value(notice, "device")): None
-        for notice in said
+        for notice in reported
         if (peer := hosts.get(_address(str(value(notice, "peer")))))
         for host in notice.hosts
         if host != peer
     }
-    return list(found)
+    return list(transfers)
 
 
-def sound(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
+def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
     """Pairs of hosts with connections and without failed transfers.
 
-    A host of several bad pairs is passed over: its other pairs may not have been used since, or their reports be lost.
+    Hosts of several bad pairs are skipped: their other pairs may be unused since, or their reports may be lost.
     """
     pairs = {transfer.pair for transfer in bad}
     times = Counter(host for pair in pairs for host in pair)
     hubs = {host for host, number in times.items() if number > 1}
-    joined = {frozenset(pair) for pair in facts.leaving().distinct("src_host", "dst_host") if all(pair)}
+    joined = {frozenset(pair) for pair in facts.inter_host_net_paths().distinct("src_host", "dst_host") if all(pair)}
     return sorted((pair for pair in joined - pairs if len(pair) > 1 and not pair & hubs), key=sorted)
 
 
 def _hosts(facts: Facts) -> dict[str, str]:
-    """Hosts by the addresses that they print; one that several hosts print is nobody's."""
-    found: dict[str, set[str]] = {}
-    for notice in facts.said(BootstrapInterface):
+    """Hosts by the addresses that they print, without addresses that several hosts print."""
+    by_address: dict[str, set[str]] = {}
+    for notice in facts.with_event(BootstrapInterface):
         address = getattr(notice.event, "address", None)
-        found.setdefault(_address(str(address)), set()).update(notice.hosts)
-    for notice in facts.said(NetDevices):
-        told = str(getattr(notice.event, "oob", None) or "").partition(":")[2]
-        found.setdefault(_address(told), set()).update(notice.hosts)
-    return {address: hosts.pop() for address, hosts in found.items() if address and len(hosts) == 1}
+        by_address.setdefault(_address(str(address)), set()).update(notice.hosts)
+    for notice in facts.with_event(NetDevices):
+        oob = str(getattr(notice.event, "oob", None) or "").partition(":")[2]
+        by_address.setdefault(_address(oob), set()).update(notice.hosts)
+    return {address: hosts.pop() for address, hosts in by_address.items() if address and len(hosts) == 1}
 
 
 def _address(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Who ended first, and how."""
+"""Process ends: which process ended first, and how."""

@@ -1,4 +1,4 @@
-"""Processes that ended by themselves while others were still there, as launchers, shells or they tell it."""
+"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.process_ends import exceptions, hydra, ray, slurm_tasks
-from nccl_inspect.judging.process_ends.exceptions import Raised, Trace
+from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.processes import by_pid, place, with_pid
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, code_of, ranks_of, report_of, reports
@@ -18,18 +18,18 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 
 _MOST_SPAWNED = 100
-"""Of which is asked what they raised."""
+"""The most spawned processes whose exceptions are looked up."""
 _TIME = re.compile(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
 EXCEPTION = 1
 """The exit code of Python after an exception."""
 _WORDS = {
-    "improper": "left improperly, as mpirun says: without MPI_Finalize, or by a call of abort",
-    "waiting": "ended while others still ran, and srun ended these (--wait)",
+    "improper": "exited improperly, according to mpirun: without MPI_Finalize, or by a call of abort",
+    "waiting": "ended while others were still running, and srun terminated these (--wait)",
 }
-"""How a process ended, by the words of the grammar."""
+"""How a process ended, by the word of the grammar."""
 _MPI_ABORT = "MPI_Abort"
-_LEFT = "left by itself: Hydra killed all others, and it is the only one of which it does not say so"
-_KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: which one ended first is not told"
+_LEFT = "exited on its own: it is the only one that Hydra does not report as killed"
+_KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: the log does not show which one ended first"
 _LAST_WORDS = (
     "torch/watchdog-terminated",
     "torch/async-error",
@@ -40,70 +40,70 @@ _LAST_WORDS = (
 
 
 def process_ends(facts: Facts) -> list[ProcessEnd]:
-    """Each process once; those that a launcher ended are not among them. Within a source they are in its order."""
-    return list(facts.once(_process_ends))
+    """Each process once, in the order of its source, without those that a launcher ended."""
+    return list(facts.cached(_process_ends))
 
 
 def _process_ends(facts: Facts) -> list[ProcessEnd]:
-    traces = exceptions.found(facts).traces
+    traces = exceptions.exceptions_of(facts).traces
     ends = [end._replace(trace=_trace_of(end, traces)) for end in (*_identified(facts), *_spawned(facts))]
-    known = {rank for end in ends for rank in end.ranks}
-    ends += [_of_trace(facts, trace) for trace in traces if trace.rank not in known]
+    ranks = {rank for end in ends for rank in end.ranks}
+    ends += [_of_trace(facts, trace) for trace in traces if trace.rank not in ranks]
     ends += _of_ray(facts, ends)
     ends += _crashed_tasks(facts, ends) if ends else []
     ends = [end._replace(raised=end.trace.last) if end.trace else end for end in ends]
     ends = _with_echoes(facts, ends)
-    # The rank of a loader ends after it, and who lost another process after that one.
+    # The rank of a loader ends after it, and a process that lost another after that one.
     ends.sort(key=lambda end: (not end.is_loader, end.echo is not None, end.begin.place))
     ends += _nameless(facts, {end.code for end in ends})
     return ends or _with_echoes(facts, _without_pid(facts)) or _undecided(facts)
 
 
 def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
-    """The same with what ranks say that lost another process."""
-    lost = {one.rank: one.last for one in exceptions.found(facts).echoes}
+    """The ends, with the exceptions of ranks that lost another process."""
+    lost = {trace.rank: trace.last for trace in exceptions.exceptions_of(facts).echoes}
     return [end._replace(echo=_echo_of(end, lost) or end.echo) for end in ends]
 
 
-def _echo_of(end: ProcessEnd, lost: Mapping[int, Raised | None]) -> Raised | None:
-    """What it, or one of several of which the same is reported, says of the loss of another process."""
+def _echo_of(end: ProcessEnd, lost: Mapping[int, RaisedException | None]) -> RaisedException | None:
+    """The exception with which it, or another rank of the same report, reports the loss of another process."""
     return next(filter(None, (lost.get(rank) for rank in end.ranks if not end.is_loader)), None)
 
 
 def _crashed_tasks(facts: Facts, others: list[ProcessEnd]) -> list[ProcessEnd]:
-    """Tasks of Slurm that crashed or were killed first, and of which nobody tells more: nothing explains that."""
+    """Tasks of Slurm that crashed or were killed first, without any other report."""
     codes, ranks = {end.code for end in others}, {rank for end in others for rank in end.ranks}
-    tasks = [end for end in _without_pid(facts) if end.report.process == "task" and end.is_hit]
+    tasks = [end for end in _without_pid(facts) if end.report.process == "task" and end.is_crash_or_kill]
     return [end for end in tasks if end.code not in codes and ranks.isdisjoint(end.ranks)]
 
 
 class _Processes:
-    """Processes in the order of their reports: one with two reports counts once, also where one of these has no pid."""
+    """Processes in the order of their reports: one with two reports counts once, even if one of these has no pid."""
 
     def __init__(self) -> None:
         self.all: list[ProcessEnd] = []
         self._at: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def add(self, end: ProcessEnd) -> None:
-        """Add a process, or who it is where that is not known yet."""
+        """Add a process, or its rank if that was unknown."""
         keys: list[tuple[str, tuple[int, ...]]] = [("pid", (end.pid,))] if end.pid is not None else []
         keys += [("ranks", tuple(end.ranks))] if end.ranks else []
         at = next((self._at[key] for key in keys if key in self._at), None)
         if at is None:
             at = len(self.all)
             self.all.append(end)
-        elif end.ranks and not self.all[at].ranks:  # the process itself does not know its rank
+        elif end.ranks and not self.all[at].ranks:  # the process itself does not report its rank
             self.all[at] = end
         self._at.update(dict.fromkeys(keys, at))
 
 
 def _is_own(event: ProcessEnded) -> bool:
-    """Whether the reporter neither starts the process anew nor kills others by the same signal."""
+    """Whether the reporter neither restarts the process nor kills others with the same signal."""
     return not (event.retries or event.kills_with or event.process in ("spawned", "command"))
 
 
 def _is_identified(event: ProcessEnded) -> bool:
-    """Whether a report has the pid of the process, or the rank in its place."""
+    """Whether a report has the pid of the process, or else its rank."""
     return _is_own(event) and (event.ended_pid is not None or (event.order != "any" and bool(event.ranks)))
 
 
@@ -113,17 +113,17 @@ def _is_unidentified(event: ProcessEnded) -> bool:
 
 def _identified(facts: Facts) -> list[ProcessEnd]:
     """Processes that a report names."""
-    found = _Processes()
+    processes = _Processes()
     for notice in reports(facts, _is_identified):
         code, words = code_of(facts, notice), _words(facts, notice)
         if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
-            found.add(_of_process(facts, notice, code or 0)._replace(words=words))
+            processes.add(_of_process(facts, notice, code or 0)._replace(words=words))
     blocks = hydra.blocks(facts)
     for ended in blocks.own:
-        found.add(_of_process(facts, ended.notice, ended.code))
+        processes.add(_of_process(facts, ended.notice, ended.code))
     if blocks.missing is not None and blocks.killed:
-        found.add(ProcessEnd([blocks.missing], *place(facts, blocks.missing), 0, blocks.killed, words=_LEFT))
-    return found.all
+        processes.add(ProcessEnd([blocks.missing], *place(facts, blocks.missing), 0, blocks.killed, words=_LEFT))
+    return processes.all
 
 
 def _is_failure(code: int | None) -> bool:
@@ -131,54 +131,54 @@ def _is_failure(code: int | None) -> bool:
 
 
 def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
-    """Whether it is none of NCCL's processes, where that matters, or nothing tells it from the others."""
+    """Whether it is not a process with NCCL, where that matters, or cannot be distinguished from the others."""
     if event.process != "any":
         return False
-    if event.signal == "SIGKILL" and facts.once(_are_all_killed):
+    if event.signal == "SIGKILL" and facts.cached(_are_all_killed):
         return True
     return not with_pid(facts, event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
 
 
 def _are_all_killed(facts: Facts) -> bool:
-    """Whether a shell reports that all processes of NCCL were killed: then somebody killed them."""
+    """Whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
     killed = reports(facts, lambda event: event.process == "any" and event.signal == "SIGKILL")
-    return {report_of(notice).ended_pid for notice in killed}.issuperset(facts.once(by_pid))
+    return {report_of(notice).ended_pid for notice in killed}.issuperset(facts.cached(by_pid))
 
 
 def _words(facts: Facts, notice: Notice) -> str:
-    """How a process ended that a report does not state as a code; mpirun reports a call of MPI_Abort so, too."""
+    """How a process ended, if the report has no code; mpirun also reports a call of MPI_Abort like this."""
     event = report_of(notice)
     if event.how is None or event.signal is not None:
         return ""
     if event.how == _MPI_ABORT:
         code = code_of(facts, notice)
         return f"called {_MPI_ABORT}" + ("" if code is None else f" with error code {code}")
-    called = facts.once(_aborts).get(tuple(event.ranks)) if event.order == "first" else None
+    called = facts.cached(_aborts).get(tuple(event.ranks)) if event.order == "first" else None
     if called is not None:
         return _words(facts, called)
     return _WORDS.get(event.how) or f"was ended by {event.reporter}: {event.how}"
 
 
 def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
-    """By rank who called MPI_Abort."""
+    """Calls of MPI_Abort, by rank."""
     called = reports(facts, lambda event: event.how is not None and event.order == "any" and bool(event.ranks))
     return {report_of(notice).ranks: notice for notice in reversed(called)}
 
 
 def _of_process(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
-    """The process of a report: which rank it is tell NCCL's lines by the pid, else the reporter."""
+    """The process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
     event = report_of(notice)
     ranks = ranks_of(facts, notice)
     if event.ended_pid is None and len(ranks) == 1:
         return ProcessEnd(ranks, *place(facts, ranks[0]), code, notice)
-    known = with_pid(facts, event.ended_pid)
-    if len(known) == 1:
-        return ProcessEnd(known[0].ranks, known[0].process.host, event.ended_pid, code, notice)
+    with_same_pid = with_pid(facts, event.ended_pid)
+    if len(with_same_pid) == 1:
+        return ProcessEnd(with_same_pid[0].ranks, with_same_pid[0].process.host, event.ended_pid, code, notice)
     return ProcessEnd(ranks, None, event.ended_pid, code, notice)
 
 
 def _of_ray(facts: Facts, others: list[ProcessEnd]) -> list[ProcessEnd]:
-    """Workers of Ray that nobody tells more of."""
+    """Workers of Ray without any other report."""
     pids = {end.pid for end in others if end.pid is not None}
     ranks = {rank for end in others for rank in end.ranks}
     return [
@@ -191,29 +191,34 @@ def _of_ray(facts: Facts, others: list[ProcessEnd]) -> list[ProcessEnd]:
 
 
 def _spawned(facts: Facts) -> list[ProcessEnd]:
-    """Processes of torch.multiprocessing.spawn; one that only tells of the loss of another is not among them."""
+    """Processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
     ends = []
-    for notice, raised in facts.once(_of_spawn):
+    for notice, raised in facts.cached(_of_spawn):
         code = report_of(notice).code
-        if code is not None and not (raised and raised.is_of_a_peer):
+        if code is not None and not (raised and raised.is_loss_of_peer):
             ends.append(ProcessEnd([], None, None, code, notice, raised=raised))
     return ends
 
 
-def _of_spawn(facts: Facts) -> list[tuple[Notice, Raised | None]]:
+def _of_spawn(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
     """Reports of torch.multiprocessing.spawn, with the exception of the process."""
     spawned = reports(facts, lambda event: event.process == "spawned")[:_MOST_SPAWNED]
-    return [(one, exceptions.spawned(facts, one) if report_of(one).exception else None) for one in spawned]
+    return [
+        (notice, exceptions.spawned_exception(facts, notice) if report_of(notice).exception else None)
+        for notice in spawned
+    ]
 
 
-def echoes(facts: Facts) -> list[Notice]:
-    """Where processes say with an exception that they lost another one."""
-    own = [one.begin for one in exceptions.found(facts).echoes if one.last and not one.last.is_ended]
-    return [*own, *(notice for notice, raised in facts.once(_of_spawn) if raised and raised.is_of_a_peer)]
+def loss_exceptions(facts: Facts) -> list[Notice]:
+    """Exceptions with which processes report that they lost another one."""
+    own = [
+        trace.begin for trace in exceptions.exceptions_of(facts).echoes if trace.last and not trace.last.is_termination
+    ]
+    return [*own, *(notice for notice, raised in facts.cached(_of_spawn) if raised and raised.is_loss_of_peer)]
 
 
 def _of_trace(facts: Facts, trace: Trace) -> ProcessEnd:
-    """A rank of which only its own traceback tells that it ended."""
+    """A rank whose end only its own traceback shows."""
     return ProcessEnd([trace.rank], *place(facts, trace.rank), EXCEPTION, trace.begin, trace)
 
 
@@ -223,29 +228,29 @@ def _trace_of(end: ProcessEnd, traces: Iterable[Trace]) -> Trace | None:
 
 
 def _nameless(facts: Facts, codes: set[int]) -> list[ProcessEnd]:
-    """Crashes without a pid; what crashed before processes began, or after their end, was no rank."""
+    """Crashes without a pid; a process that crashed before the ranks started, or after their end, was not a rank."""
     if facts.is_over():
         return []
     texts = {end.text for end in facts.job.ended_by}
-    found: dict[int, ProcessEnd] = {}
+    by_code: dict[int, ProcessEnd] = {}
     for notice in reports(facts, lambda event: _is_unidentified(event) and event.order == "own"):
         code = code_of(facts, notice)
         if code is not None and code not in codes and notice.message in texts:
-            found.setdefault(code, ProcessEnd([], None, None, code, notice))
-    return list(found.values())
+            by_code.setdefault(code, ProcessEnd([], None, None, code, notice))
+    return list(by_code.values())
 
 
 def _without_pid(facts: Facts) -> list[ProcessEnd]:
-    """What launchers report without the pid, where nobody tells more."""
+    """Reports of launchers without a pid, for processes without any other report."""
     ends: list[ProcessEnd] = []
     for notice in reports(facts, lambda event: _is_unidentified(event) and event.order != "own"):
         event, code, words = report_of(notice), code_of(facts, notice), _words(facts, notice)
-        lost = exceptions.found(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
+        lost = exceptions.exceptions_of(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
         if event.process == "task":
             if slurm_tasks.is_end(facts, notice):
                 ends.append(ProcessEnd(slurm_tasks.ranks_of(facts, notice), None, None, code or 0, notice, words=words))
         elif lost:  # each of these ended with that code
-            ends += [_of_trace(facts, one)._replace(trace=None, echo=one.last) for one in lost]
+            ends += [_of_trace(facts, trace)._replace(trace=None, echo=trace.last) for trace in lost]
         elif words or code is None:
             ends.append(ProcessEnd(list(event.ranks), None, None, EXCEPTION, notice, words=words))
         elif _is_failure(code):
@@ -254,7 +259,7 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
 
 
 def _undecided(facts: Facts) -> list[ProcessEnd]:
-    """Hydra killed processes with SIGKILL, and nothing tells why."""
+    """Processes that Hydra killed with SIGKILL for an unknown reason."""
     killed = hydra.blocks(facts).killed
     if killed is None:
         return []
@@ -262,19 +267,19 @@ def _undecided(facts: Facts) -> list[ProcessEnd]:
 
 
 def since_start(facts: Facts, notices: Iterable[Notice]) -> list[Notice]:
-    """Those that do not stand before the communicators of their source: they tell of something earlier."""
+    """The notices without those that precede the communicators of their source and so belong to something earlier."""
     starts = first_of_each(line for comm in facts.job.communicators for line in comm.evidence[:1])
-    return [one for one in notices if one.evidence[0].order > starts.get(one.evidence[0].source, 0)]
+    return [notice for notice in notices if notice.evidence[0].order > starts.get(notice.evidence[0].source, 0)]
 
 
 def is_unordered(ends: Sequence[ProcessEnd]) -> bool:
-    """Whether nothing tells which of several processes ended first: lines of several sources have no order."""
+    """Whether it is unknown which of several processes ended first: lines of different sources have no order."""
     sources = {end.begin.evidence[0].source for end in ends}
     return len(sources) > 1 and not all(map(_time_of, ends))
 
 
 def in_order(ends: list[ProcessEnd]) -> list[ProcessEnd]:
-    """By the times of the lines, where lines of several sources have these; else as they stand."""
+    """The ends in the order of their times, if lines of several sources have them; else in the given order."""
     sources = {end.begin.evidence[0].source for end in ends}
     if len(sources) < 2 or is_unordered(ends):
         return ends
@@ -282,9 +287,9 @@ def in_order(ends: list[ProcessEnd]) -> list[ProcessEnd]:
 
 
 def logged_at(notice: Notice) -> str:
-    """The time that PyTorch's logger puts in front, ``1121 16:35:11.771000``; empty where there is none."""
-    found = _TIME.search(notice.message)
-    return found[1] if found else ""
+    """The time in the prefix of PyTorch's logger, ``1121 16:35:11.771000``; empty if there is none."""
+    match = _TIME.search(notice.message)
+    return match[1] if match else ""
 
 
 def _time_of(end: ProcessEnd) -> str:
@@ -292,18 +297,18 @@ def _time_of(end: ProcessEnd) -> str:
 
 
 def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:
-    """For ranks that ended the error that PyTorch printed of them, where it did."""
+    """The errors that PyTorch printed for ranks that ended."""
     ranks = {rank for end in ends for rank in end.ranks}
-    found: dict[int, Notice] = {}
+    by_rank: dict[int, Notice] = {}
     for notice in facts.notices(*_LAST_WORDS):
         rank = value(notice, "global_rank")
         if rank in ranks and value(notice, "error") is not None:
-            found.setdefault(rank, notice)
-    return found
+            by_rank.setdefault(rank, notice)
+    return by_rank
 
 
 def silent_workers(facts: Facts) -> list[int]:
-    """Pids that torchrun ended and that printed no line of NCCL: workers that never came so far."""
-    known = {last.process.pid for last in facts.job.last_lines}
+    """Pids that torchrun ended and that printed no line of NCCL: workers that never got that far."""
+    pids = {last.process.pid for last in facts.job.last_lines}
     ended = {value(notice, "pid") for notice in facts.notices("torch/worker-signalled", "torch/worker-forced")}
-    return sorted(pid for pid in ended if pid is not None and pid not in known)
+    return sorted(pid for pid in ended if pid is not None and pid not in pids)

@@ -1,4 +1,4 @@
-"""Python exceptions that the log shows: those that ended ranks, and those of which only the text stands there."""
+"""Python exceptions in the log: those that ended ranks, and those without a known rank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines
 from nccl_inspect.judging.line_order import first_of_each, is_before
 from nccl_inspect.judging.process_ends.reports import reports
-from nccl_inspect.judging.statements import value, words
+from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
@@ -44,7 +44,7 @@ CATCHABLE = (
     ),
     *("torch/gloo-no-interface", "torch/gloo-not-connected", "torch/gloo-connect-failed"),
 )
-"""What programs may catch, and rules of their own tell."""
+"""Exceptions that programs may catch; rules of their own report them."""
 _WITHOUT = (
     "torch/rank-assertion",
     "torch/rank-memory-error",
@@ -60,7 +60,7 @@ STORE = (
     ),
     *("torch/rendezvous-timeout", "torch/rendezvous-closed"),
 )
-"""PyTorch's store, by which ranks and nodes find each other, could not be used, or not all came to it."""
+"""Failures of PyTorch's store, through which ranks and nodes find each other, or ranks that did not join it."""
 _OF_NCCL = (
     "torch/nccl-error",
     "torch/nccl-error-code",
@@ -73,9 +73,9 @@ _OF_NCCL = (
 _OWN = (*_WITH_TEXT, *_WITHOUT)
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
 _LINE = re.compile(r"\[rank(\d{1,7})\]: (?=\S)")
-"""What PyTorch puts in front of an exception; its logger has a bracket behind the colon."""
+"""PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
-"""What they raise because a process of theirs ended."""
+"""Exceptions that launchers raise because one of their processes ended."""
 _OF_PEERS = re.compile(
     r"torch\.distributed\.Dist(?:Store|Network)Error: |.{0,300}remote process exited or there was a network error"
     r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
@@ -84,32 +84,32 @@ _OF_PEERS = re.compile(
     r"|(?:Connection reset by peer|Broken pipe|Socket Timeout)$"
     r"|Connection closed by peer(?: \[[\d.:a-f]+\](?::\d+)?\.?)?$)"
 )
-"""What fails because another process is gone; before 2.1 the store says so in these few words. Of gloo's files
-the folders may have been replaced. It names the peer by its address: a server with a name is none."""
+"""Failures because another process is gone; before 2.1 the store uses these few words. The folders of gloo's files may
+have been replaced. Gloo names peers by address: a server with a name is not a peer."""
 WAITED = "] Timed out waiting "
-"""How gloo says that another process did not come in time."""
+"""Gloo's words for another process that did not arrive in time."""
 _ABSENT = re.compile(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
 _ENDED = re.compile(r"is killed by signal: (?:Terminated|Interrupt)")
-"""What fails because somebody ended it."""
+"""Failures because the process was terminated."""
 _AGAIN = re.compile(r"Caught \w+ in DataLoader worker process")
-"""What a data loader puts in front of the exception of its worker."""
+"""The prefix of a data loader to the exception of its worker."""
 _THREAD, _IGNORED = "Exception in thread ", "Exception ignored in"
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)(?:$|:)")
-"""How classes of errors are called; others, such as ``queue.Empty``, often only tell a program to go on."""
+"""Names of error classes; other exceptions, such as ``queue.Empty``, often only signal a state."""
 _WIDTH = 160
 
 
-class Raised(NamedTuple):
+class RaisedException(NamedTuple):
     """An exception."""
 
     text: str
     """``ValueError: no such column``, as Python prints it."""
     line: Evidence
-    """Where it stands."""
+    """The line of it."""
     notice: Notice | None = None
-    """The statement, where a rank stands in front."""
+    """The statement, if it has a rank prefix."""
     rank: int | None = None
-    """The rank, where the label of a launcher tells it."""
+    """The rank, if a launcher's label names it."""
 
     @property
     def is_of_cuda(self) -> bool:
@@ -117,124 +117,128 @@ class Raised(NamedTuple):
         return "Error: CUDA error: " in self.text
 
     @property
-    def is_of_a_peer(self) -> bool:
-        """Whether it tells of the end of another process."""
+    def is_loss_of_peer(self) -> bool:
+        """Whether it reports the loss of another process."""
         return _OF_PEERS.match(self.text) is not None
 
     @property
     def is_error(self) -> bool:
-        """Whether its name says that it is an error."""
+        """Whether its class is an error by its name."""
         return _ERROR.match(self.text) is not None
 
     @property
-    def is_ended(self) -> bool:
-        """Whether it tells that somebody ended it."""
+    def is_termination(self) -> bool:
+        """Whether it reports that the process was terminated."""
         return _ENDED.search(self.text) is not None
 
 
 class Trace(NamedTuple):
-    """What a rank printed as an exception ended it."""
+    """The output of a rank that an exception ended."""
 
     rank: int
     begin: Notice
-    """Where its first traceback begins."""
-    first: Raised | None
-    """What was raised first; another exception may have followed from it."""
-    last: Raised | None
-    """What ended the rank. Neither is there where the text of the exception is of no known form, or was lost."""
+    """The first line of its first traceback."""
+    first: RaisedException | None
+    """The first exception; others may have followed from it."""
+    last: RaisedException | None
+    """The exception that ended the rank. Both are None if the text has no known form, or was lost."""
 
     @property
     def texts(self) -> list[Notice]:
-        """The statements of it."""
-        return [one.notice for one in (self.first, self.last) if one is not None and one.notice is not None]
+        """The statements of its exceptions."""
+        return [raised.notice for raised in (self.first, self.last) if raised is not None and raised.notice is not None]
 
 
-class Found(NamedTuple):
+class Exceptions(NamedTuple):
     """The exceptions of a log."""
 
     traces: list[Trace]
-    """Of the ranks that an exception of their own ended, in the order of the log."""
+    """Those of ranks that their own exception ended, in the order of the log."""
     echoes: list[Trace]
-    """Of ranks that ended because another process did, or because somebody ended them. What NCCL or PyTorch say of an
-    error of their own is in neither list: other rules tell it."""
-    loose: list[Raised]
-    """Those of nobody, in the order of the log: a program may have caught them."""
-    of_threads: list[Raised]
-    """Those that ended threads of programs, which go on."""
+    """Those of ranks that lost another process or were terminated. Errors of NCCL or PyTorch themselves are in neither
+    list: other rules report them."""
+    loose: list[RaisedException]
+    """Those without a known rank, in the order of the log: a program may have caught them."""
+    of_threads: list[RaisedException]
+    """Those that ended threads: the programs continue."""
     fatal: frozenset[int]
     """The statements of the traces, by their identity."""
 
 
-def found(facts: Facts) -> Found:
+def exceptions_of(facts: Facts) -> Exceptions:
     """The exceptions of a log."""
-    return facts.once(_found)
+    return facts.cached(_found)
 
 
-def _found(facts: Facts) -> Found:
+def _found(facts: Facts) -> Exceptions:
     traces, echoes = _of_ranks(facts)
-    loose, of_threads = _of_nobody(facts.job.raised)
+    loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
-    loose = [one._replace(rank=by.get((one.line.source, one.line.order))) for one in loose] if by else loose
-    fatal = frozenset(id(one) for trace in traces for one in trace.texts)
-    return Found(traces, echoes, loose, of_threads, fatal)
+    loose = (
+        [exception._replace(rank=by.get((exception.line.source, exception.line.order))) for exception in loose]
+        if by
+        else loose
+    )
+    fatal = frozenset(id(exception) for trace in traces for exception in trace.texts)
+    return Exceptions(traces, echoes, loose, of_threads, fatal)
 
 
 def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
-    said: dict[int, list[Notice]] = {}
+    by_rank: dict[int, list[Notice]] = {}
     begins = facts.notices("torch/rank-traceback")
     for notice in facts.job.notices if begins else ():
-        front = None if notice.production in _NO_EXCEPTION else _LINE.match(words(notice))
+        front = None if notice.production in _NO_EXCEPTION else _LINE.match(message_of(notice))
         if front is not None:
-            said.setdefault(int(front[1]), []).append(notice)
+            by_rank.setdefault(int(front[1]), []).append(notice)
     interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
     ends = [notice.evidence[0] for notice in reports(facts, _ends_attempt)]
     traces: list[Trace] = []
     echoes: list[Trace] = []
-    is_forced = any(job_end.is_forced(one.event) for one in facts.errors())
+    is_forced = any(job_end.is_forced(error.event) for error in facts.errors())
     for begin in begins:
         rank: int = value(begin, "global_rank")
-        mine = _of_last_attempt(begin, said.get(rank, ()), ends)
-        own = [_raised(one) for one in mine if one.production in _OWN]
-        own = [one for one in own if not one.is_of_a_peer and not (one.is_ended and is_forced)]
-        # The first one decides: what follows from the loss of a peer is an echo, and so is an own one after it.
+        mine = _of_last_attempt(begin, by_rank.get(rank, ()), ends)
+        own = [_raised(notice) for notice in mine if notice.production in _OWN]
+        own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and is_forced)]
+        # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
         is_echo = bool(mine) and (not own or own[0].notice is not mine[0])
         if is_echo or (rank in interrupted and not own):
-            told = _raised(mine[0]) if mine else None
-            if told is None or told.is_of_a_peer or told.is_ended:
-                echoes.append(Trace(rank, begin, told, told))
+            first = _raised(mine[0]) if mine else None
+            if first is None or first.is_loss_of_peer or first.is_termination:
+                echoes.append(Trace(rank, begin, first, first))
             continue
-        of_cuda = (one for one in own if one.is_of_cuda)  # whatever follows is its effect
+        of_cuda = (raised for raised in own if raised.is_of_cuda)  # whatever follows is its effect
         last = next(of_cuda, own[-1] if own else None)
         traces.append(Trace(rank, begin, own[0] if own else None, last))
     return traces, echoes
 
 
 def _ends_attempt(event: events.ProcessEnded) -> bool:
-    """Whether a launcher, which may start the process anew, reports that it was the first one to end."""
+    """Whether a launcher, which may restart the process, reports that it was the first to end."""
     return event.order == "first"
 
 
-def _of_last_attempt(begin: Notice, said: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
-    """What a rank raised, without what it had raised before its launcher started it anew."""
+def _of_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
+    """The exceptions of a rank since its launcher last restarted it."""
     here = begin.evidence[0]
-    mine = [one for one in said if is_before(here, one.evidence[0])]
+    mine = [notice for notice in notices if is_before(here, notice.evidence[0])]
     if len(mine) < 2:
         return mine
     last = mine[-1].evidence[0]
     between = [end.order for end in ends if end.source == here.source and here.order < end.order < last.order]
-    return [one for one in mine if one.evidence[0].order > max(between, default=0)]
+    return [notice for notice in mine if notice.evidence[0].order > max(between, default=0)]
 
 
-def _of_nobody(lines: Iterable[Evidence]) -> tuple[list[Raised], list[Raised]]:
-    loose: list[Raised] = []
-    of_threads: list[Raised] = []
+def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], list[RaisedException]]:
+    loose: list[RaisedException] = []
+    of_threads: list[RaisedException] = []
     before: Evidence | None = None
     for line in lines:
         mark = before.text if before is not None and before.source == line.source else ""
         before = line
         if line.text.startswith((_THREAD, _IGNORED)):
             continue
-        raised = Raised(cut(line.text.strip(), _WIDTH), line)
+        raised = RaisedException(cut(line.text.strip(), _WIDTH), line)
         if mark.startswith(_THREAD):
             of_threads.append(raised)
         elif not mark.startswith(_IGNORED) and not raised.text.startswith(_OF_LAUNCHERS):
@@ -243,102 +247,104 @@ def _of_nobody(lines: Iterable[Evidence]) -> tuple[list[Raised], list[Raised]]:
 
 
 def _spawned_lines(facts: Facts) -> list[Evidence]:
-    told = reports(facts, lambda event: event.process == "spawned" and event.exception)
-    return [notice.evidence[0] for notice in told]
+    notices = reports(facts, lambda event: event.process == "spawned" and event.exception)
+    return [notice.evidence[0] for notice in notices]
 
 
-def spawned(facts: Facts, begin: Notice) -> Raised | None:
-    """What a process of torch.multiprocessing.spawn raised: the first exception below the line that says so."""
+def spawned_exception(facts: Facts, begin: Notice) -> RaisedException | None:
+    """The exception of a process of torch.multiprocessing.spawn: the first one below the report."""
     here = begin.evidence[0]
-    until = min((line.order for line in facts.once(_spawned_lines) if is_before(here, line)), default=None)
-    others_tell = [_raised(one) for one in facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")]
-    below = [one for one in (*found(facts).loose, *others_tell) if is_before(here, one.line)]
-    near = [one for one in below if until is None or one.line.order < until]
-    return min(near, key=lambda one: one.line.order, default=None)
+    until = min((line.order for line in facts.cached(_spawned_lines) if is_before(here, line)), default=None)
+    stated = map(_raised, facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory"))
+    below = [raised for raised in (*exceptions_of(facts).loose, *stated) if is_before(here, raised.line)]
+    near = [raised for raised in below if until is None or raised.line.order < until]
+    return min(near, key=lambda raised: raised.line.order, default=None)
 
 
-def stated(facts: Facts) -> list[Raised]:
-    """Every exception of which nothing in the line tells who raised it, also those that NCCL or CUDA led to."""
-    return facts.once(_stated)
+def without_process(facts: Facts) -> list[RaisedException]:
+    """All exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
+    return facts.cached(_stated)
 
 
-def _stated(facts: Facts) -> list[Raised]:
-    told = facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")
-    mine = [_raised(one)._replace(line=line) for one in told for line in one.evidence]
-    return [*found(facts).loose, *mine]
+def _stated(facts: Facts) -> list[RaisedException]:
+    notices = facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")
+    mine = [_raised(notice)._replace(line=line) for notice in notices for line in notice.evidence]
+    return [*exceptions_of(facts).loose, *mine]
 
 
-def is_of_nccl(raised: Raised) -> bool:
+def is_of_nccl(raised: RaisedException) -> bool:
     """Whether it only passes on an error of NCCL, or of PyTorch's store."""
     return raised.notice is not None and raised.notice.production in _OF_NCCL
 
 
-def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[Raised]:
-    """Exceptions of nobody that may have ended a process: those above what tells its end, and in its own output.
+def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[RaisedException]:
+    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output.
 
     Args:
         facts: about the job.
-        departed: what tells its end.
-        pid: its pid, where that is known.
-        ranks: its ranks; nothing where these are not known.
+        departed: the report of its end.
+        pid: its pid, if known.
+        ranks: its ranks; empty if unknown.
     """
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
-    loose = [one for one in found(facts).loose if not one.is_of_a_peer]
-    loose = [one for one in loose if one.rank is None or not ranks or one.rank in ranks]
-    loose = [one for one in loose if one.rank is not None and ranks] or loose
-    above = [one for one in loose if is_before(one.line, end)]
-    reported = [one for one in loose if one.line.text.startswith("  ") and is_before(end, one.line)]
-    return above or reported or [one for one in loose if one.line.source in own - {end.source}]
+    loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
+    loose = [exception for exception in loose if exception.rank is None or not ranks or exception.rank in ranks]
+    loose = [exception for exception in loose if exception.rank is not None and ranks] or loose
+    above = [exception for exception in loose if is_before(exception.line, end)]
+    reported = [
+        exception for exception in loose if exception.line.text.startswith("  ") and is_before(end, exception.line)
+    ]
+    return above or reported or [exception for exception in loose if exception.line.source in own - {end.source}]
 
 
 def absent_ranks(facts: Facts) -> set[int]:
-    """The ranks of which others say that they did not come to a barrier."""
-    told = [one.last.text for one in found(facts).echoes if one.last]
-    matches = (match for text in told for match in _ABSENT.finditer(text))
+    """The ranks that, according to others, did not reach a barrier."""
+    texts = [trace.last.text for trace in exceptions_of(facts).echoes if trace.last]
+    matches = (match for text in texts for match in _ABSENT.finditer(text))
     return {int(rank) for match in matches for rank in match[1].replace(",", " ").split()}
 
 
-def is_of_a_loader(raised: Raised) -> bool:
-    """Whether it only passes on what was raised in a process that loads data."""
+def is_of_a_loader(raised: RaisedException) -> bool:
+    """Whether it only passes on an exception of a DataLoader worker."""
     return _AGAIN.search(raised.text) is not None
 
 
 def is_caught(facts: Facts, notice: Notice) -> bool:
-    """Whether a program went on after an exception, as far as the log tells.
+    """Whether a program continued after an exception, as far as the log shows.
 
-    Others ended it, it came to its end, or NCCL came up below.
+    Other exceptions ended it, it ended in order, or NCCL came up afterwards.
     """
-    if fatal := found(facts).fatal:
+    if fatal := exceptions_of(facts).fatal:
         return id(notice) not in fatal
     return (facts.is_over() and not facts.job.failed) or came_up_below(facts, notice)
 
 
 def is_survived(facts: Facts, notice: Notice) -> bool:
-    """Whether a program went on after what its own start of CUDA gave it, as an exception or as a warning."""
+    """Whether a program continued after an exception or warning from its own start of CUDA."""
     if notice.production == "torch/device-count-warned":
         return bool(facts.job.communicators) or is_used_below(facts, notice)
     return came_up_below(facts, notice) or (notice.production in _OWN and is_caught(facts, notice))
 
 
 def came_up_below(facts: Facts, notice: Notice) -> bool:
-    """Whether all communicators began below a statement, and every rank of them is initialised."""
+    """Whether all communicators started after a statement, and all their ranks are initialized."""
     comms = facts.job.communicators
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
     begins = first_of_each(line for comm in comms for line in comm.evidence)
-    # Of more lines the log keeps the first ones: whether the last one stands above is not known.
+    # Of many lines only the first ones are kept: the position of the last one is unknown.
     return notice.count == len(notice.evidence) and all(
         line.order < begins.get(line.source, 0) for line in notice.evidence
     )
 
 
 def connected_below(facts: Facts, notice: Notice) -> bool:
-    """Whether the first connections stand below a statement, and every rank is initialised: the job went on."""
+    """Whether the first connections follow a statement, and every rank is initialized: the job continued."""
     comms = facts.job.communicators
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
-    begins = facts.once(_first_connections)
+    begins = facts.cached(_first_connections)
     return notice.count == len(notice.evidence) and all(
         line.order < begins.get(line.source, 0) for line in notice.evidence
     )
@@ -349,14 +355,14 @@ def _first_connections(facts: Facts) -> dict[str, int]:
 
 
 def is_used_below(facts: Facts, notice: Notice) -> bool:
-    """Whether NCCL prints anything below a statement: then the program has it, and calls it."""
+    """Whether NCCL prints anything after a statement, so that the program has loaded and called it."""
     here = notice.evidence[0]
-    versions = (line for one in facts.said(events.NcclVersion) for line in one.evidence)
+    versions = (line for start in facts.with_event(events.NcclVersion) for line in start.evidence)
     lasts = {(last.source, last.order) for last in facts.job.last_lines}
     own = any(source == here.source and order > here.order for source, order in lasts)
-    return id(notice) not in found(facts).fatal and (own or any(is_before(here, line) for line in versions))
+    return id(notice) not in exceptions_of(facts).fatal and (own or any(is_before(here, line) for line in versions))
 
 
-def _raised(notice: Notice) -> Raised:
-    """The exception of a line, without the rank in front."""
-    return Raised(cut(_LINE.sub("", words(notice), count=1).strip(), _WIDTH), notice.evidence[0], notice)
+def _raised(notice: Notice) -> RaisedException:
+    """The exception of a line, without its rank prefix."""
+    return RaisedException(cut(_LINE.sub("", message_of(notice), count=1).strip(), _WIDTH), notice.evidence[0], notice)

@@ -1,4 +1,4 @@
-"""What Hydra (MPICH, Intel MPI) says in blocks of lines: it kills others with SIGKILL, and may report one of these."""
+"""Hydra's (MPICH, Intel MPI) blocks of lines: it kills others with SIGKILL, and may report one of these."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nccl_inspect.util import signals
 
 _KILLS_WITH = 9
 _CORE = 0x80
-"""What the kernel adds to the signal in a status when a core was written."""
+"""The flag that the kernel adds to the signal in a status if it wrote a core dump."""
 _ALONE = 2
 _MOST = 100
-"""Lines of different words about the end of processes that are looked at: more than a job has."""
+"""The most distinct lines about ends of processes to examine: more than a job has."""
 _BELOW = range(1, 2)
-"""How a process ended stands in the next line."""
+"""The next line says how a process ended."""
 
 
 class Ended(NamedTuple):
@@ -31,44 +31,44 @@ class Ended(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What Hydra's blocks prove: who ended by himself, or that it is not known."""
+    """The conclusions from Hydra's blocks: which processes ended on their own, if that is known."""
 
     own: list[Ended]
-    """Without those that Hydra killed."""
+    """Processes that Hydra did not kill."""
     missing: int | None = None
-    """The only rank that Hydra did not kill: it left by itself."""
+    """The only rank that Hydra did not kill: it exited on its own."""
     killed: Notice | None = None
-    """The first one that was killed, where nothing tells by whom."""
+    """The first killed process, if it is unknown who killed it."""
 
 
 def blocks(facts: Facts) -> Blocks:
-    """Who ended by himself, by the blocks of Hydra: it kills the others with SIGKILL, and may name one of these."""
-    return facts.once(_blocks)
+    """The processes that ended on their own: Hydra kills the others with SIGKILL, and may name one of these."""
+    return facts.cached(_blocks)
 
 
 def _blocks(facts: Facts) -> Blocks:
-    ended = [Ended(one, code) for one in _named(facts) if (code := _code(facts, one))]
-    own = [one for one in ended if one.code != -_KILLS_WITH]
+    ended = [Ended(notice, code) for notice in _named(facts) if (code := _code(facts, notice))]
+    own = [end for end in ended if end.code != -_KILLS_WITH]
     if own or not ended:
-        return Blocks([one for one in own if one.code not in EXTERNAL])
-    killed = [one.notice for one in ended]
+        return Blocks([end for end in own if end.code not in EXTERNAL])
+    killed = [end.notice for end in ended]
     world = max((comm.nranks for comm in facts.job.communicators), default=0)
-    if not all(report_of(one).ranks for one in killed) or world <= _ALONE:
+    if not all(report_of(notice).ranks for notice in killed) or world <= _ALONE:
         return Blocks([], killed=killed[0])  # MPICH names one of all
     if len(killed) == 1:
-        return Blocks(ended)  # all others left by themselves: Hydra killed nobody
+        return Blocks(ended)  # all others exited on their own: Hydra killed none
     left = _left(facts, killed, world) if len(killed) == world - 1 else set()
     is_missing = len(left) == 1 and not _came_to_their_end(facts, left)
     return Blocks([], next(iter(left)) if is_missing else None, killed[0])
 
 
 def _named(facts: Facts) -> list[Notice]:
-    """The processes that a launcher reports which may have killed them itself."""
+    """Reports of a launcher that may have killed the processes itself."""
     return reports(facts, lambda event: event.kills_with is not None)
 
 
 def _left(facts: Facts, killed: list[Notice], world: int) -> set[int]:
-    """The ranks that Hydra does not say to have been killed."""
+    """The ranks that Hydra does not report as killed."""
     pids = {last.process.pid: last.ranks for last in facts.job.last_lines}
     events = map(report_of, killed)
     return set(range(world)).difference(*(pids.get(event.ended_pid or 0) or event.ranks for event in events))
@@ -80,60 +80,60 @@ def _came_to_their_end(facts: Facts, ranks: set[int]) -> bool:
     return any(ranks & global_ranks(comm, comm.ended) for comm in comms)
 
 
-def stopped(facts: Facts) -> list[Notice]:
-    """What mpirun says of processes that somebody ended with Ctrl-C or SIGTERM."""
-    return list(facts.once(_stopped))
+def terminations(facts: Facts) -> list[Notice]:
+    """Reports of mpirun about processes that were ended with Ctrl-C or SIGTERM."""
+    return list(facts.cached(_stopped))
 
 
 def _stopped(facts: Facts) -> list[Notice]:
-    found = external_below(facts)
-    ended = [one for one in _named(facts) if _code(facts, one) in EXTERNAL]
+    notices = external_below(facts)
+    ended = [report for report in _named(facts) if _code(facts, report) in EXTERNAL]
     if ended and not blocks(facts).own:
-        found += [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
-    return found
+        notices += [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
+    return notices
 
 
-def put_together(facts: Facts, notice: Notice) -> Notice | None:
-    """Hydra's last line, which puts together how all processes ended."""
-    return next((one for one in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, one)), None)
+def status_summary(facts: Facts, notice: Notice) -> Notice | None:
+    """Hydra's last line, which summarizes how all processes ended."""
+    return next((line for line in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, line)), None)
 
 
 def _code(facts: Facts, notice: Notice) -> int | None:
-    """How a process ended that Hydra names; None where that is not known."""
-    found = next(completions(facts, notice, _BELOW, "above"), None) or _between(facts, notice)
-    if found is None:
+    """The exit code of a process that Hydra names; None if unknown."""
+    completion = next(completions(facts, notice, _BELOW, "above"), None) or _between(facts, notice)
+    if completion is None:
         return None
-    event = report_of(found)
+    event = report_of(completion)
     if event.signal is not None or event.code is None:
         return event.code
-    whole = put_together(facts, notice)
+    whole = status_summary(facts, notice)
     return _of_mpich(event.code, value(whole, "signal_number") if whole else None)
 
 
 def _between(facts: Facts, notice: Notice) -> Notice | None:
-    """What stands in the line below and elsewhere, too: the only words that stand both before and after it."""
+    """The completion that is also printed elsewhere: the only wording that occurs both before and after the report."""
     here = notice.evidence[0]
-    near = [one for one in facts.once(_exits) if one.evidence[0].source == here.source]
-    found = [one for one in near if one.evidence[0].order < here.order < max(one.until)]
-    return found[0] if len(found) == 1 else None
+    near = [completion for completion in facts.cached(_exits) if completion.evidence[0].source == here.source]
+    between = [completion for completion in near if completion.evidence[0].order < here.order < max(completion.until)]
+    return between[0] if len(between) == 1 else None
 
 
 def _exits(facts: Facts) -> list[Notice]:
-    """The lines that say how the processes ended which Hydra names."""
-    reporters = {report_of(one).reporter for one in _named(facts)}
-    parts = (one for one in facts.said(ProcessEnded) if report_of(one).completes)
-    return [one for one in parts if report_of(one).reporter in reporters][:_MOST]
+    """The lines that say how the processes that Hydra names ended."""
+    reporters = {report_of(notice).reporter for notice in _named(facts)}
+    parts = (notice for notice in facts.with_event(ProcessEnded) if report_of(notice).completes)
+    return [notice for notice in parts if report_of(notice).reporter in reporters][:_MOST]
 
 
 def _of_mpich(exitcode: int, whole: int | None) -> int:
-    """What Hydra calls an exit code is the number of a signal where one ended the process.
+    """The exit code behind Hydra's number, which is a signal if one ended the process.
 
-    The last line names the signal in the statuses of all processes, with their bits put together: what Hydra killed
-    with SIGKILL changes it (mpiexec.c, pmiserv_cb.c).
+    The last line has the signal of all processes' statuses combined bit by bit, so that processes killed with SIGKILL
+    change it (mpiexec.c, pmiserv_cb.c).
 
     Args:
-        exitcode: as it stands there.
-        whole: the signal of the last line; None where there is no such line.
+        exitcode: as printed.
+        whole: the signal of the last line; None if there is no such line.
     """
     number = exitcode & ~_CORE
     is_signal = whole == number or _KILLS_WITH != whole == number | _KILLS_WITH

@@ -1,7 +1,7 @@
-"""Errors that were the last words of a rank before the others lost their connections to it: it died of them.
+"""Errors that were the last output of a rank before the others lost their connections to it: it died of them.
 
-By itself such an error may be survived, and the rule that treats it says so. A rank that prints nothing after it, while
-others lose a peer and no communicator comes to its end, did not survive it.
+Such an error alone may be survivable, and its rule says so. A rank that prints nothing after it, while others lose a
+peer and no communicator is finalized, did not survive it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -21,13 +21,13 @@ _IS_ERROR = re.compile(r" NCCL WARN | -> \d+(?: \[[^\]]*\])?$")
 """A warning, or a frame of the cascade that an error leaves."""
 
 
-def made_fatal(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings; those about such an error are fatal, where no other one tells why the job is dead."""
-    found = list(findings)
-    if any(one.fatal and one.confidence != "possible" for one in found):
-        return found
+def with_fatal_errors(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings; those about such an error become fatal if no other finding explains why the job is dead."""
+    results = list(findings)
+    if any(finding.fatal and finding.confidence != "possible" for finding in results):
+        return results
     lines = {(line.source, line.order) for line in _lines(facts)}
-    return [_fatal(one) if lines and _shows(one, lines) else one for one in found]
+    return [_fatal(finding) if lines and _shows(finding, lines) else finding for finding in results]
 
 
 def _shows(finding: Finding, lines: set[tuple[str, int]]) -> bool:
@@ -45,7 +45,7 @@ def is_death(facts: Facts) -> bool:
 
 
 def _lines(facts: Facts) -> list[Evidence]:
-    return facts.once(_of)
+    return facts.cached(_of)
 
 
 def _of(facts: Facts) -> list[Evidence]:
@@ -53,16 +53,18 @@ def _of(facts: Facts) -> list[Evidence]:
     comms = facts.job.communicators
     if not losses or not comms or facts.job.excerpt or all(len(comm.ended) == comm.nranks for comm in comms):
         return []
-    return [line for notice in facts.failures() if _may_kill(notice) for line in _last(facts, notice, losses)]
+    return [
+        line for notice in facts.errors(forced_ends=False) if _may_kill(notice) for line in _last(facts, notice, losses)
+    ]
 
 
 def _may_kill(notice: Notice) -> bool:
-    return notice.level == "WARN" and notice.production != _LOSS and not is_retold(notice)
+    return notice.level == "WARN" and notice.production != _LOSS and not is_propagated_error(notice)
 
 
 def _last(facts: Facts, notice: Notice, losses: list[Notice]) -> Iterator[Evidence]:
     """The lines of an error after which its process printed nothing but errors, and others lost a connection."""
-    ends = facts.once(_ends)
+    ends = facts.cached(_ends)
     for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
         last = ends.get(process)
         if last is None or last.order < line.order or not _IS_ERROR.search(last.text):
@@ -76,6 +78,6 @@ def _ends(facts: Facts) -> dict[object, Evidence]:
 
 
 def _follows(loss: Notice, line: Evidence) -> bool:
-    """Whether the first loss stands after a line; lines of two sources have no order."""
+    """Whether the first loss follows a line; lines of different sources have no order."""
     first = loss.evidence[0]
     return first.source != line.source or first.order > line.order

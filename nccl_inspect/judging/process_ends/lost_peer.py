@@ -1,4 +1,4 @@
-"""What is said of a peer that went away: which rank it was, or whom it may have been, and why connections closed."""
+"""Texts about a lost peer: which rank it was or may have been, and why connections closed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed, ranges, ranks_word
 
 UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
-"""Why a transfer over a connection that had worked fails where nobody closed it."""
+"""Errors of transfers over a working connection that no process closed."""
 
 
 def summary(facts: Facts, silence: Silence, echoes: list[Notice]) -> str:
-    """Who went away, or who lost connections to whom."""
+    """Which rank was lost, or which ranks lost connections to which peer."""
     if absent := exceptions.absent_ranks(facts):
-        return f"{ranks_word(absent)} did not come to a barrier (monitoredBarrier), and the others gave up"
+        return f"{ranks_word(absent)} did not reach a barrier (monitoredBarrier), and the others gave up"
     if not silence.gone:
         victims = ranks_in(echoes)
         who = f"{ranks_word(victims)}" if victims else "ranks"
@@ -28,65 +28,65 @@ def summary(facts: Facts, silence: Silence, echoes: list[Notice]) -> str:
         return f"{who} lost connections to {whom}; {_unknown(facts, silence)}"
     ranks = {rank for last in silence.gone for rank in last.ranks}
     if len(silence.gone) > 1:
-        return f"{ranks_word(ranks)} fell silent before the others lost a connection: one of them went away, or all"
+        return f"{ranks_word(ranks)} fell silent before the others lost a connection: one of them, or all, went away"
     last = silence.gone[0]
     place = f"{last.process.host}, pid {last.process.pid}{_gpu(facts, last)}"
-    return f"{ranks_word(ranks)} ({place}) went away: silent after line {last.line}, others lost connections"
+    return f"{ranks_word(ranks)} ({place}) went away: silent after line {last.line}, then its peers lost connections"
 
 
 def _gpu(facts: Facts, last: LastLine) -> str:
-    """The GPU of a process as its machine counts it; else as the process does, which may see some of them only."""
-    known = {facts.job.gpus[rank].nvml_dev for rank in last.ranks if rank in facts.job.gpus}
-    if len(known) == 1 and None not in known:
-        return f", GPU {known.pop()}"
+    """The GPU of a process by its index on the machine; else by that in the process, which may see only some GPUs."""
+    devices = {facts.job.gpus[rank].nvml_dev for rank in last.ranks if rank in facts.job.gpus}
+    if len(devices) == 1 and None not in devices:
+        return f", GPU {devices.pop()}"
     return "" if last.device is None else f", CUDA device {last.device}"
 
 
-def absent_of(facts: Facts, silence: Silence) -> set[int]:
-    """The only rank that may have gone away, where it has no line in the log."""
-    found = set(silence.candidates)
-    return found if len(found) == 1 and found.isdisjoint(facts.job.ranks_seen) else set()
+def absent_rank(facts: Facts, silence: Silence) -> set[int]:
+    """The only rank that may have gone away, if it has no line in the log."""
+    candidates = set(silence.candidates)
+    return candidates if len(candidates) == 1 and candidates.isdisjoint(facts.job.ranks_seen) else set()
 
 
-def one_of(facts: Facts, silence: Silence) -> set[int]:
-    """The ranks of which one went away, where these are at most half of all; the others lost it."""
-    found = set(silence.candidates)
-    return found if not silence.gone and 1 < len(found) <= (facts.job.world_size or 0) / 2 else set()
+def possible_ranks(facts: Facts, silence: Silence) -> set[int]:
+    """The ranks of which one went away, if these are at most half of all."""
+    candidates = set(silence.candidates)
+    return candidates if not silence.gone and 1 < len(candidates) <= (facts.job.world_size or 0) / 2 else set()
 
 
 def where(facts: Facts, ranks: Iterable[int]) -> str:
-    """The hosts of ranks without a line, where the order of the ranks tells them."""
+    """The hosts of ranks without a line, if the order of the ranks shows them."""
     homes = [home for rank in ranks if (home := placement.home(facts, rank))]
     return f" (host {homes[0].host}, local rank {homes[0].local_rank})" if homes else ""
 
 
 def _unknown(facts: Facts, silence: Silence) -> str:
-    """What is known of the rank that failed first where no more is."""
+    """What is known about the rank that failed first, if it is not identified."""
     seen = set(facts.job.ranks_seen)
-    if absent := absent_of(facts, silence):
-        return f"{ranks_word(absent)} went away by elimination, and has no line in this log{where(facts, absent)}"
+    if absent := absent_rank(facts, silence):
+        return f"by elimination it was {ranks_word(absent)}, which has no line in this log{where(facts, absent)}"
     if silence.candidates and not seen.intersection(silence.candidates):
         return f"the first failing rank is not in this log: one of ranks {ranges(silence.candidates)}"
     if 1 < len(silence.candidates) < (facts.job.world_size or 0):
         return f"one of ranks {ranges(silence.candidates)} failed first: they are silent from then on"
     world = facts.job.world_size
     if world and facts.job.rank_space == "global" and seen.issuperset(range(world)):
-        return "this log does not tell which rank failed first"
+        return "this log does not show which rank failed first"
     return "the first failing rank is not in this log"
 
 
 def why_closed(echoes: list[Notice], *, is_here: bool = False) -> str:
-    """What is known where no process is: who ends closes its connections, and a lost machine does not.
+    """The cause if the process is unknown: a process that ends closes its connections, a lost machine does not.
 
     Args:
-        echoes: what the others say.
-        is_here: whether those that may have failed first have lines in the log.
+        echoes: the reports of the others.
+        is_here: whether the ranks that may have failed first have lines in the log.
     """
-    if all(any(word in one.message for word in UNANSWERED) for one in echoes):
+    if all(any(word in notice.message for word in UNANSWERED) for notice in echoes):
         return (
-            "nothing closed the connection, it got no answer any more: the peer's machine or the network between was "
-            "lost. Look at both; the log of the peer is not here, or does not tell"
+            "the connection was not closed but stopped responding: the peer's machine or the network to it was lost. "
+            "Check both; the log of the peer is missing, or does not show it"
         )
     if is_here:
-        return "every line about it is an echo from its peers: the rank that failed first prints no error here"
-    return "every line about it is an echo: these ranks are victims of one whose log is not here, or does not tell"
+        return "every line about it is an echo from its peers: the rank that failed first printed no error in this log"
+    return "every line about it is an echo: these ranks are victims of one whose log is missing, or does not show why"

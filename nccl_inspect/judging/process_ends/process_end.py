@@ -1,4 +1,4 @@
-"""A process that ended by itself while others were still there."""
+"""A process that ended on its own while others were still running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.process_ends.exceptions import Raised, Trace
+from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
@@ -17,36 +17,36 @@ _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
 
 
 class ProcessEnd(NamedTuple):
-    """A process that ended by itself."""
+    """A process that ended on its own."""
 
     ranks: list[int]
-    """Empty where neither the reporter nor NCCL's lines tell them."""
+    """Empty if neither the reporter nor NCCL's lines name them."""
     host: str | None
     pid: int | None
     code: int
-    """Exit code; negative for a signal, 0 where it is not known."""
+    """Exit code; negative for a signal, 0 if unknown."""
     notice: Notice
     trace: Trace | None = None
-    """What it printed as an exception ended it."""
-    raised: Raised | None = None
-    """The exception that ended it, where the log tells."""
-    echo: Raised | None = None
-    """The exception by which it tells that it lost another process, or was ended."""
+    """Its output, if an exception ended it."""
+    raised: RaisedException | None = None
+    """The exception that ended it, if the log shows it."""
+    echo: RaisedException | None = None
+    """The exception with which it reports that it lost another process, or was terminated."""
     words: str = ""
-    """How it ended, where that is more than a code."""
+    """How it ended, if that is more than a code."""
     is_undecided: bool = False
-    """Whether it stands for processes that their launcher may have killed: nothing tells which one ended first."""
+    """Whether it represents processes that their launcher may have killed: which one ended first is unknown."""
 
     @property
     def report(self) -> ProcessEnded:
-        """What was reported of it; empty where only its own output shows that it ended."""
+        """The report of its end; empty if only its own output shows it."""
         return report_of(self.notice)
 
     @property
     def who(self) -> str:
-        """In words which process."""
-        known = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
-        return self._who + (f" ({', '.join(known)})" if known else "")
+        """The process in words."""
+        parts = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
+        return self._who + (f" ({', '.join(parts)})" if parts else "")
 
     @property
     def _who(self) -> str:
@@ -76,7 +76,7 @@ class ProcessEnd(NamedTuple):
 
     @property
     def is_loader(self) -> bool:
-        """Whether it was no rank, but a process that loads data for one."""
+        """Whether it was not a rank but a DataLoader worker of one."""
         return self.report.process == "loader"
 
     @property
@@ -86,45 +86,45 @@ class ProcessEnd(NamedTuple):
 
     @property
     def is_nameless(self) -> bool:
-        """Whether nothing tells which process it was."""
+        """Whether the process is unidentified."""
         return self.pid is None and not self.ranks and self.report.process not in ("spawned", "task")
 
     @property
     def is_by_exception(self) -> bool:
-        """Whether an exception ended it; what PyTorch does after one may end with an abort."""
-        is_stated = self.report.exception and self.echo is None and not self.is_unclear
+        """Whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
+        is_stated = self.report.exception and self.echo is None and not self.is_cause_unknown
         is_raised = self.raised is not None or self.trace is not None or is_stated
         return is_raised and (self.code >= 0 or self.code == -signal.SIGABRT)
 
     @property
     def is_crash(self) -> bool:
-        """Whether a signal ended it that a process brings upon itself."""
+        """Whether it crashed with a signal of its own making."""
         return -self.code in _CRASHES
 
     @property
-    def is_hit(self) -> bool:
-        """Whether it crashed or was killed: that does not follow from the failure of a call of NCCL, as others may."""
+    def is_crash_or_kill(self) -> bool:
+        """Whether it crashed or was killed, which, unlike other ends, is never an effect of a failed NCCL call."""
         return self.is_crash or self.code == -signal.SIGKILL
 
     @property
-    def is_unclear(self) -> bool:
-        """Whether the process is gone, and nothing tells by what."""
+    def is_cause_unknown(self) -> bool:
+        """Whether the process is gone for an unknown reason."""
         return self.code == 0 and self.raised is None and not self.words
 
     @property
-    def is_weak(self) -> bool:
-        """Whether there is only the word of a launcher that may name a rank that only lost another one."""
-        return self.report.order == "any" and self.raised is None and not self.is_unclear
+    def is_unconfirmed(self) -> bool:
+        """Whether the only source is a launcher, which may name a rank that only lost another one."""
+        return self.report.order == "any" and self.raised is None and not self.is_cause_unknown
 
     @property
-    def is_doubtful(self) -> bool:
-        """Whether the process or its rank rests on such a word only; a crash is no loss of another process."""
+    def is_rank_unconfirmed(self) -> bool:
+        """Whether the process or its rank rests on such a report only; a crash is never the loss of another process."""
         is_guess = bool(self.ranks) and self.report.process == "task"
-        return self.is_weak and (is_guess or not self.is_crash)
+        return self.is_unconfirmed and (is_guess or not self.is_crash)
 
     @property
     def how(self) -> str:
-        """In words how it ended."""
+        """How it ended, in words."""
         if self.words and self.raised is None:
             return self.words
         if self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT):
@@ -133,8 +133,8 @@ class ProcessEnd(NamedTuple):
             return "failed, according to Ray Train"
         if self.is_by_exception:
             return f"ended with {self.raised.text if self.raised else 'an exception'}"
-        if self.is_unclear:
-            return "stopped answering Ray Train" if self.report.exception else "died, according to Ray"
+        if self.is_cause_unknown:
+            return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
         if self.code >= 0:
             return f"ended with exit code {self.code}"
         name = signals.name(-self.code)

@@ -1,4 +1,4 @@
-"""Who went away, as the silence of processes and the addresses of lost connections tell."""
+"""Which ranks went away, from the silence of processes and the addresses of lost connections."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from nccl_inspect.model.job import Notice
 
 _NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
 _ADDRESS = re.compile(r"[0-9A-Za-z_.:%\[\]-]+")
-"""What may be an address or a name: some releases print bytes there that mean nothing."""
+"""Plausible addresses and names: some releases print garbage there."""
 _NAME_RANKS = {
     "nccl/proxy-operation-failed": "peer_rank",
     "nccl/proxy-call-failed": "rank",
     "nccl/uds-call-failed": "peer_rank",
     "nccl/mem-manager-peer": "rank",
 }
-"""What survivors say of a rank that does not answer, with the field that names it."""
+"""Statements of survivors about an unresponsive rank, with the field that names it."""
 _NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 
 
 class Silence(NamedTuple):
-    """Who may have gone away, by elimination."""
+    """The ranks that may have gone away, by elimination."""
 
     gone: list[LastLine]
-    """The processes that did: of one it is known, several went together or one of them did."""
+    """The processes that did: a single one is certain; of several, one or all did."""
     candidates: list[int]
-    """Ranks of which one did, where no more is known."""
+    """Ranks of which one did, if no more is known."""
 
 
 def fell_silent(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
-    """The processes that fell silent before the first echo and came to no end, if others did."""
+    """The processes that fell silent before the first echo without a regular end, if others continued."""
     return silence_of(facts, echoes).gone
 
 
 def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
-    """Who went away: who has no line after the first echo, and whom else the survivors point at.
+    """Which ranks went away: those without a line after the first echo, and those that the survivors point at.
 
-    Survivors may be silent, too: they wait. What their helper threads say of a local rank, the ranks that proxies name,
-    the hosts to which connections were lost and the neighbors of the first victim tell them apart.
+    Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies, the hosts
+    to which connections were lost and the neighbors of the first victim distinguish them.
     """
     if facts.job.excerpt:
-        return Silence([], [])  # what a process said last may be among the lines that were left out
+        return Silence([], [])  # the last line of a process may have been left out
     ended = _ended(facts)
     first = _first_lines(echoes)
     victims = {process for notice in echoes for process in notice.processes}
@@ -58,8 +58,8 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
         for last in facts.job.last_lines
         if not all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
     ]
-    known = {last.process for last in (*alive, *done)} | _ending(facts)
-    silent = [last for last in facts.job.last_lines if last.ranks and last.process not in known]
+    others = {last.process for last in (*alive, *done)} | _ending(facts)
+    silent = [last for last in facts.job.last_lines if last.ranks and last.process not in others]
     left, is_pointed_at = _pointed_at(facts, echoes, silent)
     if ended or is_pointed_at:
         return Silence(left, [])
@@ -72,17 +72,17 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
 
 
 def _ended(facts: Facts) -> dict[str, list[set[int]]]:
-    """The ranks of each communicator that came to an end, by host: runs in one log may have a rank 0 on other hosts."""
-    found: dict[str, list[set[int]]] = {}
+    """The ranks of finalized communicators, by host: several runs in a log may have a rank 0 on different hosts."""
+    by_host: dict[str, list[set[int]]] = {}
     for comm in facts.job.communicators:
         if ranks := global_ranks(comm, comm.ended):
             for host in comm.hosts:
-                found.setdefault(host, []).append(ranks)
-    return found
+                by_host.setdefault(host, []).append(ranks)
+    return by_host
 
 
 def _ending(facts: Facts) -> set[Process]:
-    """The processes whose helper thread says that their own rank closed its connection: they end in order."""
+    """The processes whose helper thread reports that its own rank closed the connection: they end in order."""
     others = set(map(id, closed_by_others(facts)))
     own = (
         notice for notice in facts.notices("nccl/proxy-connection-closed") if notice.ranks and id(notice) not in others
@@ -103,8 +103,8 @@ def _first_lines(echoes: list[Notice]) -> dict[tuple[str, str], int]:
 def _is_later(facts: Facts, last: LastLine, first: Mapping[tuple[str, str], int]) -> bool:
     """Whether a process has a line after the first echo of its host.
 
-    A host without an echo has the first one of the source, where its lines go on after that: hosts may also have been
-    put one after the other.
+    For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
+    also have been concatenated.
     """
     own = first.get((last.source, last.process.host))
     if own is not None:
@@ -114,27 +114,27 @@ def _is_later(facts: Facts, last: LastLine, first: Mapping[tuple[str, str], int]
 
 
 def _begins_before(facts: Facts, last: LastLine, order: int) -> bool:
-    """Whether the lines of a host are mixed with those of others: it has some before a line of theirs, too."""
-    return facts.once(_said_first).get((last.source, last.process.host), order) < order
+    """Whether the lines of a host are interleaved with those of others: it has some before this line."""
+    return facts.cached(_first_statements).get((last.source, last.process.host), order) < order
 
 
-def _said_first(facts: Facts) -> dict[tuple[str, str], int]:
-    """Where each host says something for the first time in each source, as far as statements tell."""
-    found: dict[tuple[str, str], int] = {}
+def _first_statements(facts: Facts) -> dict[tuple[str, str], int]:
+    """The first statement of each host in each source."""
+    first: dict[tuple[str, str], int] = {}
     for notice in facts.job.notices:
         for process, line in zip(notice.processes, notice.evidence, strict=False):
             key = line.source, process.host
-            found[key] = min(line.order, found.get(key, line.order))
-    return found
+            first[key] = min(line.order, first.get(key, line.order))
+    return first
 
 
 def _pointed_at(facts: Facts, echoes: list[Notice], silent: list[LastLine]) -> tuple[list[LastLine], bool]:
-    """Those of the silent processes at which survivors point, and whether that left one."""
+    """The silent processes that survivors point at, and whether they name a single one."""
     hosts = _hosts_lost(facts, echoes)
     left = [last for last in silent if not hosts or last.process.host in hosts]
     named = _named_ranks(facts)
     left = [last for last in left if named.intersection(last.ranks)] or left
-    if len(silent) * 2 <= len(facts.job.last_lines):  # where few are left, one of these lost the first connection
+    if len(silent) * 2 <= len(facts.job.last_lines):  # if few are left, one of them lost the first connection
         near = _neighbors(facts, echoes)
         left = [last for last in left if near.intersection(last.ranks)] or left
     return left, len(left) == 1 and bool(named.intersection(left[0].ranks))
@@ -150,22 +150,18 @@ def _named_ranks(facts: Facts) -> set[int]:
 
 
 def _neighbors(facts: Facts, echoes: list[Notice]) -> set[int]:
-    """The ranks with which the first victim had a connection over the network; empty where none is known."""
+    """The ranks that the first victim was connected to over the network; empty if none is known."""
     lost = [notice for notice in echoes if notice.production in _NAME_PEERS and notice.ranks]
     if not lost or len({notice.evidence[0].source for notice in lost}) > 1:
         return set()
     first = min(lost, key=lambda notice: notice.evidence[0].order)
     victims = {rank for last in facts.job.last_lines if last.process == first.processes[0] for rank in last.ranks}
-    return {
-        other
-        for src, dst in facts.leaving().distinct("src", "dst")
-        for one, other in ((src, dst), (dst, src))
-        if one in victims
-    }
+    pairs = facts.inter_host_net_paths().distinct("src", "dst")
+    return {other for src, dst in pairs for end, other in ((src, dst), (dst, src)) if end in victims}
 
 
 def _missing(facts: Facts) -> set[int]:
-    """Ranks without a line in this log: that of one that says nothing is then no proof against it."""
+    """Ranks without a line in this log: then the silence of another rank proves nothing."""
     return {
         rank
         for comm in facts.job.communicators
@@ -174,13 +170,13 @@ def _missing(facts: Facts) -> set[int]:
 
 
 def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
-    """The hosts to which connections were lost, where all of these are known by their address or name."""
-    known = {host.name: {host.name} for host in facts.job.hosts}
-    for notice in facts.said(BootstrapInterface):
+    """The hosts to which connections were lost, if all are known by address or name."""
+    by_address = {host.name: {host.name} for host in facts.job.hosts}
+    for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
-        known.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
+        by_address.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
     lost = peers_lost(echoes)
-    return {host for peer in lost for host in known[peer]} if all(peer in known for peer in lost) else set()
+    return {host for peer in lost for host in by_address[peer]} if all(peer in by_address for peer in lost) else set()
 
 
 def peers_lost(echoes: list[Notice]) -> list[str]:
@@ -191,7 +187,7 @@ def peers_lost(echoes: list[Notice]) -> list[str]:
 
 
 def closed_by_others(facts: Facts) -> list[Notice]:
-    """Connections to the helper thread of a rank that another one of its host closed; its own closes when it ends."""
+    """Connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
     place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
     return [
         notice
@@ -201,14 +197,14 @@ def closed_by_others(facts: Facts) -> list[Notice]:
 
 
 def is_last(facts: Facts, line: Evidence) -> bool:
-    """Whether nothing but what launchers and schedulers say follows a line in its source."""
+    """Whether only lines of launchers and schedulers follow a line in its source."""
     last = next(source.lines for source in facts.job.sources if source.name == line.source)
     if last - line.order > _NEAR_THE_END:
         return False
-    said = [*(one for notice in facts.job.notices for one in notice.evidence), *facts.job.ended_by]
-    known = {one.order for one in said if one.source == line.source}
-    return known.issuperset(range(line.order + 1, last + 1))
+    lines = [*(entry for notice in facts.job.notices for entry in notice.evidence), *facts.job.ended_by]
+    orders = {entry.order for entry in lines if entry.source == line.source}
+    return orders.issuperset(range(line.order + 1, last + 1))
 
 
 _NEAR_THE_END = 3
-"""Lines that launchers and schedulers may put behind the last one of a program."""
+"""Lines that launchers and schedulers may print after the last one of a program."""

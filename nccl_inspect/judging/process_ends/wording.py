@@ -1,4 +1,4 @@
-"""What is said of processes that ended by themselves: which, why, and what to do."""
+"""Texts about processes that ended on their own: which, why, and what to do."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from nccl_inspect.util.wording import listed, ranks_word
 _AFTER_SIGKILL = (
     "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
     "dmesg -T | grep -iE 'oom|xid|killed process'   # on its host",
-    "Where memory ran out, give the container more (resources.limits.memory), or use fewer DataLoader workers.",
+    "If memory ran out, give the container more (resources.limits.memory), or use fewer DataLoader workers.",
 )
 _AFTER_DEATH_IN_RAY = (
-    "ls /tmp/ray/session_latest/logs/worker-*-<pid>.err   # on its node: what it printed last",
+    "ls /tmp/ray/session_latest/logs/worker-*-<pid>.err   # on its node: its last output",
     "dmesg -T | grep -iE 'oom|xid|segfault|killed process'   # on its host",
-    "Where memory ran out, give the node or the container more, or use fewer workers and DataLoader processes.",
+    "If memory ran out, give the node or the container more, or use fewer workers and DataLoader processes.",
 )
 _AFTER_ERROR = (
     "torchrun --log-dir /logs --redirects 3 --tee 3 <script>   # a file for each rank; @record keeps the traceback",
-    "CUDA_LAUNCH_BLOCKING=1   # after CUDA errors; compute-sanitizer tells more",
+    "CUDA_LAUNCH_BLOCKING=1   # after CUDA errors; compute-sanitizer shows more",
 )
 _AFTER_BUS_ERROR = (
     "df -h /dev/shm; ls -l /dev/shm   # on its host, or in its container: is it full, and of what?",
     "--shm-size=16g   # option of docker run; or --ipc=host",
     "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec, mounted on /dev/shm",
-    "dmesg -T | grep -iE 'oom|hardware error|mce'   # where /dev/shm has room: the memory limit, or broken memory?",
+    "dmesg -T | grep -iE 'oom|hardware error|mce'   # if /dev/shm has room: a memory limit, or faulty memory?",
 )
 _AFTER_CUDA = (cuda.WHICH_KERNEL, cuda.IS_BROKEN)
 _UNDECIDED = (
-    "mpirun -l …   # with its other options: the rank before each line: whose output ends first?",
+    "mpirun -l …   # with its other options: prefixes each line with the rank; whose output ends first?",
     "Read the output of each rank: a traceback, an assertion or a segmentation fault.",
     "dmesg -T | grep -iE 'oom|xid|segfault|killed process'   # on each host",
 )
 _FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
 
 
-def what(ends: list[ProcessEnd]) -> str:
+def end_summary(ends: list[ProcessEnd]) -> str:
     """Which processes ended, and how."""
     first = ends[0]
     if is_unordered(ends):
-        told = listed((f"{one.who} {one.how}" for one in ends), limit=2)
-        return f"{told}; which came first is not told, as the lines are of several sources"
+        texts = listed((f"{end.who} {end.how}" for end in ends), limit=2)
+        return f"{texts}; the order is unknown, as the lines are from several sources"
     if first.is_undecided:
         return f"{first.who} {first.how}"
     others = f", and {len(ends) - 1} more" if len(ends) > 1 else ""
@@ -56,11 +56,11 @@ def what(ends: list[ProcessEnd]) -> str:
     return f"{first.who} {first.how}{others}{effect}"
 
 
-def fix(end: ProcessEnd) -> tuple[str, ...]:
+def end_remedies(end: ProcessEnd) -> tuple[str, ...]:
     """What to do about a process that ended."""
     if end.is_undecided:
         return _UNDECIDED
-    if end.is_unclear:
+    if end.is_cause_unknown:
         return _AFTER_DEATH_IN_RAY
     if not end.is_by_exception:
         return _FIXES.get(-end.code) or (_read(end), *_AFTER_ERROR)
@@ -78,30 +78,30 @@ def _read(end: ProcessEnd) -> str:
     return f"Read the output{of} above {above}: a traceback, an assertion or a segmentation fault."
 
 
-def why(facts: Facts, end: ProcessEnd, said: Notice | None) -> str:
-    """Why a process ended, as far as the log tells."""
+def end_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> str:
+    """Why a process ended, as far as the log shows."""
     if end.is_undecided:
         return _undecided(facts, end)
     if end.code == -signal.SIGBUS:
         return _bus_error(facts, end)
     if end.is_by_exception:
         return _of_exception(end)
-    if said is not None:
-        error = str(value(said, "error"))
-        known = cuda.KERNEL_ERRORS.keys() & {cuda.code_in(error)}
-        return f"its own output tells: {error}" + "".join(f". It comes from {cuda.cause(code)}" for code in known)
+    if message is not None:
+        error = str(value(message, "error"))
+        codes = cuda.KERNEL_ERRORS.keys() & {cuda.code_in(error)}
+        return f"its own output shows: {error}" + "".join(f". Caused by {cuda.cause(code)}" for code in codes)
     if end.code == -signal.SIGKILL:
         return (
             "unknown from this log; likely: "
-            "killed from outside, most often by the out-of-memory killer of the kernel or the "
+            "killed from outside, usually by the out-of-memory killer of the kernel or the "
             "container, or by preemption"
         )
     if end.report.process == "training":
-        return "what failed first is not in the lines that this tool reads: an exception, or a process that ended"
-    if end.is_unclear:
+        return "the first failure is not in the lines that this tool reads: an exception, or a process that ended"
+    if end.is_cause_unknown:
         return (
             "unknown from this log; likely: "
-            "its process is gone. The out-of-memory killer of the kernel or the container ended it, "
+            "its process is gone: the out-of-memory killer of the kernel or the container killed it, "
             "or it crashed"
         )
     if end.is_crash:
@@ -109,7 +109,7 @@ def why(facts: Facts, end: ProcessEnd, said: Notice | None) -> str:
     if end.code == -signal.SIGABRT:
         return (
             "unknown from this log; likely: "
-            "the process gave itself up, as PyTorch's watchdog or a failed assertion does"
+            "the process aborted itself, as PyTorch's watchdog or a failed assertion does"
         )
     return _above(facts, end)
 
@@ -124,56 +124,56 @@ def _of_exception(end: ProcessEnd) -> str:
         return f"{cuda.cause(cuda.code_in(raised.text))}; {where}"
     first = trace.first if trace else None
     is_root = first is not None and first != raised and not exceptions.is_of_a_loader(first)
-    return f"an exception of the program: {where}" + (f". It raised first {first.text}" if first and is_root else "")
+    return f"an exception of the program: {where}" + (f". It first raised {first.text}" if first and is_root else "")
 
 
 def _undecided(facts: Facts, end: ProcessEnd) -> str:
-    """SIGKILL in what Hydra says: from outside, or from Hydra itself."""
-    whole = hydra.put_together(facts, end.notice)
-    told = f". Its last line puts together how all ended: {value(whole, 'how')}" if whole else ""
+    """SIGKILL in Hydra's reports: from outside, or from Hydra itself."""
+    whole = hydra.status_summary(facts, end.notice)
+    summary = f". Its last line summarizes how all ended: {value(whole, 'how')}" if whole else ""
     return (
         "unknown from this log: "
-        "when one process ends Hydra kills the others with signal 9, and the process that it names may "
-        f"be one of these{told}"
+        "when one process ends, Hydra kills the others with signal 9, and the process that it names may "
+        f"be one of these{summary}"
     )
 
 
 def _above(facts: Facts, end: ProcessEnd) -> str:
-    """For a process that ended with an error what the log holds of exceptions that nobody put his name to."""
+    """The cause of a process that ended with an error, from exceptions without a known rank."""
     if end.echo is not None:
         if exceptions.WAITED in end.echo.text:
-            return "its own output says so: it timed out waiting for another process, which hung, was slow or had ended"
-        return "its own output says so: it lost another process, or was ended. Which one was first is not in the log"
+            return "by its own output, it timed out waiting for another process, which hung, was slow or had ended"
+        return "by its own output, it lost another process, or was terminated. The log does not show which was first"
     maybe = _candidates(facts, end) if end.code == EXCEPTION else []
     if not maybe:
         return (
             "unknown from this log; likely: "
-            "an exception or an error of the program; the traceback stands in that rank's own output"
+            "an exception or an error of the program; the traceback is in that rank's own output"
         )
-    last = next((one for one in reversed(maybe) if one.is_error), maybe[-1])
+    last = next((exception for exception in reversed(maybe) if exception.is_error), maybe[-1])
     where = "above" if last is maybe[-1] else "near"
-    more = f"; other exceptions stand {where} it" if len(maybe) > 1 else ""
+    more = f"; other exceptions appear {where} it" if len(maybe) > 1 else ""
     if last.rank is not None and end.ranks:
-        return f"likely {last.text} ({short(last.line)}), in front of which the launcher puts this rank{more}"
-    return f"likely {last.text} ({short(last.line)}), though that line does not say which process printed it{more}"
+        return f"likely {last.text} ({short(last.line)}), which the launcher labels with this rank{more}"
+    return f"likely {last.text} ({short(last.line)}), though the line does not show which process printed it{more}"
 
 
-def _candidates(facts: Facts, end: ProcessEnd) -> list[exceptions.Raised]:
+def _candidates(facts: Facts, end: ProcessEnd) -> list[exceptions.RaisedException]:
     return exceptions.candidates(facts, end.notice, end.pid, end.ranks)
 
 
 def _bus_error(facts: Facts, end: ProcessEnd) -> str:
-    """SIGBUS: a write to a file in memory that has no room."""
-    sharing = "data loader workers hand over what they load in it" if end.is_loader else ""
+    """SIGBUS: a write to a full file system in memory."""
+    sharing = "data loader workers pass their data through it" if end.is_loader else ""
     if not sharing and facts.paths(transport="SHM"):
-        sharing = "ranks of this job share memory in it (SHM)"
+        sharing = "ranks of this job share memory through it (SHM)"
     if sharing:
         return (
-            f"most likely /dev/shm is full or too small (containers get 64 MiB unless told otherwise): {sharing}, and "
-            "SIGBUS is how a write ends that finds no room; 'df -h /dev/shm' tells"
+            f"most likely /dev/shm is full or too small (containers get 64 MiB by default): {sharing}, and writes "
+            "without room end with SIGBUS; check with 'df -h /dev/shm'"
         )
     return (
         "unknown from this log; likely: "
-        "the process crashed; possibly /dev/shm is full (SIGBUS is how a write ends that finds no "
-        "room), else a mapped file that was cut, or broken memory"
+        "the process crashed; possibly /dev/shm is full (writes without room end with SIGBUS), "
+        "else a mapped file was truncated, or memory is faulty"
     )

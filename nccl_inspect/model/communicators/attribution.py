@@ -12,14 +12,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.model.communicators.candidates import Ends, FittingMembers, Unit, ends_of, fits, units_of
+from nccl_inspect.model.communicators.candidates import FittingMembers, Slot, Unit, ends_of, fits, slots_of, units_of
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
+from nccl_inspect.model.communicators.twins import Twins, unanswered
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record
 
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from nccl_inspect.model.communicators.certain import Certainty
     from nccl_inspect.model.fold.edge_table import EdgeTable
 
-_Slot: TypeAlias = tuple[int, int | None, int, int | None, bool]
-"""A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
 _Test: TypeAlias = Callable[[Member], bool]
 _MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is compared with a communicator: about a second's work."""
@@ -115,27 +115,31 @@ class _Work:
         self.result = Attribution()
         self._left = _MAX_QUESTIONS
         self._open: dict[Process, list[Unit]] = {}
-        self._used: dict[_Slot, dict[int, int]] = {}
+        self._used: dict[Slot, dict[int, int]] = {}
         """The channels of a connection that are there already, by the ids of members."""
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
         self._uses: dict[Process, int] = {}
         self._threads: dict[Process, dict[int, list[_Made]]] = {}
         """What each thread connected, and for whom."""
-        self._ends: dict[Process, set[tuple[object, ...]]] = {}
         self._direct: dict[Process, set[str | None]] = {}
         """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         self._processes, self._certainty = processes, certainty
-        self._index = {process.log.process: index for index, process in enumerate(processes)}
-        self._direct.update((process, set()) for process in self._index)
-        self._bursts = [] if certainty else [process.bursts for process in processes]
+        self._direct.update((process.log.process, set()) for process in processes)
+        bursts = [] if certainty else [process.bursts for process in processes]
+        self._twins = Twins(
+            (process.log.process for process in processes),
+            certainty.ends if certainty else lambda index: ends_of(bursts[index]),
+            certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
+        )
         if certainty:
             self._begin(certainty)
             return
-        for process, bursts in zip(processes, self._bursts, strict=True):
-            self._direct[process.log.process].update(one.other[1] for one in ends_of(bursts) if one.kind.is_local)
+        for process, printed in zip(processes, bursts, strict=True):
+            self._direct[process.log.process].update(one.other[1] for one in ends_of(printed) if one.kind.is_local)
             for member in process.members:  # what stands between START and COMPLETE
-                self._use(member, ends_of(member.bursts), RINGS_AND_TREES)
+                for slot, channels in slots_of(member.log, ends_of(member.bursts), RINGS_AND_TREES):
+                    self._take(member, slot, channels)
 
     def _begin(self, certainty: Certainty) -> None:
         """Begin with what is certain; of that only what is like the rest is looked at again."""
@@ -149,19 +153,12 @@ class _Work:
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
         for member, conn, ends in certainty.like([burst for process in self._processes for burst in process.loose]):
-            self._take(member, _slot(member.log, ends, conn), ends.channels)
-
-    def _ends_of(self, process: Process) -> set[tuple[object, ...]]:
-        """What the connections of a process say of their ends."""
-        found = self._ends.get(process)
-        if found is None:
-            index = self._index[process]
-            every = self._certainty.ends(index) if self._certainty else ends_of(self._bursts[index])
-            found = self._ends[process] = set(map(_end, every))
-        return found
+            for slot, channels in slots_of(member.log, [ends], conn):
+                self._take(member, slot, channels)
 
     def add(self, unit: Unit) -> None:
         unit.ends = list(self._certainty.ends_of(unit.bursts) if self._certainty else ends_of(unit.bursts))
+        unit.slots = list(slots_of(unit.log, unit.ends, unit.conn))
         if unit.candidates:
             self._open.setdefault(unit.log.process, []).append(unit)
         else:
@@ -188,8 +185,7 @@ class _Work:
 
     def _settle(self, units: list[Unit]) -> None:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
-        others = (self._like_elsewhere, self._with_twin, self._on_ring_or_tree)
-        rules = (self._free, *map(_of_each, others))
+        rules = self._free, _of_each(self._like_elsewhere), self._twins.exclude, _of_each(self._on_ring_or_tree)
         while units and self._left > 0:
             for rule in rules:
                 undecided = [unit for unit in units if not self._decide(unit, rule)]
@@ -200,12 +196,7 @@ class _Work:
             else:
                 return
 
-    def _use(self, member: Member, ends: Iterable[Ends], conn: int | None) -> None:
-        """Remember connections; those of an unknown set exclude nothing."""
-        for one in ends if conn is not None else ():
-            self._take(member, _slot(member.log, one, conn), one.channels)
-
-    def _take(self, member: Member, slot: _Slot, channels: int) -> None:
+    def _take(self, member: Member, slot: Slot, channels: int) -> None:
         used = self._used.setdefault(slot, {})
         used[id(member)] = used.get(id(member), 0) | channels
 
@@ -241,8 +232,10 @@ class _Work:
 
     def _free(self, unit: Unit) -> _Test:
         """A connection prints once in a communicator; without its set it may be another one."""
-        slots = [(_slot(unit.log, one, unit.conn), one.channels) for one in unit.ends if unit.conn is not None]
-        used = [(self._used[slot], channels) for slot, channels in slots if slot in self._used]
+        used = [(self._used[slot], channels) for slot, channels in unit.slots if slot in self._used]
+        if len(used) == 1:
+            ((others, channels),) = used
+            return lambda member: not others.get(id(member), 0) & channels
         return lambda member: not any(others.get(id(member), 0) & channels for others, channels in used)
 
     def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
@@ -254,18 +247,6 @@ class _Work:
             other, device = one.other
             mate = comm.mate(other) if other is not None and not one.kind.is_local else None
             if mate is not None and mate.log.process.host == unit.log.process.host and device in direct:
-                return False
-        return True
-
-    def _with_twin(self, unit: Unit, member: Member) -> bool:
-        """Both ends of a NET edge print it."""
-        comm = member.communicator
-        assert comm is not None
-        for one in unit.ends:
-            if one.kind.direction is None or one.dst is None:
-                continue
-            mate = comm.members.get(one.src if one.receives else one.dst)
-            if mate is not None and _end(one, twin=True) not in self._ends_of(mate.log.process):
                 return False
         return True
 
@@ -293,7 +274,8 @@ class _Work:
         for burst in unit.bursts:
             threads = self._threads.setdefault(unit.log.process, {})
             threads.setdefault(burst.key.tid, []).append(_Made(burst.place, burst.key.conn, member))
-        self._use(member, unit.ends, unit.conn)
+        for slot, channels in unit.slots:
+            self._take(member, slot, channels)
         kind, process = _kind(member.communicator), id(member.log)
         order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
         self._first_use.setdefault(kind, {}).setdefault(process, order)
@@ -320,18 +302,6 @@ def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:
     return lambda unit: lambda member: rule(unit, member)
 
 
-def _slot(log: ProcessLog, ends: Ends, conn: int | None) -> _Slot:
-    """What a connection takes of a communicator."""
-    return id(log), conn, ends.src, ends.dst, ends.receives
-
-
-def _end(ends: Ends, twin: bool = False) -> tuple[object, ...]:
-    direction = ends.kind.direction
-    if twin:
-        direction = "send" if ends.receives else "receive"
-    return direction, ends.kind.conn, ends.src, ends.dst
-
-
 def _kind(comm: Communicator | None) -> tuple[object, ...]:
     """What the same communicator is called in every process: SPMD programs use them in the same order."""
     ordinals: list[object] = []
@@ -344,14 +314,13 @@ def _kind(comm: Communicator | None) -> tuple[object, ...]:
 def _neighbours(comm: Communicator) -> set[tuple[int, int]]:
     """The edges of rings and trees; none where a ring is missing or cut, so that the rest excludes nothing."""
     edges: set[tuple[int, int]] = set()
-    rings = [ring for member in comm.members.values() for ring in member.rings.values()]
+    rings = {id(ring): ring for member in comm.members.values() for ring in member.rings.values()}.values()
     if not rings or not all(is_whole(comm, [ring]) for ring in rings):
         return edges
     for ring in rings:
         edges.update(zip(ring.ranks, (*ring.ranks[1:], ring.ranks[0]), strict=True))
-    for member in comm.members.values():
-        for _, *down, rank, up in member.trees:
-            for other in (*down, up):
-                if other >= 0:
-                    edges |= {(rank, other), (other, rank)}
+    for *down, rank, up in {tree[1:] for member in comm.members.values() for tree in member.trees}:
+        for other in (*down, up):
+            if other >= 0:
+                edges |= {(rank, other), (other, rank)}
     return edges

@@ -10,14 +10,15 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 
 _SIMPLE = ("rings", "all trees")
+Slot: TypeAlias = tuple[int, int, int, int | None, bool]
+"""A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
 
 
 class Ends(NamedTuple):
@@ -49,6 +50,13 @@ def ends_of(bursts: Iterable[Burst]) -> Iterator[Ends]:
         yield Ends(event.src, event.dst, event.src_dev, event.dst_dev, event, edge.channels)
 
 
+def slots_of(log: ProcessLog, ends: Iterable[Ends], conn: int | None) -> Iterator[tuple[Slot, int]]:
+    """What connections take of a communicator, and in which channels; those of an unknown set exclude nothing."""
+    if conn is not None:
+        for src, dst, _, _, kind, channels in ends:
+            yield (id(log), conn, src, dst, kind.direction == "receive"), channels
+
+
 class Candidates(Protocol):
     """Which members of a process a burst may belong to."""
 
@@ -71,6 +79,8 @@ class Unit:
     """Lines of several communicators may be in one burst."""
     ends: Sequence[Ends] = ()
     """What its connections join."""
+    slots: Sequence[tuple[Slot, int]] = ()
+    """What they take of a communicator."""
 
     @property
     def place(self) -> int:
@@ -96,7 +106,10 @@ def units_of(process: ProcessMembers, candidates: Candidates) -> Iterator[Unit]:
             together.setdefault(process.together(burst), []).append(burst)
     for bursts in together.values():
         groups = [candidates.of(burst, conn_of(process, burst)) for burst in bursts]
-        shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
+        several = [set(map(id, group)) for group in groups[1:]]
+        shared = (
+            [member for member in groups[0] if all(id(member) in group for group in several)] if several else groups[0]
+        )
         if shared:
             conns = {conn_of(process, burst) for burst in bursts}
             simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
@@ -163,7 +176,7 @@ class FittingMembers:
             self._fitting[key] = fitting
         if conn == RINGS_AND_TREES:
             return [member for member in fitting.at(burst.place) if not member.eager]
-        return list(fitting.at(burst.place))
+        return fitting.at(burst.place)
 
 
 class _Lives:
@@ -178,15 +191,21 @@ class _Lives:
     def __init__(self, members: Sequence[Member]) -> None:
         self._begins = [member.first.place for member in members]
         self._strides = [members[at : at + self._STRIDE] for at in range(0, len(members), self._STRIDE)]
-        self._ends = [max(map(_end_of, stride)) for stride in self._strides]
-        """The last end in each stride."""
+        ends = [list(map(_end_of, stride)) for stride in self._strides]
+        self._ends = [(min(some), max(some)) for some in ends]
+        """The first and the last end in each stride."""
 
-    def at(self, place: int) -> Iterator[Member]:
+    def at(self, place: int) -> list[Member]:
         """The members that live at a place, in their order."""
-        strides = -(-bisect_right(self._begins, place) // self._STRIDE)
-        for end, stride in zip(self._ends, islice(self._strides, strides), strict=False):
-            if end >= place:
-                yield from (member for member in stride if member.lives_at(place))
+        begun = bisect_right(self._begins, place)
+        found: list[Member] = []
+        for index in range(-(-begun // self._STRIDE)):
+            (first, last), stride = self._ends[index], self._strides[index]
+            if first >= place and (index + 1) * self._STRIDE <= begun:
+                found += stride
+            elif last >= place:
+                found += [member for member in stride if member.lives_at(place)]
+        return found
 
 
 def _end_of(member: Member) -> float:

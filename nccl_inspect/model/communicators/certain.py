@@ -16,6 +16,7 @@ import numpy as np
 from nccl_inspect.model.communicators.candidates import Candidates, Ends, FittingMembers, conn_of
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
+from nccl_inspect.model.communicators.twins import Pair
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.util.columns import Column, Lookup, distinct, groups, joined, joint, pair, ranges
@@ -199,6 +200,18 @@ class Certainty:
     def ends(self, process: int) -> Iterator[Ends]:
         """The connections of a process, by its number."""
         return self._ends(slice(*self._begins[process : process + 2]))
+
+    def unanswered(self) -> set[Pair]:
+        """See :func:`.twins.unanswered`."""
+        table = self._table
+        rows = np.flatnonzero(table.of_kinds(lambda event: event.direction is not None))
+        if not len(rows):
+            return set()
+        conn = table.of_kinds(lambda event: NOTHING if event.conn is None else event.conn)[rows]
+        number = np.array([channels.bit_count() for channels in table.channel_sets])[table.channels[rows]]
+        first, group = distinct(conn, table.src[rows], table.dst[rows])
+        left = np.bincount(group, np.where(self.receives[rows], -number, number))
+        return {(one.kind.conn, one.src, one.dst) for one in self._ends(rows[first[left != 0]])}
 
     def _ends(self, rows: Any) -> Iterator[Ends]:
         table, devices = self._table, self._devices

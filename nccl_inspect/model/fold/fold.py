@@ -19,7 +19,6 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources.blocks import Lines, Source
-from nccl_inspect.model.fold import packing
 from nccl_inspect.model.fold.call_counts import counted
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -58,8 +57,6 @@ from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
 
-_NOT_PACKED = ("_scanner", "processes", "unrecognised")
-
 
 class Fold:
     """The state of reading: feed it blocks of lines, merge it with others, then resolve it.
@@ -84,8 +81,7 @@ class Fold:
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs to merge a fold; it cannot continue reading with it."""
-        state = {name: value for name, value in vars(self).items() if name not in _NOT_PACKED}
-        state["packed"] = packing.packed(self.processes.values(), self.unrecognised.values())
+        state = {name: value for name, value in vars(self).items() if name != "_scanner"}
         return {**state, "seen": [(seen.dialect, seen.name) for seen in self.productions], "wrapped": self.wrapped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -93,7 +89,6 @@ class Fold:
         grammar = engine.shipped()
         self._scanner = BulkScanner(grammar, self)
         self._scanner.wrapped = wrapped
-        self.processes, self.unrecognised = packing.unpacked(state.pop("packed"))
         vars(self).update(state)
         self.productions = {one for one in grammar.productions if (one.dialect, one.name) in seen}
 
@@ -182,19 +177,18 @@ class Fold:
                 continue
             if found.timed:
                 origin = found.origin(number, origin)
-            if use.how == CONNECTS:
+            if use.how == STEP:
+                log.step(base | number, origin, text.parsed.event)  # type: ignore[union-attr]
+            elif use.how == CONNECTS:
                 edge = self._connect(log, base | number, origin, text, channel)
                 thread, last = origin.tid, text
             else:
                 self._keep(log, base | number, origin, text)
 
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
-        """Take in a line that matters and is not a connection."""
+        """Take in a line that matters, and whose order does not."""
         how = text.use.how
-        if how == STEP:
-            assert text.parsed is not None
-            log.step(place, origin, text.parsed.event)
-        elif how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
+        if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == BOOTSTRAP:
                 log.bootstraps.append(place)

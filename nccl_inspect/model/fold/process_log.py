@@ -308,7 +308,7 @@ class ProcessLog(Record):
         """Count a statement, made once or, the last time at ``last``, several times."""
         key: object = text.level, text.message, origin.location
         known = self.notes.get(key)
-        if known is None:
+        if known is None and (len(text.message) > LONG or len(self.notes) >= MAX_NOTES):
             production = text.parsed.production.name if text.parsed else None
             key = self._key(key, text.level, production, len(text.message))
             known = self.notes.get(key)

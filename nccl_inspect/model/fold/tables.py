@@ -5,21 +5,23 @@ Loaded where there are such only: this module needs numpy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.process_log import EdgeRows, ProcessLog
-from nccl_inspect.model.fold.uses import Fate
-from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, edges
+from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, KEPT
+from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, Edges, edges
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.found import Extent, Found
-from nccl_inspect.scanning.line_table import LineTable, Table
-from nccl_inspect.scanning.spans import firsts, number_of
+from nccl_inspect.scanning.line_table import Heads, LineTable
+from nccl_inspect.scanning.spans import Column, Rows, firsts, number_of
 
 
 class Counted(NamedTuple):
@@ -37,20 +39,27 @@ class Counted(NamedTuple):
 class Connected(NamedTuple):
     """The edges of a burst."""
 
-    rows: EdgeRows
+    edges: Edges
+    begin: int
+    end: int
+    conn: int
+    rank: int
 
     def add_to(self, log: ProcessLog, base: int, number: int, origin: Origin) -> None:
         """Add them to what their process printed."""
-        found, first = self.rows.edges, self.rows.begin
-        conn = int(found.columns["conn"][first])
-        burst = log.burst(base | number, origin, None if conn == NONE else conn, int(found.rank[first]))
-        burst.rows.append(self.rows._replace(base=base))
+        burst = log.burst(base | number, origin, None if self.conn == NONE else self.conn, self.rank)
+        burst.rows.append(EdgeRows(self.edges, self.begin, self.end, base))
 
 
-_Row: TypeAlias = tuple[int, Origin, Any, None]
+class _Put(NamedTuple):
+    """Rows of :class:`~nccl_inspect.scanning.found.Found`, of several processes."""
+
+    line: Rows
+    process: Column
+    rows: Iterable[tuple[int, Origin, Any, int | None]]
 
 
-def put_among(found: Found, fate_of: Callable[[Text], Fate]) -> None:
+def put_among(found: Found, fate_of: Callable[[Text], int]) -> None:
     """Merge the rows of a block's tables with its other lines.
 
     Args:
@@ -59,60 +68,51 @@ def put_among(found: Found, fate_of: Callable[[Text], Fate]) -> None:
     """
     lines, connections = found.lines, found.connections
     assert lines is not None
-    processes = _Processes(lines.origins)
-    _extend(found.extents, [table for table in (lines, connections) if table is not None], processes)
-    marks = list(_marks(found, fate_of))
-    fates = [fate_of(text) for text in lines.texts]
+    heads = lines.heads
+    numbers: dict[Process, int] = {}
+    process_of = np.array([numbers.setdefault(one.process, len(numbers)) for one in heads.printers.origins], np.int32)
+    is_row = np.zeros(len(heads.printer), bool)
+    for table in (lines, connections):
+        if table is not None:
+            is_row[table.at] = True
+    _extend(found.extents, heads, np.flatnonzero(is_row), process_of, list(numbers))
+    fate = np.fromiter(map(fate_of, lines.texts), np.uint8, len(lines.texts))[lines.text]
     _unknown(found, lines)
-    rows = [*_counted(lines, fates, processes), *_kept(lines, fates)]
-    marks += _marks_of(lines, fates)
+    parts = [_by_line(found, numbers), *_counted(lines, np.flatnonzero(fate & COUNTED), process_of)]
+    parts.append(_kept(lines, np.flatnonzero(fate & KEPT), process_of))
     if connections is not None:
-        rows += _bursts(connections, marks)
-    rows.sort(key=itemgetter(0))
-    by_process: dict[Process, list[Any]] = found.by_process
-    mixed = [by_process[process] for process in by_process]
-    for row in rows:
-        process = row[1].process
-        if process in by_process:
-            by_process[process].append(row)
-        else:
-            by_process[process] = [row]
-    for own in mixed:
-        own.sort(key=itemgetter(0))
+        parts.append(_bursts(connections, _Breaks(found, lines, fate, fate_of), process_of))
+    process = np.concatenate([part.process for part in parts])
+    order = np.lexsort((np.concatenate([part.line for part in parts]), process))
+    rows = list(chain.from_iterable(part.rows for part in parts))
+    rows = [rows[at] for at in order.tolist()]
+    ends = np.searchsorted(process[order], np.arange(len(numbers) + 1)).tolist()
+    for one, begin, end in zip(numbers, ends, ends[1:], strict=False):
+        found.by_process[one] = rows[begin:end]
 
 
-class _Processes:
-    """The processes of some printers, by numbers."""
-
-    def __init__(self, origins: Sequence[Origin]) -> None:
-        numbers: dict[Process, int] = {}
-        self.of = np.array([numbers.setdefault(origin.process, len(numbers)) for origin in origins], np.int32)
-        """By printers."""
-        self.all = list(numbers)
-
-
-def _extend(extents: dict[Process, Extent], tables: Sequence[Table], processes: _Processes) -> None:
+def _extend(extents: dict[Process, Extent], heads: Heads, at: Rows, process_of: Column, all: Sequence[Process]) -> None:
     """Let the processes begin and end where they do in tables."""
-    line = np.concatenate([table.line for table in tables])
-    process = np.concatenate([processes.of[table.printer] for table in tables])
-    at = np.concatenate([table.at for table in tables])
-    order = np.argsort(line)
-    first, last = np.full((2, len(processes.all)), -1)
-    first[process[order[::-1]]] = order[::-1]
-    last[process[order]] = order
-    heads = tables[0].heads
-    for number in np.flatnonzero(first >= 0).tolist():
-        begin, end = first[number], last[number]
-        found = Extent(int(line[begin]), heads.origin(int(at[begin])), int(line[end]), heads.origin(int(at[end])))
-        known = extents.get(processes.all[number])
-        if known is not None and known.first < found.first:
-            found = found._replace(first=known.first, opening=known.opening)
-        if known is not None and known.last > found.last:
-            found = found._replace(last=known.last, final=known.final)
-        extents[processes.all[number]] = found
-    ordered = sorted(extents.items(), key=lambda one: one[1].first)
-    extents.clear()
-    extents.update(ordered)
+    process = process_of[heads.printer[at]]
+    first, last = np.full((2, len(all)), -1)
+    first[process[::-1]] = at[::-1]
+    last[process] = at
+    printing = np.flatnonzero(first >= 0)
+    printing = printing[np.argsort(first[printing])]
+    begin, end = first[printing], last[printing]
+    columns = heads.line[begin].tolist(), heads.origins(begin), heads.line[end].tolist(), heads.origins(end)
+    is_mixed = bool(extents)
+    for number, extent in zip(printing.tolist(), map(Extent, *columns), strict=True):
+        known = extents.get(all[number])
+        if known is not None and known.first < extent.first:
+            extent = extent._replace(first=known.first, opening=known.opening)
+        if known is not None and known.last > extent.last:
+            extent = extent._replace(last=known.last, final=known.final)
+        extents[all[number]] = extent
+    if is_mixed:
+        ordered = sorted(extents.items(), key=lambda one: one[1].first)
+        extents.clear()
+        extents.update(ordered)
 
 
 def _unknown(found: Found, table: LineTable) -> None:
@@ -121,74 +121,87 @@ def _unknown(found: Found, table: LineTable) -> None:
     rows = np.flatnonzero(unknown[table.text])
     number, where = number_of(firsts([table.text[rows]]))
     counts = np.bincount(number, minlength=len(where)).tolist()
-    for row, count in zip(rows[where].tolist(), counts, strict=True):
-        text = table.texts[int(table.text[row])]
-        found.unknown.append((int(table.line[row]), table.origin(row), text, count))
+    first = table.at[rows[where]]
+    columns = table.heads.line[first].tolist(), table.heads.origins(first), table.text[rows[where]].tolist(), counts
+    for line, origin, text, count in zip(*columns, strict=True):
+        found.unknown.append((line, origin, table.texts[text], count))
     found.unknown.sort(key=itemgetter(0))
 
 
-def _counted(table: LineTable, fates: list[Fate], processes: _Processes) -> Iterator[_Row]:
-    """Lines of which the number matters, by process, place in the source and text."""
+def _by_line(found: Found, numbers: dict[Process, int]) -> _Put:
+    """Lines that were read one by one; processes of these only get numbers, too."""
+    rows = [row for some in found.by_process.values() for row in some]
+    process = [numbers.setdefault(row[1].process, len(numbers)) for row in rows]
+    return _Put(np.array([row[0] for row in rows], np.int64), np.array(process, np.int32), rows)
+
+
+def _counted(table: LineTable, rows: Rows, process_of: Column) -> tuple[_Put, _Put]:
+    """Lines of which the number matters, by process, place in the source and text: those that came once, and others."""
     places: dict[str | None, int] = {}
-    place = np.array([places.setdefault(origin.location, len(places)) for origin in table.origins], np.int32)
-    rows = np.flatnonzero(np.array([fate.is_counted for fate in fates], bool)[table.text])
-    printer, text = table.printer[rows], table.text[rows]
-    number, where = number_of(firsts([processes.of[printer], place[printer], text]))
-    last = np.zeros(len(where), np.int64)
-    last[number] = table.line[rows]
-    first = rows[where]
-    columns = table.line[first], text[where], last, np.bincount(number, minlength=len(where))
-    every = zip(table.origins_of(first), *(column.tolist() for column in columns), strict=True)
-    for origin, line, said, end, count in every:
-        yield line, origin, Counted(table.texts[said], end, count), None
+    origins = table.heads.printers.origins
+    place = np.array([places.setdefault(origin.location, len(places)) for origin in origins], np.int32)
+    printer, line = table.printer[rows], table.line[rows]
+    number, where = number_of(firsts([process_of[printer], place[printer], table.text[rows]]))
+    last, times = np.zeros(len(where), np.int64), np.bincount(number, minlength=len(where))
+    last[number] = line
+    several = np.flatnonzero(times > 1)
+    once, again = _kept(table, rows[where[times == 1]], process_of), _kept(table, rows[where[several]], process_of)
+    texts = map(Counted, (row[2] for row in again.rows), last[several].tolist(), times[several].tolist())
+    counted = zip(again.line.tolist(), (row[1] for row in again.rows), texts, repeat(None))
+    return once, again._replace(rows=counted)
 
 
-def _kept(table: LineTable, fates: list[Fate]) -> Iterator[_Row]:
-    """Lines of which each matters."""
-    rows = np.flatnonzero(np.array([fate.is_kept for fate in fates], bool)[table.text])
-    columns = table.line[rows].tolist(), table.origins_of(rows), table.text[rows].tolist()
-    for line, origin, text in zip(*columns, strict=True):
-        yield line, origin, table.texts[text], None
+def _kept(table: LineTable, rows: Rows, process_of: Column) -> _Put:
+    """Lines as they are."""
+    at, texts = table.at[rows], table.texts
+    line = table.heads.line[at]
+    said = [texts[text] for text in table.text[rows].tolist()]
+    put = list(zip(line.tolist(), table.heads.origins(at), said, repeat(None)))
+    return _Put(line, process_of[table.heads.printer[at]], put)
 
 
-_Mark = tuple[int, Process, int | None]
-"""The number of a line that ends a burst, its process, and its thread; None for all threads."""
+class _Breaks:
+    """Lines that end bursts.
+
+    Args:
+        found: those that were read one by one.
+        lines: others.
+        fate: by rows, what becomes of these.
+        fate_of: what becomes of lines with a text.
+    """
+
+    def __init__(self, found: Found, lines: LineTable, fate: NDArray[np.uint8], fate_of: Callable[[Text], int]) -> None:
+        self.threads: dict[tuple[Process, int], int] = {}
+        origins = lines.heads.printers.origins
+        self.thread_of = np.array([self._thread(one) for one in origins], np.int32)
+        """By printers."""
+        ending = np.flatnonzero(fate & ENDS_BURST)
+        broken = [
+            (number, origin, fate_of(text)) for rows in found.by_process.values() for number, origin, text, _ in rows
+        ]
+        everywhere = [(number, origin) for number, origin, one in broken if one & ENDS_ALL]
+        for row in np.flatnonzero(fate & ENDS_ALL).tolist():
+            everywhere.append((int(lines.line[row]), origins[lines.printer[row]]))
+        some = [(number, self._thread(origin)) for number, origin, one in broken if one & ENDS_BURST]
+        several: dict[Process, list[int]] = {}
+        for (process, _), thread in self.threads.items() if everywhere else ():
+            several.setdefault(process, []).append(thread)
+        some += [(line, thread) for line, origin in everywhere for thread in several.get(origin.process, ())]
+        by_line, by_thread = np.array(some, np.int64).reshape(-1, 2).T
+        self.line = np.concatenate([by_line, lines.line[ending]])
+        self.thread = np.concatenate([by_thread, self.thread_of[lines.printer[ending]]])
+
+    def _thread(self, origin: Origin) -> int:
+        return self.threads.setdefault((origin.process, origin.tid), len(self.threads))
 
 
-def _marks(found: Found, fate_of: Callable[[Text], Fate]) -> Iterator[_Mark]:
-    """Where bursts end for lines that were read one by one."""
-    for process, rows in found.by_process.items():
-        for number, origin, text, _ in rows:
-            fate = fate_of(text)
-            if fate.ends_burst or fate.ends_all:
-                yield number, process, None if fate.ends_all else origin.tid
-
-
-def _marks_of(table: LineTable, fates: list[Fate]) -> Iterator[_Mark]:
-    """The same for those of a table."""
-    rows = np.flatnonzero(np.array([fate.ends_burst or fate.ends_all for fate in fates], bool)[table.text])
-    columns = table.line[rows], table.printer[rows], table.text[rows]
-    for line, printer, text in zip(*(column.tolist() for column in columns), strict=True):
-        origin = table.origins[printer]
-        yield line, origin.process, None if fates[text].ends_all else origin.tid
-
-
-def _bursts(table: ConnectionTable, marks: list[_Mark]) -> Iterator[_Row]:
+def _bursts(table: ConnectionTable, breaks: _Breaks, process_of: Column) -> _Put:
     """The bursts of a table."""
-    threads: dict[tuple[Process, int], int] = {}
-    owner = np.array([threads.setdefault((one.process, one.tid), len(threads)) for one in table.origins], np.int32)
-    several: dict[Process, list[int]] = {}
-    for (process, _), thread in threads.items():
-        several.setdefault(process, []).append(thread)
-    breaks: list[tuple[int, int]] = []
-    for line, process, tid in marks:
-        if tid is None:
-            breaks += [(line, thread) for thread in several.get(process, ())]
-        elif (thread := threads.get((process, tid), -1)) >= 0:
-            breaks.append((line, thread))
-    lines, breaking = np.array(breaks, np.int64).reshape(-1, 2).T
-    found = edges(table, owner, lines, breaking)
-    begin = 0
-    for end in found.ends.tolist():
-        yield int(found.line[begin]), found.origin(begin), Connected(EdgeRows(found, begin, end)), None
-        begin = end
+    found = edges(table, breaks.thread_of, breaks.line, breaks.thread)
+    begin = np.concatenate(([0], found.ends[:-1]))
+    line, printer = found.line[begin], found.printer[begin]
+    columns = begin, found.ends, found.columns["conn"][begin], found.rank[begin]
+    bursts = map(Connected, repeat(found), *(column.tolist() for column in columns))
+    heads = repeat(b"") if found.head is None else [found.head[edge] for edge in begin.tolist()]
+    origins = map(table.heads.printers.origin, printer.tolist(), heads)
+    return _Put(line, process_of[printer], zip(line.tolist(), origins, bursts, repeat(None)))

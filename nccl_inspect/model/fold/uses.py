@@ -31,6 +31,9 @@ _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, 
 NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
 SAID = (NOTE, BOOTSTRAP)
 COUNTABLE = (NOTHING, UNKNOWN, NOTE)
+COUNTED, KEPT, ENDS_BURST, ENDS_ALL = 1, 2, 4, 8
+"""What becomes of lines, as bits: only the number, the first and the last one of a process matter; each matters, and
+ends the burst of its thread, or those of all threads of its process."""
 
 
 class Use(NamedTuple):
@@ -41,19 +44,6 @@ class Use(NamedTuple):
     """Of a connection: see :class:`~nccl_inspect.model.fold.process_log.BurstKey`."""
     rank: int = 0
     edge: tuple[object, ...] = ()
-
-
-class Fate(NamedTuple):
-    """What becomes of the lines with a text."""
-
-    is_counted: bool = False
-    """Only the number, the first and the last one of a process matter."""
-    is_kept: bool = False
-    """Each matters."""
-    ends_burst: bool = False
-    """Each ends the burst of its thread."""
-    ends_all: bool = False
-    """Each ends those of all threads of its process."""
 
 
 def used(text: Text) -> Use:
@@ -93,19 +83,19 @@ def _usually(production: Production, is_kept: bool, kind: str, is_statement: boo
     return CALL if kind == events.Collective.__name__ else NOTHING
 
 
-def fate_of(text: Text) -> Fate:
+def fate_of(text: Text) -> int:
     """What becomes of the lines with a text."""
     how = (text.use or used(text)).how
     if how == UNKNOWN and text.level in STATEMENTS:
-        return _FATES[NOTE]
-    return _FATES.get(how, Fate(is_kept=True))
+        return COUNTED
+    return _FATES.get(how, KEPT)
 
 
 _FATES = {
-    NOTHING: Fate(),
-    UNKNOWN: Fate(),
-    NOTE: Fate(is_counted=True),
-    STEP: Fate(is_kept=True, ends_burst=True),
-    CONNECTS: Fate(is_kept=True, ends_burst=True),
-    BOOTSTRAP: Fate(is_kept=True, ends_all=True),
+    NOTHING: 0,
+    UNKNOWN: 0,
+    NOTE: COUNTED,
+    STEP: KEPT | ENDS_BURST,
+    CONNECTS: KEPT | ENDS_BURST,
+    BOOTSTRAP: KEPT | ENDS_ALL,
 }

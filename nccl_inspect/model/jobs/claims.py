@@ -51,11 +51,11 @@ class Claims:
                 self._by_source.setdefault(source, []).append(job)
         for source, jobs in self._by_source.items():
             jobs.sort(key=lambda job: self._extents[job][source])
-        known = {process for claim in self._claims for process in claim.processes}
-        self._loose = [life for life in gathered.living if life.process not in known]
-        self._alone = {one.log.process for one in gathered.processes if one.members} - known
+        claimed = {process for claim in self._claims for process in claim.processes}
+        self._loose = [life for life in gathered.living if life.process not in claimed]
+        self._alone = {members.log.process for members in gathered.processes if members.members} - claimed
         """Processes with communicators of one rank only."""
-        self._pids = {process.pid for process in known}
+        self._pids = {process.pid for process in claimed}
         """A process with one of these may be one of theirs whose host was torn."""
 
     def all(self) -> list[Claim]:
@@ -165,8 +165,8 @@ class Claims:
             for job in jobs:
                 if job in sizes:
                     alike.setdefault(sizes[job], []).append(job)
-            for found in alike.values():
-                for cluster in self._at_once(source, found):
+            for same_size in alike.values():
+                for cluster in self._at_once(source, same_size):
                     for job in cluster:
                         self._claims[job].alongside = max(self._claims[job].alongside, len(cluster) - 1)
 
@@ -189,6 +189,6 @@ def _extents(group: Sequence[Part]) -> dict[int, tuple[int, int]]:
     for part in group:
         for source in part.sources:
             first, last = part.extents[source]
-            known = extents.get(source, (first, last))
-            extents[source] = min(known[0], first), max(known[1], last)
+            extent = extents.get(source, (first, last))
+            extents[source] = min(extent[0], first), max(extent[1], last)
     return extents

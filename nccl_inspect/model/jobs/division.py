@@ -20,14 +20,16 @@ def told_apart(fold: Fold, gathered: Gathered) -> list[Share]:
         fold: of all that was read.
         gathered: its processes.
     """
-    found = parts.joined(gathered.communicators)
-    if not found or (len(found) == 1 and all(life.process in found[0].processes for life in gathered.living)):
+    job_parts = parts.joined(gathered.communicators)
+    if not job_parts or (
+        len(job_parts) == 1 and all(life.process in job_parts[0].processes for life in gathered.living)
+    ):
         return []
     from nccl_inspect.model.jobs.claims import Claims  # most inputs hold one job
     from nccl_inspect.model.jobs.separation import Separation
     from nccl_inspect.model.jobs.shares import shares
 
-    claims = Claims(fold, gathered, Separation(found, fold).groups()).all()
+    claims = Claims(fold, gathered, Separation(job_parts, fold).groups()).all()
     return shares(fold, gathered, claims) if len(claims) > 1 else []
 
 

@@ -24,24 +24,24 @@ class Unions:
     def __init__(self, number: int) -> None:
         self._above = list(range(number))
 
-    def of(self, one: int) -> int:
+    def of(self, item: int) -> int:
         """The number of the first thing that this one belongs to."""
-        while self._above[one] != one:
-            self._above[one] = self._above[self._above[one]]
-            one = self._above[one]
-        return one
+        while self._above[item] != item:
+            self._above[item] = self._above[self._above[item]]
+            item = self._above[item]
+        return item
 
-    def join(self, one: int, other: int) -> None:
+    def join(self, first: int, other: int) -> None:
         """Two things belong together, and all that belongs to them."""
-        one, other = sorted((self.of(one), self.of(other)))
-        self._above[other] = one
+        first, other = sorted((self.of(first), self.of(other)))
+        self._above[other] = first
 
     def groups(self) -> list[list[int]]:
         """The things that belong together, in the order of their numbers."""
-        found: dict[int, list[int]] = {}
-        for one in range(len(self._above)):
-            found.setdefault(self.of(one), []).append(one)
-        return list(found.values())
+        groups: dict[int, list[int]] = {}
+        for item in range(len(self._above)):
+            groups.setdefault(self.of(item), []).append(item)
+        return list(groups.values())
 
 
 class Part:
@@ -61,10 +61,10 @@ class Part:
 
         opening = [moment(log.opening.time) for log in logs]
         final = [moment(log.final.time) for log in logs]
-        known = in_order(*opening, *final)
-        self.began = min(time for time in opening if time) if known else None
+        is_ordered = in_order(*opening, *final)
+        self.began = min(time for time in opening if time) if is_ordered else None
         """When the first process began, where all lines tell the time by one clock."""
-        self.ended = max(time for time in final if time) if known else None
+        self.ended = max(time for time in final if time) if is_ordered else None
 
     @cached_property
     def hosts(self) -> set[str]:
@@ -134,14 +134,14 @@ class Part:
     @cached_property
     def stated(self) -> dict[str, set[str]]:
         """What its processes say of the release and of their settings, by name."""
-        found: dict[str, set[str]] = {}
+        statements: dict[str, set[str]] = {}
         for log in self.logs:
             for note in log.notes.values():
                 if isinstance(note.event, events.NcclVersion):
-                    found.setdefault("", set()).add(note.event.version)
+                    statements.setdefault("", set()).add(note.event.version)
                 elif isinstance(note.event, events.EnvSetting):
-                    found.setdefault(note.event.name, set()).add(note.event.value)
-        return found
+                    statements.setdefault(note.event.name, set()).add(note.event.value)
+        return statements
 
     def state(self, release: str) -> None:
         """Take in what nobody else can have said of the release."""
@@ -171,11 +171,11 @@ def joined(communicators: Iterable[Communicator]) -> list[Part]:
     for index, comm in enumerate(comms):
         for member in comm.members.values():
             unions.join(first.setdefault(member.log.process, index), index)
-    found = []
+    parts = []
     for group in unions.groups():
         logs = {member.log.process: member.log for index in group for member in comms[index].members.values()}
-        found.append(Part(list(logs.values()), [comms[index] for index in group]))
-    return found
+        parts.append(Part(list(logs.values()), [comms[index] for index in group]))
+    return parts
 
 
 def _is_start(step: Step | Burst) -> bool:

@@ -36,13 +36,13 @@ class Separation:
         fold: of the log.
     """
 
-    def __init__(self, found: Sequence[Part], fold: Fold) -> None:
-        self._parts = found
+    def __init__(self, parts: Sequence[Part], fold: Fold) -> None:
+        self._parts = parts
         self._fold = fold
-        self._unions = Unions(len(found))
+        self._unions = Unions(len(parts))
         self._by_source: dict[int, list[int]] = {}
         self._by_host: dict[str, list[int]] = {}
-        for index, part in enumerate(found):
+        for index, part in enumerate(parts):
             for source in part.sources:
                 self._by_source.setdefault(source, []).append(index)
             for host in {host if is_named(host) else NO_HOST for host in part.hosts}:
@@ -61,12 +61,12 @@ class Separation:
     def _state_releases(self) -> None:
         """Until 2.21 the line with the release has no prefix: it is of the only part that is there around it."""
         notes = (note for log in self._fold.processes.values() if not log.process.host for note in log.notes.values())
-        said = [note for note in notes if isinstance(note.event, events.NcclVersion)]
-        if not said:
+        releases = [note for note in notes if isinstance(note.event, events.NcclVersion)]
+        if not releases:
             return
         ordered = {source: self._in_order(source) for source in self._by_source}
-        begins = {source: [self._parts[at].extents[source][0] for at in found] for source, found in ordered.items()}
-        for note in said:
+        begins = {source: [self._parts[at].extents[source][0] for at in indexes] for source, indexes in ordered.items()}
+        for note in releases:
             assert isinstance(note.event, events.NcclVersion)
             for place in (note.place, *(note.places or ())):
                 source = source_and_line(place)[0]
@@ -82,14 +82,14 @@ class Separation:
 
     def _by_id(self) -> None:
         """The id of a communicator is one job's, also where ranks differ on its size; unless a rank comes again."""
-        known: dict[str, tuple[int, set[int]]] = {}
+        owners: dict[str, tuple[int, set[int]]] = {}
         for index, part in enumerate(self._parts):
             for comm in part.roots:
-                for one in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
-                    first, ranks = known.get(one, (index, set()))
+                for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
+                    first, ranks = owners.get(comm_id, (index, set()))
                     if ranks.isdisjoint(comm.members):
                         self._unions.join(first, index)
-                        known[one] = first, ranks | comm.members.keys()
+                        owners[comm_id] = first, ranks | comm.members.keys()
 
     def _on_hosts(self) -> None:
         """Parts on one host: each with the one before, with that of the same size, and with that which ends last."""
@@ -136,13 +136,13 @@ class Separation:
             self._cut_off(indexes)
             self._fitting(indexes)
             self._fitting(indexes[::-1])
-            for one, other in pairwise(indexes):
-                first, second = self._parts[one], self._parts[other]
+            for before, after in pairwise(indexes):
+                first, second = self._parts[before], self._parts[after]
                 if source in tests and _is_one_misled(first, second):
-                    self._unions.join(one, other)
+                    self._unions.join(before, after)
                 end, begin = first.extents[source][1], second.extents[source][0]
                 if any(end < place < begin for place in reasons.get(source, ())) and _is_alike(first, second):
-                    self._unions.join(one, other)
+                    self._unions.join(before, after)
 
     def _numbered_on(self, source: int, indexes: Sequence[int]) -> None:
         """Parts whose ranks a launcher numbers on from one to the next, beyond what their communicators have."""
@@ -157,14 +157,14 @@ class Separation:
                 beyond |= rank >= part.size
         labelled = sorted(set(seen.values()))
         if beyond:
-            for one, other in pairwise(labelled):
-                self._unions.join(one, other)
+            for before, after in pairwise(labelled):
+                self._unions.join(before, after)
 
     def _cut_off(self, indexes: Sequence[int]) -> None:
         """Parts whose beginning the log lacks: what joined them may have been there."""
         cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
-        for one, other in pairwise(cut):
-            self._unions.join(one, other)
+        for before, after in pairwise(cut):
+            self._unions.join(before, after)
 
     def _fitting(self, indexes: Sequence[int]) -> None:
         """Parts that may be the missing ranks of another one that is there at the same time."""
@@ -230,9 +230,9 @@ def _sources_of_tests(fold: Fold) -> set[int]:
 
 def _requeued(fold: Fold) -> dict[int, list[int]]:
     """Where a scheduler says that it ended a job in order to start it again."""
-    found: dict[int, list[int]] = {}
+    places: dict[int, list[int]] = {}
     for log in fold.processes.values():
         for note in log.notes.values():
             if job_end.reason(note.event) in (job_end.PREEMPTED, job_end.REQUEUED, job_end.NODE_FAILURE):
-                found.setdefault(source_and_line(note.place)[0], []).append(note.place)
-    return found
+                places.setdefault(source_and_line(note.place)[0], []).append(note.place)
+    return places

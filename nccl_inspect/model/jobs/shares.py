@@ -203,27 +203,27 @@ class _Division:
             marks.closings.extend(position(number, line) for line in (*ends, *(one.number for one in source.raised)))
         notes = (note for log in self._loose for note in log.notes.values() if _is_closing(note))
         for place in (place for note in notes for place in _places(note)):
-            if known := self._landmarks.get(source_and_line(place)[0]):
-                known.closings.append(place)
+            if marks_there := self._landmarks.get(source_and_line(place)[0]):
+                marks_there.closings.append(place)
 
     def _owner(self, place: int, text: bytes, label: str | None = None, is_end: bool = False) -> int:
         """The job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
-        if label and len(found := self._labels.get(label, set())) == 1:
-            return next(iter(found))
+        if label and len(jobs_named := self._labels.get(label, set())) == 1:
+            return next(iter(jobs_named))
         number = source_and_line(place)[0]
         if number in self._of_source:
             return self._of_source[number]
-        for words, known in ((_WORD.findall(text), self._hosts), (_PID.findall(text), self._pids)):
-            named = {next(iter(jobs)) for word in words if len(jobs := known.get(word, set())) == 1}
+        for words, owners in ((_WORD.findall(text), self._hosts), (_PID.findall(text), self._pids)):
+            named = {next(iter(jobs)) for word in words if len(jobs := owners.get(word, set())) == 1}
             if len(named) == 1:
                 return named.pop()
         marks = self._landmarks.get(number)
         return marks.owner(place, is_end) if marks else _NOBODY
 
     def shares(self) -> list[Share]:
-        known = set(map(id, self._gathered.logs))
+        own_logs = set(map(id, self._gathered.logs))
         for log in self._gathered.everything:
-            if id(log) not in known and log.process.host:
+            if id(log) not in own_logs and log.process.host:
                 self._everything[max(0, self._owner(log.first, b"", log.opening.label))].append(log)
         for log in self._loose:
             for job, piece in self._pieces(log):
@@ -260,10 +260,12 @@ class _Division:
         for place in log.bootstraps:
             piece(self._owner(place, b"")).bootstraps.append(place)
         pieces.pop(_NOBODY, None)
-        for job, one in pieces.items():
-            places = [step.place for step in one.steps] + [p for note in one.notes.values() for p in _places(note)]
-            one.first, one.last = min(places, default=log.first), max(places, default=log.last)
-            yield job, one
+        for job, share_log in pieces.items():
+            places = [step.place for step in share_log.steps] + [
+                p for note in share_log.notes.values() for p in _places(note)
+            ]
+            share_log.first, share_log.last = min(places, default=log.first), max(places, default=log.last)
+            yield job, share_log
 
     def _noted(self, note: Note) -> Iterator[tuple[int, Note]]:
         """A statement of nobody, as far as it was made in each job."""
@@ -280,14 +282,14 @@ class _Division:
             yield job, replace(note, place=own[0], last=own[-1], count=len(own), places=array("q", own[1:]))
 
     def _unrecognised(self) -> list[dict[bytes, Note]]:
-        found: list[dict[bytes, Note]] = [{} for _ in self._claims]
+        by_job: list[dict[bytes, Note]] = [{} for _ in self._claims]
         for message, note in self._fold.unrecognised.items():
             job = self._of_process.get(note.origin.process)
             if job is None:
                 job = self._owner(note.place, note.message, note.origin.label)
             if job != _NOBODY:
-                found[job][message] = note
-        return found
+                by_job[job][message] = note
+        return by_job
 
     def _sources(self, unrecognised: Sequence[Mapping[bytes, Note]]) -> list[dict[int, SourceCounts]]:
         """For each job the sources that have lines of it, with its share of the loose ones.
@@ -295,7 +297,7 @@ class _Division:
         Args:
             unrecognised: by jobs, their lines that no production knows: a process may have no others in a source.
         """
-        found: list[dict[int, SourceCounts]] = [{} for _ in self._claims]
+        by_job: list[dict[int, SourceCounts]] = [{} for _ in self._claims]
         of_source: dict[int, set[int]] = {}
         for job, notes in enumerate(unrecognised):
             for note in notes.values():
@@ -306,11 +308,11 @@ class _Division:
             if number in self._of_source:
                 jobs.add(self._of_source[number])
             if len(jobs) == 1:
-                found[jobs.pop()][number] = source
+                by_job[jobs.pop()][number] = source
                 continue
             for job, share in self._divided(number, source, jobs).items():
-                found[job][number] = share
-        return found
+                by_job[job][number] = share
+        return by_job
 
     def _divided(self, number: int, source: SourceCounts, jobs: Iterable[int]) -> dict[int, SourceCounts]:
         """A source with lines of several jobs, for each of them; the numbers of lines stay those of all."""
@@ -343,11 +345,11 @@ class _Division:
         return last is None or not counts.broken or source_and_line(last)[1] > counts.broken[-1][0]
 
     def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
-        found: dict[int, list[_Line]] = {}
+        by_job: dict[int, list[_Line]] = {}
         for line in lines:
             is_end = job_end.said(line[1], self._fold.wrapped) is not None
-            found.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
-        return found
+            by_job.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
+        return by_job
 
 
 def _is_destroyed(step: Step | Burst) -> bool:
@@ -371,10 +373,10 @@ def _is_closing(note: Note) -> bool:
     )
 
 
-def _productions(logs: Iterable[ProcessLog], known: Iterable[Production]) -> set[Production]:
+def _productions(logs: Iterable[ProcessLog], productions: Iterable[Production]) -> set[Production]:
     """The productions that recognised lines of these logs, as far as something of the lines is kept."""
     own = {(event.dialect, event.production) for log in logs for event in _events(log)}
-    return {one for one in known if (one.dialect, one.name) in own}
+    return {production for production in productions if (production.dialect, production.name) in own}
 
 
 def _events(log: ProcessLog) -> Iterator[Event]:

@@ -23,12 +23,12 @@ def titles(shares: Sequence[Share]) -> list[str]:
     """A name for each job, all different, in the order of the jobs."""
     owners = Counter(number for share in shares for number in share.numbered)
     files = _short({number: source.name for share in shares for number, source in share.numbered.items()})
-    found = []
+    names = []
     for index, share in enumerate(shares, 1):
         own = [files[number] for number in share.numbered if owners[number] == 1]
         is_split = len(own) < len(share.numbered) or len(files) == 1
-        found.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
-    return _different(found)
+        names.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
+    return _different(names)
 
 
 def _labels(share: Share) -> list[str]:
@@ -62,8 +62,8 @@ def _different(names: Sequence[str]) -> list[str]:
     """The same names, numbered where several are alike."""
     several = Counter(names)
     seen: Counter[str] = Counter()
-    found = []
+    numbered = []
     for name in names:
         seen[name] += 1
-        found.append(f"{name} ({seen[name]})" if several[name] > 1 else name)
-    return found
+        numbered.append(f"{name} ({seen[name]})" if several[name] > 1 else name)
+    return numbered

@@ -53,8 +53,8 @@ class Gathered:
 
 def walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator]]:
     """The members of each process, and the communicators that they form."""
-    found = [members.of_process(log) for log in logs]
-    return found, communicator.join(found)
+    processes = [members.of_process(log) for log in logs]
+    return processes, communicator.join(processes)
 
 
 def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:

@@ -37,11 +37,11 @@ def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
     for log in logs:
         process = owners.get(log.process, log.process)
         alike.setdefault((process.host, process.pid), []).append(log)
-    found: list[ProcessLog] = []
+    separate: list[ProcessLog] = []
     for group in alike.values():
         several = sum(bool(log.bootstraps) for log in group) > 1
-        found.extend(group if several or len(group) == 1 else [_together(group, owners)])
-    return found
+        separate.extend(group if several or len(group) == 1 else [_together(group, owners)])
+    return separate
 
 
 def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
@@ -60,7 +60,11 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
             continue
         ends = (large.get((host[at:], pid)) for at in range(len(host)))
         alike = by_pid.get(pid, ())
-        wholes = [one for one in alike if host and one.host.endswith(host)] if len(alike) <= _MAX_ALIKE else []
+        wholes = (
+            [candidate for candidate in alike if host and candidate.host.endswith(host)]
+            if len(alike) <= _MAX_ALIKE
+            else []
+        )
         if owner := next(filter(None, ends), None) or (wholes[0] if len(wholes) == 1 else None):
             owners[log.process] = owner
     return owners
@@ -76,8 +80,8 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
     notes: dict[object, Note] = {}
     for note in sorted((note for log in logs for note in log.notes.values()), key=lambda note: note.place):
         key = (note.level, note.message)
-        known = notes.get(key)
-        notes[key] = _sum(known, note) if known else note
+        earlier = notes.get(key)
+        notes[key] = _sum(earlier, note) if earlier else note
     return ProcessLog(
         process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
@@ -98,8 +102,8 @@ def _summed(logs: Sequence[ProcessLog]) -> dict[CallKey, Tally]:
     return calls
 
 
-def _sum(one: Note, other: Note) -> Note:
-    return replace(one, count=one.count + other.count, last=max(one.last, other.last))
+def _sum(note: Note, other: Note) -> Note:
+    return replace(note, count=note.count + other.count, last=max(note.last, other.last))
 
 
 class _Border(NamedTuple):
@@ -121,31 +125,31 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
     borders = _borders(log)
     if not borders:
         return [log]
-    found: list[ProcessLog] = []
+    lives: list[ProcessLog] = []
     places = [step.place for step in log.steps]
     begin = _Border(0, 0)
     for number, end in enumerate([*borders, _Border(log.last + 1, log.last + 1)], 1):
         steps = log.steps[bisect_left(places, begin.step) : bisect_left(places, end.step)]
         newest = number == len(borders) + 1
-        found.append(
+        lives.append(
             ProcessLog(
                 process=log.process if newest else log.process._replace(apart=f"{log.process.apart}#{number}"),
                 steps=steps,
                 notes={
                     key: note
-                    for key, one in log.notes.items()
-                    if (note := within(one, begin.of(one), end.of(one))) is not None
+                    for key, whole in log.notes.items()
+                    if (note := within(whole, begin.of(whole), end.of(whole))) is not None
                 },
                 calls={key: tally for key, tally in log.calls.items() if begin.step <= tally.first < end.step},
-                first=steps[0].place if found else log.first,
+                first=steps[0].place if lives else log.first,
                 last=log.last if newest else max(map(_end, steps)),
-                opening=steps[0].origin if found else log.opening,
+                opening=steps[0].origin if lives else log.opening,
                 final=log.final if newest else steps[-1].origin,
                 bootstraps=[place for place in log.bootstraps if begin.step <= place < end.step],
             )
         )
         begin = end
-    return found
+    return lives
 
 
 def _borders(log: ProcessLog) -> list[_Border]:

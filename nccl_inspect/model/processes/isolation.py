@@ -17,7 +17,7 @@ def hosts(processes: Iterable[ProcessMembers]) -> list[str]:
     by_host: dict[str, list[ProcessMembers]] = {}
     for process in processes:
         by_host.setdefault(process.log.process[0], []).append(process)
-    return [host for host, found in by_host.items() if host and (_by_init(found) or _by_lines(found))]
+    return [host for host, members in by_host.items() if host and (_by_init(members) or _by_lines(members))]
 
 
 def _by_init(processes: Iterable[ProcessMembers]) -> bool:
@@ -32,8 +32,8 @@ def _by_lines(processes: Iterable[ProcessMembers]) -> bool:
     """
     logs = [process.log for process in processes if not process.members]
     connecting = {log.process: _ranks(log) for log in logs}
-    ranks = {rank for found in connecting.values() for rank in found}
-    several = sum(bool(found) for found in connecting.values()) >= _SEVERAL and len(ranks) >= _SEVERAL
+    ranks = {rank for own in connecting.values() for rank in own}
+    several = sum(bool(own) for own in connecting.values()) >= _SEVERAL and len(ranks) >= _SEVERAL
     return several and all(_devices(log) <= {_FIRST} for log in logs)
 
 

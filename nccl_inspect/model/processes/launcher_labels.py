@@ -22,15 +22,15 @@ def of_exceptions(
         processes: of the job.
         ranks: of each process.
     """
-    known: dict[tuple[int, int], set[int]] = {}
+    labelled: dict[tuple[int, int], set[int]] = {}
     for process in processes:
         log = process.log
         if log.opening.rank is not None:
             key = source_and_line(log.first)[0], log.opening.rank
-            known.setdefault(key, set()).update(ranks.get(log.process, ()))
+            labelled.setdefault(key, set()).update(ranks.get(log.process, ()))
     return {
-        (source.name, one.number): next(iter(found))
+        (source.name, exception.number): next(iter(candidates))
         for index, source in sources.items()
-        for one in source.raised
-        if one.rank is not None and len(found := known.get((index, one.rank), set())) == 1
+        for exception in source.raised
+        if exception.rank is not None and len(candidates := labelled.get((index, exception.rank), set())) == 1
     }

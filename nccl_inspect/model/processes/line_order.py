@@ -46,8 +46,12 @@ def sources(fold: Fold) -> set[str]:
 
 def _is_backwards(logs: list[ProcessLog]) -> bool:
     orders = [_order(log) for log in islice(logs, _MAX_PROCESSES)]
-    telling = [one for one in orders if one.newer + one.older > 1]  # one step may lead from one run to another
-    order = _Order(sum(one.newer for one in telling), sum(one.older for one in telling))
+    telling = [
+        order_of_log for order_of_log in orders if order_of_log.newer + order_of_log.older > 1
+    ]  # one step may lead from one run to another
+    order = _Order(
+        sum(order_of_log.newer for order_of_log in telling), sum(order_of_log.older for order_of_log in telling)
+    )
     if order.is_backwards:
         return not _is_in_order(logs)  # what stands around lines may have the times of several clocks
     return order.newer < order.older + _FEW and _begins_at_the_end(logs)
@@ -69,8 +73,8 @@ def _order(log: ProcessLog) -> _Order:
 def _marks(log: ProcessLog) -> Iterator[tuple[int, str | None]]:
     yield log.first, log.opening.time
     yield log.last, log.final.time
-    for one in (*log.steps, *log.notes.values()):
-        yield one.place, one.origin.time
+    for entry in (*log.steps, *log.notes.values()):
+        yield entry.place, entry.origin.time
 
 
 def _is_in_order(logs: list[ProcessLog]) -> bool:

@@ -11,7 +11,7 @@ from nccl_inspect.model.inventory import Calls
 
 def gathered(processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None]) -> list[Calls]:
     """The calls of a job. All ranks of a communicator make the same collective calls, so each is counted once."""
-    found: dict[tuple[object, ...], Calls] = {}
+    by_slot: dict[tuple[object, ...], Calls] = {}
     for process in processes:
         for key, tally in process.log.calls.items():
             member = _member(process, key, tally)
@@ -19,10 +19,10 @@ def gathered(processes: Iterable[ProcessMembers], global_rank: Callable[[Member]
             calls.leader = process.log.process if member and member.init.rank == 0 else None
             own = calls.ranks if calls.func in PAIRED else ()
             slot = (calls.communicator, key.nranks, key.func, key.datatype, calls.root, key.size_class, *own)
-            known = found.setdefault(slot, calls)
-            if known is not calls:
-                _join(known, calls)
-    return sorted(found.values(), key=lambda calls: (calls.place, calls.func))
+            total = by_slot.setdefault(slot, calls)
+            if total is not calls:
+                _join(total, calls)
+    return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
 
 
 def _member(process: ProcessMembers, key: CallKey, tally: Tally) -> Member | None:

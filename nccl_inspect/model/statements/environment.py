@@ -55,18 +55,20 @@ def settings(
         evidence: makes evidence of (place, origin, level, message).
         releases: of NCCL that wrote the log, as it states them.
     """
-    found: dict[tuple[str, str], _Value] = {}
+    by_value: dict[tuple[str, str], _Value] = {}
     total = 0
     for process in processes:
         total += 1
         for (name, value), (source, note) in _of_process(process).items():
-            entry = found.setdefault((name, value), _Value(source))
+            entry = by_value.setdefault((name, value), _Value(source))
             entry.processes.append(process.log.process)
             entry.notes.append(note)
-    told = [_setting(name, value, entry, total, ranks, evidence) for (name, value), entry in sorted(found.items())]
-    for setting in told:
+    settings_list = [
+        _setting(name, value, entry, total, ranks, evidence) for (name, value), entry in sorted(by_value.items())
+    ]
+    for setting in settings_list:
         setting.alike = setting_names.of(setting.name, setting.value, releases)
-    return told
+    return settings_list
 
 
 def _of_process(process: ProcessMembers) -> dict[tuple[str, str], tuple[str, Note]]:

@@ -30,7 +30,7 @@ def may_be(fold: Fold) -> bool:
         return False
     if any(log_detection.is_program(source.name) for source in fold.sources):
         return False
-    return any(one.lines > one.typed_lines + one.related_lines for one in counts)
+    return any(counted.lines > counted.typed_lines + counted.related_lines for counted in counts)
 
 
 def has_communicator(fold: Fold | Share) -> bool:
@@ -68,10 +68,10 @@ def _lacks_its_beginning(fold: Fold | Share) -> bool:
     """Whether communicators are complete, and nothing is there of what every rank prints before."""
     logs = fold.processes.values()
     steps = [step.event for log in logs for step in log.steps if isinstance(step, Step)]
-    if any(isinstance(one, events.CommInit) and one.phase == "START" for one in steps):
+    if any(isinstance(event, events.CommInit) and event.phase == "START" for event in steps):
         return False
     noted = (note.event for log in logs for note in log.notes.values())
-    return not any(isinstance(one, _BEGINNING) for said in (steps, noted) for one in said)
+    return not any(isinstance(event, _BEGINNING) for group in (steps, noted) for event in group)
 
 
 def read(pieces: Iterable[Piece]) -> Fold:

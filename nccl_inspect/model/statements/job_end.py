@@ -60,7 +60,7 @@ def reason(event: Event | None) -> str | None:
     if event.qualified_name != "launchers/slurm-cancelled":
         return None
     given = str(event.value("reason") or "").lower()
-    return next((known for known in _REASONS if known in given), None)
+    return next((word for word in _REASONS if word in given), None)
 
 
 def is_forced(event: Event | None) -> bool:
@@ -76,16 +76,16 @@ _IN_PROGRESS = 7
 _INTERNAL = 3
 
 
-def has_failed(said: Sequence[job.Notice]) -> bool:
+def has_failed(notices: Sequence[job.Notice]) -> bool:
     """Whether a call of NCCL failed; what fails because its process is ending already does not count."""
     ending: dict[Process, int] = {}
-    for notice in said:
+    for notice in notices:
         if is_shutting_down(notice.event):
             ending.update({process: notice.place for process in notice.processes if process not in ending})
     return any(
         _is_failed_call(notice)
         and not all(ending.get(process, notice.place) < notice.place for process in notice.processes)
-        for notice in said
+        for notice in notices
     )
 
 

@@ -34,8 +34,8 @@ def on_hosts(job: Job, role: str) -> Shown:
     lines: dict[str, Notice] = {}
     owners: list[set[str]] = []
     for notice in job.notices:
-        if role in notice.roles and (found := _without_envelopes(notice.message)):
-            text, stated = found
+        if role in notice.roles and (unwrapped := _without_envelopes(notice.message)):
+            text, stated = unwrapped
             hosts = _hosts(job, stated)
             if hosts or stated.label is None:
                 lines.setdefault(text, notice)

@@ -28,18 +28,18 @@ def of(
         where: the source and line of a place.
     """
     rows = [(process, member) for process in processes for member in _first_members(process, global_rank)]
-    told = [(process, member, dict(_moments(process, member))) for process, member in rows]
-    clocks = Counter(when.clock for _, _, marks in told for when, _, _ in marks.values())
+    timed = [(process, member, dict(_moments(process, member))) for process, member in rows]
+    clocks = Counter(when.clock for _, _, marks in timed for when, _, _ in marks.values())
     if not clocks:
         return []
     clock = clocks.most_common(1)[0][0]
-    found = []
-    for process, member, marks in told:
+    progress = []
+    for process, member, marks in timed:
         stamps = {name: _stamp(*mark, where) for name, mark in marks.items() if mark[0].clock == clock}
         if len(stamps) > 1:
             host, pid = process.log.process[:2]
-            found.append(Progress(global_rank(member), host, pid, stamps))
-    return sorted(found, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
+            progress.append(Progress(global_rank(member), host, pid, stamps))
+    return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
 
 
 def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int | None]) -> Iterator[Member]:

@@ -95,9 +95,9 @@ def _connect(address: str, limit: float, made: SimpleQueue[Client | Exception]) 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of versions: those that matter are looked at here
-            found = _in_scheduler_file(address) if Path(address).is_file() else address
-            resolve_address(found)  # a client that fails because of it leaves threads behind
-            made.put(Client(found, timeout=limit, set_as_default=False))
+            scheduler = _in_scheduler_file(address) if Path(address).is_file() else address
+            resolve_address(scheduler)  # a client that fails because of it leaves threads behind
+            made.put(Client(scheduler, timeout=limit, set_as_default=False))
     except Exception as error:
         made.put(error)
 

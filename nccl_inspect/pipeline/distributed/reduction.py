@@ -62,12 +62,12 @@ class Reduction:
     """
 
     def __init__(
-        self, client: Client, groups: Sequence[Sequence[Part]], wrapped: bool, told: Callable[[int], object]
+        self, client: Client, groups: Sequence[Sequence[Part]], wrapped: bool, progress: Callable[[int], object]
     ) -> None:
         self._client = client
         self._groups = groups
         self._wrapped = wrapped
-        self._told = told
+        self._told = progress
         self._asker = tasks.Asker.here()
         self._watch = cluster.Watch(client)
         self._news: SimpleQueue[_News] = SimpleQueue()
@@ -93,15 +93,15 @@ class Reduction:
         while waiting:
             span, future = waiting.popleft()
             if self._is_given_up(span):
-                found = self._unread(span.start)
+                stretches = self._unread(span.start)
             else:
                 future = future or self._put_together(span)
                 result = self._result(future)
                 if result is None:
                     waiting.extendleft(reversed(self._submitted_again(span, future)))
                     continue
-                found = result
-            for stretch in found:
+                stretches = result
+            for stretch in stretches:
                 fold = stretch.fold()
                 if state.can_merge(fold):
                     yield fold
@@ -157,8 +157,8 @@ class Reduction:
                 self._unread(part.start) if self._is_given_up(part) else self._fold_of(part)
                 for part in _cut(span, _FAN)
             ]
-            found = cast("list[list[Stretch]]", parts)  # Dask gives a task what its futures stand for
-            return self._submit(number, tasks.joined, found, self._asker)
+            folds = cast("list[list[Stretch]]", parts)  # Dask gives a task what its futures stand for
+            return self._submit(number, tasks.joined, folds, self._asker)
         group, wrapped = self._groups[number], self._begins_wrapped(number)
         future = self._submit(number, tasks.read, group, number, wrapped, self._asker)
         future.add_done_callback(partial(self._hear, number))
@@ -193,8 +193,8 @@ class Reduction:
                 return None
             if future.status == "cancelled":
                 raise cluster.lost()
-            if future.status == "finished" and (found := self._fetched(future)) is not None:
-                return found
+            if future.status == "finished" and (stretches := self._fetched(future)) is not None:
+                return stretches
             # It had ended, and its worker died with the result: Dask has it made again.
             self._ended.discard(str(future.key))
             future.add_done_callback(partial(self._hear, None))
@@ -202,7 +202,7 @@ class Reduction:
     def _fetched(self, future: Future[list[Stretch]]) -> list[Stretch] | None:
         """The result of a task that has ended; None when it did not come."""
         try:
-            found: list[Stretch] = future.result(timeout=_TRANSFER)
+            stretches: list[Stretch] = future.result(timeout=_TRANSFER)
         except Exception as error:
             self._watch.look()
             if future.status == "finished":  # else what became of the task, its state tells
@@ -211,7 +211,7 @@ class Reduction:
                 what = f"what the workers found cannot be fetched: {cluster.words(error)}"
                 raise NcclInspectError(what, "see whether the scheduler reaches all workers") from None
             return None
-        return found
+        return stretches
 
     def _listen(self) -> None:
         try:

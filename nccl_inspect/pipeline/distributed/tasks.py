@@ -129,11 +129,11 @@ def unread(group: Sequence[Part], number: int, wrapped: bool, why: str) -> list[
 
 
 @uncollected()
-def joined(found: Sequence[list[Stretch]], asker: Asker) -> list[Stretch]:
+def joined(results: Sequence[list[Stretch]], asker: Asker) -> list[Stretch]:
     """The folds of neighbours as one; as several where merging would not give what reading on would have given.
 
     Args:
-        found: by tasks whose groups follow each other.
+        results: by tasks whose groups follow each other.
         asker: who wants it.
 
     Raises:
@@ -142,7 +142,7 @@ def joined(found: Sequence[list[Stretch]], asker: Asker) -> list[Stretch]:
     asker.check()
     done: list[Stretch] = []
     last: Fold | None = None
-    for stretch in (stretch for stretches in found for stretch in stretches):
+    for stretch in (stretch for stretches in results for stretch in stretches):
         fold = stretch.fold()
         if last is not None and last.can_merge(fold):
             last.merge(fold)

@@ -12,7 +12,7 @@ from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
 from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
-from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View, views
+from nccl_inspect.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View, views
 from nccl_inspect.report.page.packing import Once, Texts, packed
 from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.util.wording import ranges
@@ -81,16 +81,16 @@ def culprits(job: Job) -> dict[str, list[int]]:
 def _hosts(job: Job) -> dict[str, list[int]]:
     """The ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
     hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
-    known = {rank for ranks in hosts.values() for rank in ranks}
+    placed = {rank for ranks in hosts.values() for rank in ranks}
     named = job.paths.ends()
-    if unknown := sorted(named - known):
+    if unknown := sorted(named - placed):
         hosts[UNKNOWN_HOST] = unknown
     return hosts
 
 
 def look_of_kind(kind: PathKind) -> str:
     """The key of how a path looks."""
-    return look_of(Link(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
+    return look_of(DrawnLink(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
 
 
 def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
@@ -129,17 +129,17 @@ def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
     }
 
 
-def _ring(shape: Shape, cut: set[int]) -> dict[str, Any]:
-    ranks = packed(map(_known, shape.ranks))
+def _ring(shape: DrawnShape, cut: set[int]) -> dict[str, Any]:
+    ranks = packed(map(_rank_number, shape.ranks))
     return {"channels": lanes(shape.channels), "ranks": ranks, "cut": bool(cut & set(shape.channels))}
 
 
 def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
     """Rows by their first column; the order of those that share it stays."""
-    known = sorted((tuple(map(_known, row)) for row in rows), key=itemgetter(0))
-    return [packed(row[at] for row in known) for at in range(width)]
+    ordered = sorted((tuple(map(_rank_number, row)) for row in rows), key=itemgetter(0))
+    return [packed(row[at] for row in ordered) for at in range(width)]
 
 
-def _known(rank: int | None) -> int:
+def _rank_number(rank: int | None) -> int:
     """A rank as a number; -1 where the log does not have it."""
     return -1 if rank is None else rank

@@ -27,7 +27,7 @@ WIDTH = 1000
 PHASES = (
     ("first", "started", "start", "before init: plug-ins, devices, waiting for others"),
     ("started", "completed", "init", "init: bootstrap, topology, rings and trees"),
-    ("completed", "connected", "connect", "until connections are there (made at first use since NCCL 2.22)"),
+    ("completed", "connected", "connect", "until connections are set up (at first use since NCCL 2.22)"),
     ("connected", "ended", "run", "until the communicator is destroyed"),
 )
 """From, to, the class of the bar, and what happens there."""
@@ -35,7 +35,7 @@ MARKS = ("first", "started", "completed", "connected", "ended")
 HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
 
 
-class Lead(NamedTuple):
+class LeadFinding(NamedTuple):
     """A finding with those nested under it."""
 
     finding: Finding
@@ -45,7 +45,7 @@ class Lead(NamedTuple):
 
 
 class Version(NamedTuple):
-    """A version and who has it."""
+    """A version and the ranks that have it."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ class Version(NamedTuple):
     where: str
 
 
-class Shown(NamedTuple):
+class MarkedTable(NamedTuple):
     """A table with marked rows."""
 
     head: list[str]
@@ -63,7 +63,7 @@ class Shown(NamedTuple):
     """Whether a row is marked, and its cells."""
 
 
-class Bar(NamedTuple):
+class TimelineBar(NamedTuple):
     """One phase of a row of the time line."""
 
     kind: str
@@ -71,34 +71,34 @@ class Bar(NamedTuple):
     width: float
 
 
-class Row(NamedTuple):
+class TimelineRow(NamedTuple):
     """A rank, or the ranks of a host, in the time line."""
 
     who: str
     host: str
-    bars: list[Bar]
+    bars: list[TimelineBar]
     offsets: list[str]
-    """Seconds after the first line, for each of :data:`MARKS`; empty where the log does not tell."""
+    """Seconds after the first line, for each of :data:`MARKS`; empty if unknown."""
     late: list[bool]
     """Whether this row is the last of all to get there, well after most."""
     where: str
 
 
 class Timeline(NamedTuple):
-    """When ranks got how far."""
+    """The progress of ranks over time."""
 
-    rows: list[Row]
+    rows: list[TimelineRow]
     begin: str
     seconds: float
     ticks: list[tuple[float, str]]
     by_host: bool
 
 
-def leads(job: Job) -> list[Lead]:
+def leads(job: Job) -> list[LeadFinding]:
     """The findings, roots first, each with causes and echoes folded under it."""
     under = folded(job.findings)
     return [
-        Lead(
+        LeadFinding(
             finding,
             [other for other in job.findings if under.get(other.rule) == finding.rule],
             accepted_causes(finding, job),
@@ -108,17 +108,17 @@ def leads(job: Job) -> list[Lead]:
     ]
 
 
-def answer(kind: Answer, job: Job) -> Shown:
-    """The table of an answer, with a mark on what deserves it."""
+def answer(kind: Answer, job: Job) -> MarkedTable:
+    """The table of an answer, with bad rows marked."""
     rows = kind.rows(job)
     table = fitted(kind.COLUMNS, cells(kind.COLUMNS, rows), UNBOUNDED)
-    return Shown(table.head, [(kind.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
+    return MarkedTable(table.head, [(kind.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
 
 
 def versions(job: Job, names: dict[str, str]) -> list[Version]:
     """Versions of NCCL, driver and plug-ins, with the ranks that state them."""
-    said: dict[str, Counter[str]] = {}
-    found = []
+    counts: dict[str, Counter[str]] = {}
+    entries = []
     for notice in job.notices:
         match notice.event:
             case events.NcclVersion(version=version):
@@ -129,22 +129,22 @@ def versions(job: Job, names: dict[str, str]) -> list[Version]:
                 name, value = f"{kind} plug-in", f"{plugin} {detail or ''}".strip()
             case _:
                 continue
-        said.setdefault(name, Counter())[value] += len(notice.processes)
+        counts.setdefault(name, Counter())[value] += len(notice.processes)
         first = notice.evidence[0]
         where = f"{names.get(first.source, first.source)}:{first.line}"
-        found.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
-    merged = {(entry.name, entry.value): entry for entry in reversed(found)}
-    notes = {name: unusual(values) for name, values in said.items()}
+        entries.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
+    merged = {(entry.name, entry.value): entry for entry in reversed(entries)}
+    notes = {name: unusual(values) for name, values in counts.items()}
     return [entry._replace(note=notes[entry.name][entry.value]) for _, entry in sorted(merged.items())]
 
 
 def soundness(source: SourceInfo) -> str:
-    """How sound a source is, in a few words."""
+    """The condition of a source, in a few words."""
     if source.problem:
         return "not read to its end"
     troubles = {
         "damaged": source.damaged_lines,
-        "not recognised": source.unrecognised_lines,
+        "not recognized": source.unrecognised_lines,
         "repaired": source.repaired_lines,
     }
     turned = ["newest line first"] if source.newest_first else []
@@ -153,18 +153,18 @@ def soundness(source: SourceInfo) -> str:
 
 def timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     """The time line of init, from the first line of any rank; None where the log has no times."""
-    told = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
-    if not told:
+    timed = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
+    if not timed:
         return None
-    begin = min((stamp for row in told for stamp in row.stamps.values()), key=lambda stamp: stamp.seconds)
+    begin = min((stamp for row in timed for stamp in row.stamps.values()), key=lambda stamp: stamp.seconds)
     # Init may be seconds of a run of days: the bars end soon after it.
-    init = [row.stamps[name] for row in told for name in MARKS[:-1] if name in row.stamps]
+    init = [row.stamps[name] for row in timed for name in MARKS[:-1] if name in row.stamps]
     seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
-    by_host = len(told) > _FOLD_ABOVE
-    parts = list(_by_host(told) if by_host else _by_rank(told))
+    by_host = len(timed) > _FOLD_ABOVE
+    parts = list(_by_host(timed) if by_host else _by_rank(timed))
     latest = {name: _latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
     rows = [
-        Row(
+        TimelineRow(
             who,
             host,
             list(_bars(stamps, begin.seconds, seconds)),
@@ -184,32 +184,32 @@ def _latest(moments: list[float], seconds: float) -> float:
     return max(moments)
 
 
-def _by_rank(told: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
-    for row in told:
+def _by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+    for row in timed:
         yield (f"{row.rank}" if row.rank is not None else f"pid {row.pid}"), row.host, row.stamps
 
 
-def _by_host(told: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+def _by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
     """For each host the first line of any of its ranks, and when the last of them got how far."""
     hosts: dict[str, list[Progress]] = {}
-    for row in told:
+    for row in timed:
         hosts.setdefault(row.host, []).append(row)
     for host, rows in hosts.items():
         stamps = {}
         for name in MARKS:
-            known = [row.stamps[name] for row in rows if name in row.stamps]
-            if known:
+            stamped = [row.stamps[name] for row in rows if name in row.stamps]
+            if stamped:
                 choose = min if name == "first" else max
-                stamps[name] = choose(known, key=lambda stamp: stamp.seconds)
+                stamps[name] = choose(stamped, key=lambda stamp: stamp.seconds)
         yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
 
 
-def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[Bar]:
+def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[TimelineBar]:
     for start, end, kind, _ in PHASES:
         if start in stamps and end in stamps and stamps[end].seconds >= stamps[start].seconds:
             x = (stamps[start].seconds - begin) / seconds * WIDTH
             width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
-            yield Bar(kind, round(x, 1), round(max(width, 1.0), 1))
+            yield TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1))
 
 
 def _where(stamps: dict[str, Stamp], names: dict[str, str]) -> str:

@@ -1,0 +1,91 @@
+"""Which NET connections both ends print: what shows of which communicator they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from typing import TypeAlias
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.model.communicators.candidates import Ends, Unit
+from nccl_inspect.model.communicators.members import Member
+
+Pair: TypeAlias = tuple[int | None, int, int | None]
+"""A connection set and the ranks that a connection joins in its communicator."""
+
+
+class Twins:
+    """Compares what the processes of the two ends print.
+
+    Args:
+        processes: all of them.
+        ends: the connections of a process, by its number.
+        unanswered: those of all processes of which an end is missing.
+    """
+
+    def __init__(
+        self,
+        processes: Iterable[Process],
+        ends: Callable[[int], Iterable[Ends]],
+        unanswered: Callable[[], AbstractSet[Pair]],
+    ) -> None:
+        self._index = {process: index for index, process in enumerate(processes)}
+        self._ends, self._missing = ends, unanswered
+        self._printed: dict[Process, set[tuple[object, ...]]] = {}
+
+    def exclude(self, unit: Unit) -> Callable[[Member], bool]:
+        """Whether a communicator can have a unit.
+
+        A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
+        off before some twin.
+        """
+        twins = {id(member): self._all(unit, member) for member in unit.candidates}
+        shown = set(twins.values())
+        if not shown >= {True, False} or any(_pair(one) in self._unanswered for one in _of_network(unit)):
+            return lambda member: True
+        return lambda member: twins[id(member)] is not False
+
+    @cached_property
+    def _unanswered(self) -> AbstractSet[Pair]:
+        return self._missing()
+
+    def _all(self, unit: Unit, member: Member) -> bool | None:
+        """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
+        comm = member.communicator
+        assert comm is not None
+        found: bool | None = True
+        for one in _of_network(unit):
+            rank, _ = one.other
+            mate = comm.members.get(rank) if rank is not None else None
+            if mate is None:
+                found = None
+            elif (not one.receives, *_pair(one)) not in self._of(mate.log.process):
+                return False
+        return found
+
+    def _of(self, process: Process) -> set[tuple[object, ...]]:
+        """The NET connections of a process and which end of them it is."""
+        if process not in self._printed:
+            every = self._ends(self._index[process])
+            self._printed[process] = {(one.receives, *_pair(one)) for one in every if one.kind.direction}
+        return self._printed[process]
+
+
+def unanswered(ends: Iterable[Ends]) -> set[Pair]:
+    """NET connections that the senders of all communicators do not print in as many channels as the receivers."""
+    balance: Counter[Pair] = Counter()
+    for one in ends:
+        if one.kind.direction:
+            balance[_pair(one)] += one.channels.bit_count() * (-1 if one.receives else 1)
+    return {pair for pair, left in balance.items() if left}
+
+
+def _of_network(unit: Unit) -> Iterator[Ends]:
+    """The connections of a unit that both ends print."""
+    return (one for one in unit.ends if one.kind.direction is not None and one.dst is not None)
+
+
+def _pair(ends: Ends) -> Pair:
+    return ends.kind.conn, ends.src, ends.dst
