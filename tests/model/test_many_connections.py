@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 
 import pytest
 import sample_data
@@ -42,6 +43,14 @@ def test_the_job_is_the_same(name: str, request: pytest.FixtureRequest) -> None:
     assert document(folded(name)) == by_object
 
 
+def test_without_numpy_many_connections_are_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_object = document(folded(SAMPLES[0]))
+    monkeypatch.setattr(edges, "MANY", 0)
+    monkeypatch.delitem(sys.modules, "nccl_inspect.model.fold.edge_table", raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
+    assert document(folded(SAMPLES[0])) == by_object
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_objects_make_a_table_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_object = document(folded(name))
@@ -74,6 +83,11 @@ CONNECTS = b"Channel %02d/%d : %d[%d] -> %d[%d] via P2P/CUMEM"
 RECEIVES = b"Channel %02d/%d : 1[1] -> 0[0] [receive] via NET/%b"
 INIT = b"ncclCommInitRank comm 0x2e rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x75 - Init COMPLETE"
 
+SPLIT = (
+    b"ncclCommSplit comm 0x2f rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 60 parent 0x2e splitCount 1 color 1 key 1"
+    b"- Init START"
+)
+
 
 @pytest.mark.parametrize(
     "blocks",
@@ -90,8 +104,19 @@ INIT = b"ncclCommInitRank comm 0x2e rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60
                 EARLY + RECEIVES % (26, 1, b"IBext_v8/0(3)/GDRDMA(PCI)/Shared"),
             ],
         ],
+        [
+            [b"vm:7:7 [0] NCCL INFO " + INIT, b"vm:7:8 [0] NCCL INFO " + SPLIT],
+            [b"vm:7:9 [0] NCCL INFO Channel 02 : 0[0] -> 1[1] via SHM/direct/direct"],
+            [b"vm:7:6 [0] NCCL INFO Connected all rings"],
+            [b"vm:7:9 [0] NCCL INFO Channel 03 : 0[0] -> 1[1] via P2P/CUMEM"],
+            [b"vm:7:8 [0] NCCL INFO Channel 01 : 23[00081] -> 8[9000] via P2P/CUMEM/CE"],
+        ],
     ],
-    ids=["an edge of two blocks", "connections decided out of their order"],
+    ids=[
+        "an edge of two blocks",
+        "connections decided out of their order",
+        "a thread says amid them that some are there",
+    ],
 )
 def test_the_order_of_the_log_counts(blocks: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
     def read() -> str:

@@ -33,7 +33,7 @@ _REPORT = re.compile(
     |\#\#\ (?:OK|DEGRADED|FAILED|WAITING|UNKNOWN)[:,]\ [^\n]*\n\n(?:(?:-\ [^\n]*\n)+\n)?\|\ \ \|
     |::(?:error|warning|notice)\ title=nccl-inspect::
     |[^\n:]{1,100}:\ \d+\ ranks?\ on\ [^\n]*\n\ \ (?:has|life|host|ring)\ {3}
-    |\{\s*"schema":\ "nccl-inspect/
+    |\{\s*"schema":\ ?"nccl-inspect/
     |nccl-inspect\ collection\n
     |src\ +dst\ +src\ host\ [^\n]*\n---\ |\ *src\\dst\ |communicator\ +operation\ +size\ [^\n]*\n---
     |(?:host\ +(?:worst\ +)?ok\ |host\ +NIC\ +state|variable\ +value\ |rank\ +state\ )[^\n]*\n---""",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.communicators.candidates import FittingMembers, Slot, Unit, ends_of, fits, slots_of, units_of
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
 from nccl_inspect.model.communicators.twins import Twins, unanswered
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from nccl_inspect.model.fold.edge_table import EdgeTable
 
 _Test: TypeAlias = Callable[[Member], bool]
-_SEND_RECV = 1
-"""The connection set of send/recv, of which no line says that it is complete."""
 _MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is compared with a communicator: about a second's work."""
 
@@ -210,7 +208,7 @@ class _Work:
         """
         threads = self._threads.get(process.log.process, {})
         closing = {step.origin.tid for step in process.connected}
-        helped = [one for tid in threads.keys() - closing for one in threads[tid] if one.conn != _SEND_RECV]
+        helped = [one for tid in threads.keys() - closing for one in threads[tid] if one.conn != SEND_RECV]
         made = {tid: sorted([*threads.get(tid, ()), *helped], key=_PLACE) for tid in closing}
         for step in process.connected:
             before = bisect_left(made[step.origin.tid], step.place, key=_PLACE)

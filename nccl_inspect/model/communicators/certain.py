@@ -15,7 +15,7 @@ import numpy as np
 
 from nccl_inspect.model.communicators.candidates import Candidates, Ends, FittingMembers, conn_of
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.communicators.twins import Pair
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
@@ -34,7 +34,7 @@ class Decided(NamedTuple):
     """The burst, or that part of it."""
     member: Member
     place: int
-    """Where the last one stands."""
+    """Where one of them stands: the last one, if no more is to be known."""
 
 
 class _Members:
@@ -275,7 +275,7 @@ class Certainty:
         is_known = units.conn != NOTHING
         both = is_known & np.isin(key, key[is_known & certain]) & np.isin(key, key[is_known & ~certain])
         some = np.flatnonzero(both)
-        disputed: set[int] = set()
+        disputed = set[int]()
         for group in groups(key[some]):
             at = some[group]
             others = 0
@@ -308,7 +308,7 @@ class Certainty:
         left: list[list[Burst]] = [[] for _ in self._processes]
         for group in groups(joint(table.burst[rows], self.member[rows])):
             some = rows[group]
-            first, last = int(some[0]), int(some[-1])
+            first = int(some[0])
             burst = table.bursts[table.burst[first]]
             process = process_of[id(burst)]
             part = burst
@@ -320,8 +320,10 @@ class Certainty:
                 continue
             member = members[self.member[first]]
             member.bursts.append(part)
-            place = burst.place if id(burst) in units.whole else int(table.place[last])
-            decided[process].append(Decided(part, member, place))
+            # Other threads may say amid those of rings and trees that some are complete.
+            apart = table.place[some if burst.key.conn != SEND_RECV else some[-1:]].tolist()
+            places = [burst.place] if id(burst) in units.whole else apart
+            decided[process].extend(Decided(part, member, place) for place in places)
         seen = process_of.keys()
         for members_of, bursts in zip(self._processes, left, strict=True):
             members_of.loose = [*(burst for burst in members_of.loose if id(burst) not in seen), *bursts]

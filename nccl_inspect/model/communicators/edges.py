@@ -17,11 +17,13 @@ _SOME = 200
 
 
 def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
-    """The connections of some processes as a table; None where they are few."""
+    """The connections of some processes as a table; None where they are few, or where numpy is not there."""
     bursts = [burst for process in processes for burst in process.bursts]
     least = min(_SOME, MANY) if any(burst.rows for burst in bursts) else MANY
     if sum(burst.size for burst in bursts) < max(1, least):
         return None
-    from nccl_inspect.model.fold.edge_table import EdgeTable
-
+    try:
+        from nccl_inspect.model.fold.edge_table import EdgeTable  # loads numpy
+    except ImportError:
+        return None
     return EdgeTable(bursts)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 RINGS_AND_TREES = 0
-"""The connection set of collectives; 1 is that of send/recv."""
+"""The connection set of collectives."""
+SEND_RECV = 1
+"""That of send/recv, of which no line says that it is complete."""
 
 
 class Gpu(NamedTuple):

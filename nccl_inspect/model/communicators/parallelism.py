@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.members import SEND_RECV
 from nccl_inspect.model.inventory import Parallelism
-
-_SEND_RECV = 1
 
 
 def likely(communicators: Sequence[Communicator], world: Communicator | None) -> dict[str, Parallelism]:
@@ -78,7 +77,7 @@ def _only_exchanges(comm: Communicator) -> bool:
     """Whether all connections that it made are those of send/recv."""
     bursts = [burst for member in comm.members.values() for burst in member.bursts]
     connected = any(member.connected for member in comm.members.values())
-    return bool(bursts) and not connected and all(burst.key.conn == _SEND_RECV for burst in bursts)
+    return bool(bursts) and not connected and all(burst.key.conn == SEND_RECV for burst in bursts)
 
 
 def _ordinal(number: int) -> str:

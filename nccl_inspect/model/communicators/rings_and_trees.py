@@ -8,10 +8,9 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import Member
+from nccl_inspect.model.communicators.members import SEND_RECV, Member
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 
-_SEND_RECV = 1
 _Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """Neighbours, and the channels in which they are that."""
 _GIVEN_UP = {"Abort", "Revoke"}
@@ -233,7 +232,7 @@ def _is_connected(member: Member) -> bool:
 
 def _joined(member: Member) -> list[Burst]:
     """Its connections of rings and trees; those of send/recv have no ``Connected …`` line."""
-    return [burst for burst in member.bursts if burst.key.conn != _SEND_RECV]
+    return [burst for burst in member.bursts if burst.key.conn != SEND_RECV]
 
 
 def unconnected(comm: Communicator) -> list[int]:
