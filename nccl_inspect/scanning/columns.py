@@ -1,9 +1,9 @@
 """Reads the lines of large blocks in columns: whatever repeats is looked at once, by numpy.
 
-Lines are distinguished by their bytes, eight at a time: lines with the same prefix have the same printer, and those with
-the same text behind the number of the channel are one template (:mod:`nccl_inspect.scanning.forms` reads these). What
-is not proved to be a connection line is left to the scanner, line by line. This module needs numpy; it is loaded for
-large logs only.
+Lines are distinguished by their bytes, eight at a time: those with the same prefix have the same printer, and those
+with the same text behind the number of the channel are one template (:mod:`nccl_inspect.scanning.forms` reads these).
+What is not proved to be a connection line is left to the scanner, line by line. This module needs numpy; it is loaded
+for large logs only.
 """
 
 from __future__ import annotations
