@@ -116,20 +116,11 @@ def test_parts_cover_each_byte_once(tmp_path: Path) -> None:
     assert read == log.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("line", "ahead"),
-    [
-        (b"vm:11:12 [0] NCCL INFO Channel %02d/0 : %d[0] -> %d[1] via P2P/CUMEM\n", True),
-        (b"vm:11:12 [0] NCCL INFO Call to connect returned Connection refused, retrying\n", False),
-        (b"step=%d loss=%d tokens=%d\n", False),
-    ],
-)
-def test_the_first_process_reads_more_of_a_log_that_says_much(line: bytes, ahead: bool, tmp_path: Path) -> None:
+def test_the_first_process_reads_less_than_the_others(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
-    values = line.count(b"%")
-    log.write_bytes(b"".join(line % tuple([number % 997] * values) for number in range(100_000)))
+    log.write_bytes(b"".join(b"step=%d loss=%d\n" % (number, number % 997) for number in range(100_000)))
     first, *rest = (sum(part.size for part in group) for group in partition.planned(str(log), 3, 1))
-    assert (first > 1.3 * max(rest)) is ahead
+    assert first < 0.8 * min(rest)
     assert first + sum(rest) == log.stat().st_size
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.exports import record_lines
-from nccl_inspect.ingest.lines.prefix import MARK
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection
 from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces
@@ -22,10 +21,9 @@ from nccl_inspect.util.records import Record
 
 _SLACK = 4
 """What is larger than its share by less than the share divided by this stays whole."""
-_AHEAD = 1.35
-"""How much more the first process reads of a log that says much: the others must hand over what they found."""
-_MUCH = 10
-"""A log is dense if at least one line in this many is a text of NCCL that the lines around it do not have."""
+_FIRST = 0.7
+"""How much the first process reads, as a part of what each other does: most of what is new comes at the beginning of a
+log, and it puts together what the others found."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -65,7 +63,7 @@ def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[l
         return []
     total = files.size(inputs_found) or 0
     jobs = min(jobs, total // max(1, smallest))
-    return _shared(inputs_found, _shares(total, jobs, _AHEAD if _says_much(inputs_found) else 1)) if jobs > 1 else []
+    return _shared(inputs_found, _shares(total, jobs, _FIRST)) if jobs > 1 else []
 
 
 def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[list[Part]]:
@@ -105,20 +103,10 @@ def _is_path(item: object) -> bool:
     return isinstance(item, (str, Path)) and item != "-"
 
 
-def _shares(total: int, jobs: int, ahead: float = 1) -> list[int]:
-    """How many bytes each process is to read, of which the first one takes ``ahead`` times as many as each other."""
-    share = math.ceil(total / (jobs - 1 + ahead))
-    return [math.ceil(share * ahead), *[share] * (jobs - 1)]
-
-
-def _says_much(logs: Sequence[File]) -> bool:
-    """Whether what is found in a log will be large: by the middle of the largest file, where training continues."""
-    largest = max(logs, key=lambda file: file.size or 0)
-    try:
-        lines = _read(largest.place, (largest.size or 0) // 2, HEAD).split(b"\n")
-    except (StreamError, OSError):
-        return False
-    return len({line.partition(MARK)[2] for line in lines if MARK in line}) * _MUCH > len(lines)
+def _shares(total: int, jobs: int, first: float = 1) -> list[int]:
+    """How many bytes each process is to read, of which the first one takes ``first`` times as many as each other."""
+    share = math.ceil(total / (jobs - 1 + first))
+    return [math.ceil(share * first), *[share] * (jobs - 1)]
 
 
 def _shared(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:

@@ -187,9 +187,9 @@ class _Breaks:
         for (process, _), thread in self.threads.items() if everywhere else ():
             several.setdefault(process, []).append(thread)
         some += [(line, thread) for line, origin in everywhere for thread in several.get(origin.process, ())]
-        by_line, by_thread = np.array(some, np.int64).reshape(-1, 2).T
-        self.line = np.concatenate([by_line, lines.line[ending]])
-        self.thread = np.concatenate([by_thread, self.thread_of[lines.printer[ending]]])
+        broken_at, broken_threads = np.array(some, np.int64).reshape(-1, 2).T
+        self.line = np.concatenate([broken_at, lines.line[ending]])
+        self.thread = np.concatenate([broken_threads, self.thread_of[lines.printer[ending]]])
 
     def _thread(self, origin: Origin) -> int:
         return self.threads.setdefault((origin.process, origin.tid), len(self.threads))
