@@ -13,7 +13,7 @@ from nccl_inspect.model.fold.fold import Note, ProcessLog, Step
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.util.times import in_order, moment
 
-_BOOTSTRAP = "nccl/bootstrap-timings"
+_BOOTSTRAP = "bootstrap-timings"
 _PLACE = attrgetter("place")
 
 
@@ -88,7 +88,11 @@ def _completes(event: events.Event) -> bool:
 
 def is_timing(event: events.Event | None) -> bool:
     """Whether a statement only says how long something took."""
-    return event is not None and (event.qualified_name == _BOOTSTRAP or isinstance(event, events.InitTimings))
+    return event is not None and (isinstance(event, events.InitTimings) or _is_bootstrap(event))
+
+
+def _is_bootstrap(event: events.Event) -> bool:
+    return event.production == _BOOTSTRAP and event.dialect == "nccl"
 
 
 def _last(steps: list[Step]) -> Step | None:

@@ -34,11 +34,17 @@ class Layout(NamedTuple):
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """The rings in global ranks."""
-        return [[_global(comm, rank) for rank in ring] for ring in self.rings]
+        known = _listed(comm)
+        torn = set(self.incomplete)
+        return [
+            [_global(comm, rank) for rank in ring] if place in torn else [known[rank] for rank in ring]
+            for place, ring in enumerate(self.rings)
+        ]
 
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
         """The links of each channel's tree in global ranks."""
-        trees = [sorted([[_global(comm, rank) for rank in link] for link in tree], key=_as_text) for tree in self.trees]
+        known = _listed(comm)
+        trees = [sorted([[known[parent], known[child]] for parent, child in tree], key=_as_text) for tree in self.trees]
         return [trees[place] for place in self.tree_of]
 
 
@@ -141,6 +147,11 @@ def _as_text(link: list[int | None]) -> str:
 
 def _global(comm: Communicator, rank: int) -> int | None:
     return comm.global_ranks[rank] if 0 <= rank < len(comm.global_ranks) else None
+
+
+def _listed(comm: Communicator) -> Sequence[int | None]:
+    """The global rank of each rank, also of a communicator that is too large to have them."""
+    return comm.global_ranks or [None] * comm.nranks
 
 
 def ring_gdr(comm: Communicator) -> bool | None:
