@@ -62,7 +62,7 @@ def _document(job: Job) -> dict[str, Any]:
         "schema": SCHEMA,
         "verdict": job.verdict,
         "head": asdict(job.head) if job.head else None,
-        **({"jobs": [standing_to_dict(one) for one in job.jobs]} if job.jobs else {}),
+        **({"jobs": [standing_to_dict(standing) for standing in job.jobs]} if job.jobs else {}),
         "config": job.config,
         "sources": [asdict(source) for source in job.sources],
         "job": {
@@ -102,25 +102,27 @@ def _document(job: Job) -> dict[str, Any]:
     }
 
 
-def standing_to_dict(one: Standing) -> dict[str, Any]:
+def standing_to_dict(standing: Standing) -> dict[str, Any]:
     """One entry of ``jobs``."""
     return {
-        "number": one.number,
-        "name": one.name,
-        "verdict": one.verdict,
-        "reason": one.reason,
-        "ranks": one.ranks,
-        "hosts": one.hosts,
-        "nccl_versions": one.nccl_versions,
-        "first": {"source": one.first.source, "line": one.first.line, "time": one.first.text or None},
-        "last": {"source": one.last.source, "line": one.last.line, "time": one.last.text or None},
-        "finding": _brief(one.finding) if one.finding else None,
+        "number": standing.number,
+        "name": standing.name,
+        "verdict": standing.verdict,
+        "reason": standing.reason,
+        "ranks": standing.ranks,
+        "hosts": standing.hosts,
+        "nccl_versions": standing.nccl_versions,
+        "first": {"source": standing.first.source, "line": standing.first.line, "time": standing.first.text or None},
+        "last": {"source": standing.last.source, "line": standing.last.line, "time": standing.last.text or None},
+        "finding": _brief(standing.finding) if standing.finding else None,
     }
 
 
 def _brief(finding: Finding) -> dict[str, Any]:
     names = ("rule", "severity", "confidence", "summary")
-    return {name: getattr(finding, name) for name in names} | {"culprits": [asdict(one) for one in finding.culprits]}
+    return {name: getattr(finding, name) for name in names} | {
+        "culprits": [asdict(culprit) for culprit in finding.culprits]
+    }
 
 
 def _unexplained(notice: Notice) -> dict[str, Any]:
@@ -178,8 +180,8 @@ def entries(paths: Selection) -> Iterator[dict[str, Any]]:
     ways = {kind: clean(way(kind)) for kind in paths.kinds}
     judgements = {kind: clean(judgement(kind)) for kind in paths.kinds}
     for *ends, kind, communicators in paths.values(*ENDS, "kind", "communicators"):
-        known = dict(zip(ENDS, map(clean, ends), strict=True)) | deepcopy(ways[kind])
-        yield known | {"communicators": clean(communicators)} | deepcopy(judgements[kind])
+        values = dict(zip(ENDS, map(clean, ends), strict=True)) | deepcopy(ways[kind])
+        yield values | {"communicators": clean(communicators)} | deepcopy(judgements[kind])
 
 
 def way(kind: Path | PathKind) -> dict[str, Any]:

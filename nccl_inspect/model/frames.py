@@ -39,8 +39,8 @@ def _columns(what: str) -> list[str]:
 
 
 def _resolved(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    found: Any = part
-    while "$ref" in found:
-        found = whole["$defs"][found["$ref"].rpartition("/")[2]]
-    resolved: dict[str, Any] = found
+    schema: Any = part
+    while "$ref" in schema:
+        schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
+    resolved: dict[str, Any] = schema
     return resolved

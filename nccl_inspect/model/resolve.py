@@ -64,17 +64,19 @@ def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[
     remaining: list[ProcessLog] = []
     for log, lives in zip(logs, split, strict=True):
         left = [life for life in lives if life.process not in over]
-        one = len(left) == len(lives) and not identity.in_other_sources(lives)
-        remaining.extend([log] if one else left)
+        is_one_life = len(left) == len(lives) and not identity.in_other_sources(lives)
+        remaining.extend([log] if is_one_life else left)
     return remaining
 
 
 def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) -> Iterator[ProcessLog]:
     """What was said by nobody that is known, as far as it belongs to the run that is judged."""
-    known = {id(log) for log in logs}
+    own = {id(log) for log in logs}
     for log in everything:
-        if id(log) not in known:
-            notes = {key: note for key, one in log.notes.items() if (note := identity.within(one, begin, log.last + 1))}
+        if id(log) not in own:
+            notes = {
+                key: note for key, whole in log.notes.items() if (note := identity.within(whole, begin, log.last + 1))
+            }
             yield replace(log, notes=notes)
 
 
@@ -101,40 +103,42 @@ class _Builder:
         self._ranks.update({process: [rank] for process, rank in nobody if rank is not None})
 
     def job(self) -> Job:
-        said = self._notices()
-        self._groups = names.names(self._communicators, self._processes, said)
+        notices = self._notices()
+        self._groups = names.names(self._communicators, self._processes, notices)
         self._lifetimes = lifetime.Lifetimes()
         self._layouts = rings_and_trees.Layouts()
         self._likely = parallelism.likely(self._communicators, self._world)
-        releases = _values(said, events.NcclVersion, "version") or _releases_of_torch(said) or self._inferred_version()
+        releases = (
+            _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices) or self._inferred_version()
+        )
         environment = settings(self._processes, self._ranks, self.evidence, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
-        classes = gpu_classes.gpu_classes(said)
+        classes = gpu_classes.gpu_classes(notices)
         built = build.build(self._lines, self._communicators, self._edge_evidence, NicNames().of, not shm_off)
         if classes:
             built = gpu_classes.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
-            world_size=self._world.nranks if self._world else names.ranks_of_nccl_tests(said),
+            world_size=self._world.nranks if self._world else names.ranks_of_nccl_tests(notices),
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({production.dialect for production in self._fold.productions}),
             nccl_versions=releases,
-            cuda_versions=sorted({versions.cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
+            cuda_versions=sorted({versions.cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
             isolated_hosts=isolation.hosts(self._processes),
-            network=self._network(said),
+            network=self._network(notices),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
             paths=built,
-            notices=said,
+            notices=notices,
             gpus=self._gpus(),
             local_ranks=communicator.local_ranks(self._world),
             calls=calls.gathered(self._processes, self._global_rank),
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown),
             processes=len(self._processes),
-            failed=job_end.has_failed(said),
+            failed=job_end.has_failed(notices),
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
             without_nvls=self._without_nvls(),
@@ -158,7 +162,7 @@ class _Builder:
         return [
             line
             for index, source in self._fold.numbered.items()
-            for line in _shown(source, ((one.number, one.text) for one in source.raised))
+            for line in _shown(source, ((exception.number, exception.text) for exception in source.raised))
             if position(index, line.order) >= began
         ]
 
@@ -180,22 +184,22 @@ class _Builder:
         return comm.global_ranks[member.rank] if comm and member.rank < len(comm.global_ranks) else None
 
     def _ranks_of(self, process: ProcessMembers) -> list[int]:
-        known = build.ranks_of(process.members, self._global_rank)
-        if known:
-            return known
+        ranks = build.ranks_of(process.members, self._global_rank)
+        if ranks:
+            return ranks
         process_id = process.log.process
         mine = {fragment.ranks[process_id] for fragment in self._lines.fragments if process_id in fragment.ranks}
         return sorted(mine)
 
     def _bus_ids(self) -> dict[int, str]:
         """The GPU of each global rank."""
-        found = {}
+        bus_ids = {}
         for process in self._processes:
             for member in process.members:
                 rank = self._global_rank(member)
                 if rank is not None and member.init.bus_id is not None:
-                    found[rank] = member.init.bus_id
-        return found
+                    bus_ids[rank] = member.init.bus_id
+        return bus_ids
 
     def _hosts(self) -> list[Host]:
         ranks: dict[str, set[int]] = {}
@@ -206,7 +210,7 @@ class _Builder:
             gpus.setdefault(name, set()).update(member.gpu.device for member in process.members)
         for (_, rank), name in self._lines.hosts.items():
             ranks.setdefault(name, set()).add(rank)
-        hosts = [Host(name, sorted(known), len(gpus.get(name, ()))) for name, known in ranks.items()]
+        hosts = [Host(name, sorted(own_ranks), len(gpus.get(name, ()))) for name, own_ranks in ranks.items()]
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
     def _gpus(self) -> dict[int, Gpu]:
@@ -233,13 +237,13 @@ class _Builder:
     def _note_evidence(self, note: Note) -> Evidence:
         return self.evidence(note.place, note.origin, note.level, decode(note.message))
 
-    def _network(self, said: list[Notice]) -> Network:
+    def _network(self, notices: list[Notice]) -> Network:
         used = self._lines.networks
         named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
         name = (used or named).most_common(1)[0][0] if used or named else None
         network = Network(name=name)
         by_plugin = name is not None and name not in _BUILT_IN
-        for notice in said:
+        for notice in notices:
             match notice.event:
                 case events.NetDevices(net=net, devices=devices) if net == name:
                     network.devices = list(dict.fromkeys([*network.devices, *(device[1] for device in devices)]))
@@ -314,8 +318,8 @@ class _Builder:
 
     def _inferred_version(self) -> list[str]:
         ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}
-        found = versions.infer(ranges)
-        return [found] if found else []
+        version = versions.infer(ranges)
+        return [version] if version else []
 
     def _sources(self) -> list[SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.numbered.items()}
@@ -326,8 +330,8 @@ class _Builder:
         return list(infos.values())
 
     def _unrecognised(self) -> list[Unrecognised]:
-        found = unrecognised.grouped(self._unknown)
-        return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in found]
+        groups = unrecognised.grouped(self._unknown)
+        return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in groups]
 
     @cached_property
     def _unknown(self) -> list[Note]:
@@ -354,8 +358,8 @@ class _Builder:
         }
         for index, source in self._fold.numbered.items():
             for number, text in source.counts.tail:
-                if said := job_end.said(text, self._fold.wrapped):
-                    lines.setdefault(position(index, number), decode(said))
+                if message := job_end.said(text, self._fold.wrapped):
+                    lines.setdefault(position(index, number), decode(message))
         begun: dict[int, int] = {}
         """By source the line at which the last process begins."""
         for process in self._processes:
@@ -373,20 +377,20 @@ def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evi
     return [Evidence(source.name, source.line(number), decode(text), number) for number, text in lines]
 
 
-def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
-    return sorted({str(getattr(notice.event, name)) for notice in said if isinstance(notice.event, kind)})
+def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
+    return sorted({str(getattr(notice.event, name)) for notice in notices if isinstance(notice.event, kind)})
 
 
-def _releases_of_torch(said: Iterable[Notice]) -> list[str]:
+def _releases_of_torch(notices: Iterable[Notice]) -> list[str]:
     """The releases that PyTorch's exceptions name."""
-    errors = (notice.event for notice in said if notice.production == "torch/nccl-error")
+    errors = (notice.event for notice in notices if notice.production == "torch/nccl-error")
     named = [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
     return sorted(set(map(versions.of_torch, named)))
 
 
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
-    found: dict[str, list[Member]] = {}
+    by_network: dict[str, list[Member]] = {}
     for member in members:
         if member.network:
-            found.setdefault(member.network, []).append(member)
-    return found
+            by_network.setdefault(member.network, []).append(member)
+    return by_network

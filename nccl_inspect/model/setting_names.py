@@ -39,8 +39,8 @@ def of(name: str, value: str, releases: Iterable[str]) -> Alike | None:
         releases: that wrote the log; where none is known it may be any.
     """
     numbers = [order(release)[:2] for release in releases]
-    for one in _ALIKE:
-        known = not numbers or any(one.first <= number <= one.last for number in numbers)
-        if one.printed == f"{name}={value}" and known:
-            return one
+    for alias in _ALIKE:
+        fits_release = not numbers or any(alias.first <= number <= alias.last for number in numbers)
+        if alias.printed == f"{name}={value}" and fits_release:
+            return alias
     return None

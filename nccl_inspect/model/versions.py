@@ -19,9 +19,9 @@ def infer(ranges: Iterable[str]) -> str | None:
     Returns:
         Such as ``2.22.3 to 2.26.6 (inferred)``, or None when nothing narrows it or the lines contradict each other.
     """
-    known = [text.partition("..") for text in ranges if text]
-    firsts = [first for first, _, _ in known if first]
-    lasts = [last if dots else first for first, dots, last in known if last or not dots]
+    bounds = [text.partition("..") for text in ranges if text]
+    firsts = [first for first, _, _ in bounds if first]
+    lasts = [last if dots else first for first, dots, last in bounds if last or not dots]
     first = max(firsts, key=order, default="")
     last = min(lasts, key=order, default="")
     if first and last:

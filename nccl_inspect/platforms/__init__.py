@@ -207,10 +207,10 @@ def named(name: str) -> Platform:
 
 def _hint(plain: str) -> str:
     """What to do about a name that is not known: machines with other GPUs are not suggested."""
-    if sizes := [known for known in sorted(shipped()) if known.startswith(f"{plain}.")]:
+    if sizes := [names for names in sorted(shipped()) if names.startswith(f"{plain}.")]:
         return f"its sizes are {', '.join(sizes)}"
     models = {*_MODEL.findall(plain)}
-    known = sorted(name for name in shipped() if not models or models & {*_MODEL.findall(name)})
-    if not known:
+    names = sorted(name for name in shipped() if not models or models & {*_MODEL.findall(name)})
+    if not names:
         return f"no machine with {' or '.join(sorted(models)).upper()} is known; without --platform the log decides"
-    return suggestion(plain, known) or "known are " + ", ".join(known)
+    return suggestion(plain, names) or "known are " + ", ".join(names)

@@ -106,24 +106,24 @@ class BulkScanner(Scanner):
             self._dense(lines, counts)
 
     def _by_line(self, lines: Lines, counts: Counts) -> None:
-        found = Found()
-        self.scan(lines.lines, counts, found.keep, lines.mended)
-        self._reader.take(found)
+        block = Found()
+        self.scan(lines.lines, counts, block.keep, lines.mended)
+        self._reader.take(block)
 
     def _dense(self, lines: Lines, counts: Counts) -> None:
-        found = Found()
-        numbers, cleaned = self._without_columns(lines, counts, found)
+        block = Found()
+        numbers, cleaned = self._without_columns(lines, counts, block)
         self._begin(cleaned)
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
-        texts, timed = self._texts.young, found.timed
+        texts, timed = self._texts.young, block.timed
         is_timed = self._timed.tells(cleaned)
         shown = map(self._timed.without, cleaned) if is_timed else cleaned
         for number, line, timeless in zip(numbers, cleaned, shown, strict=True):
             head, _, rest = timeless.partition(prefix.MARK)
             printer = printers.get(head)
             if printer is None and rest[:5] in prefix.BEGINNINGS:
-                printer = self._printer(head, line, found)
+                printer = self._printer(head, line, block)
                 texts = self._texts.young
                 if printer is not None and (printer[2] is not None or not is_timed):
                     printers[head] = printer
@@ -142,16 +142,16 @@ class BulkScanner(Scanner):
                     if rows and text.parsed is not None:
                         rows.append((number, origin, text, channel))
                     else:
-                        found.keep(number, found.origin(number, origin), text, channel)
+                        block.keep(number, block.origin(number, origin), text, channel)
                         unknown += text.parsed is None
                     quick += 1
                     continue
-            self._line(number, line, counts, found.keep)
+            self._line(number, line, counts, block.keep)
             texts = self._texts.young
         counts.add(quick, unknown)
-        self._reader.take(found)
+        self._reader.take(block)
 
-    def _without_columns(self, lines: Lines, counts: Counts, found: Found) -> tuple[Sequence[int], Sequence[bytes]]:
+    def _without_columns(self, lines: Lines, counts: Counts, block: Found) -> tuple[Sequence[int], Sequence[bytes]]:
         """The numbers and the lines that are left when those of a large log were read in columns."""
         text = lines.text
         columns = self._columns_of(text) if lines.mended is None else None
@@ -164,7 +164,7 @@ class BulkScanner(Scanner):
         split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
             return numbers, text.split(b"\n")
-        found.lines, found.connections = split.lines, split.connections
+        block.lines, block.connections = split.lines, split.connections
         unknown = split.lines.count([text.parsed is None for text in split.lines.texts])
         size = len(split.lines) + (0 if split.connections is None else len(split.connections))
         counts.add(size, unknown)
@@ -179,10 +179,10 @@ class BulkScanner(Scanner):
             except ImportError:
                 self.columns_from = inf
                 return None
-            known = columns.Known(
+            memory = columns.Known(
                 lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
             )
-            self._columns = columns.Columns(self._grammar, self._sound_text, known)
+            self._columns = columns.Columns(self._grammar, self._sound_text, memory)
         return self._columns
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
@@ -209,18 +209,18 @@ class BulkScanner(Scanner):
         self._remembered(head, origin)
         return False
 
-    def _printer(self, head: bytes, line: bytes, found: Found) -> _Printer | None:
+    def _printer(self, head: bytes, line: bytes, block: Found) -> _Printer | None:
         """Who printed a line with this head.
 
         Args:
             head: that of the line, maybe without its time.
             line: as it is.
-            found: where the others of the same process are.
+            block: where the others of the same process are.
         """
         own = line[: len(head)]
         frame = self._timed.proven(head) if own != head else None
         origin = self._origin_of(own) if frame is None else frame.origin
-        return None if origin is None else (origin, found.rows_of(origin.process), frame)
+        return None if origin is None else (origin, block.rows_of(origin.process), frame)
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         text = super()._new_text(rest, origin)
@@ -234,14 +234,14 @@ class BulkScanner(Scanner):
         """The text of a line itself, where the one that was found is that of another channel."""
         if channel is None:
             return text
-        known = text.parsed
-        assert known is not None and isinstance(known.event, ChannelConnect)
-        if channel == known.event.channel:
+        parsed = text.parsed
+        assert parsed is not None and isinstance(parsed.event, ChannelConnect)
+        if channel == parsed.event.channel:
             return text
         at = len(_CHANNEL) - len(b"INFO ")
         message = b"%b%02d%b" % (text.message[:at], channel, text.message[at + 2 :])
-        event = known.event.with_fields(channel=channel, message=decode(message))
-        return Text(text.level, message, Parsed(known.production, message, known.kind, event))
+        event = parsed.event.with_fields(channel=channel, message=decode(message))
+        return Text(text.level, message, Parsed(parsed.production, message, parsed.kind, event))
 
     def _flood(self, block: Lines, counts: Counts) -> bool:
         """Count lines of which most are the same; False, and nothing happened, when they are not.
@@ -251,26 +251,29 @@ class BulkScanner(Scanner):
         repeats = flood.found(block)
         if repeats is None or counts.awaited or counts.tracebacks:
             return False
-        known: dict[bytes, tuple[Origin, Text]] = {}
+        recognized: dict[bytes, tuple[Origin, Text]] = {}
         others = set[bytes]()
         for line in repeats.numbers:
             head, mark, rest = line.partition(prefix.MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if origin is not None and text is not None and not text.damaged and self._reader.is_countable(text):
-                known[line] = origin, text
+                recognized[line] = origin, text
             elif mark or sparse.NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
                 return False
             else:
                 others.add(line)
         first, last = counts.lines + 1, counts.lines + repeats.size
         counts.lines += repeats.size
-        unknown = sum(repeats.numbers[line] for line, (_, text) in known.items() if text.parsed is None)
-        counts.add(sum(repeats.numbers[line] for line in known), unknown)
+        unknown = sum(repeats.numbers[line] for line, (_, text) in recognized.items() if text.parsed is None)
+        counts.add(sum(repeats.numbers[line] for line in recognized), unknown)
         tail = [(last - back, line[:TAIL_WIDTH]) for back, line in islice(repeats.last_of(others), TAIL)]
         counts.tail.extend(reversed(tail))
         begin, end = repeats.places()
         self._reader.take_repeated(
-            [Repeated(first + begin[line], last - end[line], repeats.numbers[line], *known[line]) for line in known]
+            [
+                Repeated(first + begin[line], last - end[line], repeats.numbers[line], *recognized[line])
+                for line in recognized
+            ]
         )
         return True
 
@@ -291,17 +294,17 @@ class BulkScanner(Scanner):
         picked = list(sparse.among(text, shapes, worth) if worth else sparse.with_nccl(text, shapes, distinct))
         first = counts.lines + 1
         counts.lines += len(shapes)
-        found = Found()
+        block = Found()
         self._begin([line for _, line in picked])
         wanted = sparse.with_tail(text, len(shapes), picked)
         if counts.tracebacks or tracebacks.MARK in text:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
-                self._line(first + index, line, counts, found.keep)
+                self._line(first + index, line, counts, block.keep)
             else:
                 counts.tail.append((first + index, line[:TAIL_WIDTH]))
-        self._reader.take(found)
+        self._reader.take(block)
 
     def _worth(self, fresh: set[bytes]) -> set[bytes]:
         """Those of some shapes that hold something that makes a line worth a look; the others are remembered."""

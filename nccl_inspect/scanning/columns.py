@@ -140,10 +140,10 @@ class Columns:
         origins, printers = heads.printers.origins, heads.printer[at[where]].tolist()
         rests = block.pieces(begin[where], end[where])
         for index, (rest, printer) in enumerate(zip(rests, printers, strict=True)):
-            said = self._text_of(rest, origins[printer])
-            if said is not None:
+            recognized = self._text_of(rest, origins[printer])
+            if recognized is not None:
                 numbers[index] = len(texts)
-                texts.append(said)
+                texts.append(recognized)
         text_number = numbers[number]
         kept = np.flatnonzero(text_number >= 0)
         of = at[kept]
@@ -161,36 +161,36 @@ def _prefixed(block: Block) -> tuple[Rows, Rows]:
 def _may_connect(block: Block, begin: Rows, end: Rows) -> Mask:
     """Which texts look like those about channels."""
     width = end - begin - TAIL
-    found = (width >= _LEAST) & (width <= _WIDEST)
-    found[found] = block.has(begin[found], CHANNEL)
-    at = begin[found] + TAIL
+    candidates = (width >= _LEAST) & (width <= _WIDEST)
+    candidates[candidates] = block.has(begin[candidates], CHANNEL)
+    at = begin[candidates] + TAIL
     fits = (block.bytes[at] == ord("/")) | (block.bytes[at] == ord(" "))
     for place in (1, 2):
         digit = block.bytes[at - place]
         fits &= (digit >= ord("0")) & (digit <= ord("9"))
-    found[found] = fits
-    return found
+    candidates[candidates] = fits
+    return candidates
 
 
-def _heads(block: Block, row: Rows, mark: Rows, first: int, known: Known) -> Heads | None:
+def _heads(block: Block, row: Rows, mark: Rows, first: int, memory: Known) -> Heads | None:
     """Who printed lines; None where a prefix is news."""
     begin = block.begin[row]
     number, where = number_of(block.alike(begin, mark))
     origins: list[Origin] = []
     printers = []
     for head in block.pieces(begin[where], mark[where]):
-        origin = known.seen(head)
+        origin = memory.seen(head)
         if origin is None:
-            if known.is_news(head):
+            if memory.is_news(head):
                 return None
-            origin = known.parsed(head)
+            origin = memory.parsed(head)
         printers.append(-1 if origin is None else len(origins))
         if origin is not None:
             origins.append(origin)
     return Heads(block, begin, mark, row + first, np.array(printers, np.int32)[number], Printers(origins))
 
 
-def _timed_heads(block: Block, row: Rows, mark: Rows, first: int, known: Known) -> Heads | None:
+def _timed_heads(block: Block, row: Rows, mark: Rows, first: int, memory: Known) -> Heads | None:
     """The same where lines have times: those that differ in these only are one."""
     begin = block.begin[row]
     timeless, has_time, is_sound = _without_times(block, begin, mark)
@@ -201,7 +201,7 @@ def _timed_heads(block: Block, row: Rows, mark: Rows, first: int, known: Known) 
     printers: list[int] = []
     keys = timeless.pieces(begin[where], mark[where])
     for index, (at, key) in enumerate(zip(where.tolist(), keys, strict=True)):
-        frame = known.proven(key) if has_time[at] else None
+        frame = memory.proven(key) if has_time[at] else None
         origin = frame.origin if frame else None
         if frame is None:
             if order is None:
@@ -209,10 +209,10 @@ def _timed_heads(block: Block, row: Rows, mark: Rows, first: int, known: Known) 
                 starts = np.searchsorted(number[order], np.arange(len(where) + 1))
             some = order[starts[index] : min(starts[index + 1], starts[index] + _TRIES)]
             heads = block.pieces(begin[some], mark[some])
-            if known.is_news(heads[0]):
+            if memory.is_news(heads[0]):
                 return None
-            frame = _frame(key, heads, known) if has_time[at] else None
-            origin = known.parsed(key) if not has_time[at] else frame.origin if frame else None
+            frame = _frame(key, heads, memory) if has_time[at] else None
+            origin = memory.parsed(key) if not has_time[at] else frame.origin if frame else None
         printers.append(-1 if origin is None else len(origins))
         if origin is not None:
             origins.append(origin)
@@ -221,13 +221,13 @@ def _timed_heads(block: Block, row: Rows, mark: Rows, first: int, known: Known) 
     return Heads(block, begin, mark, row + first, printer, Printers(origins, frames))
 
 
-def _frame(key: bytes, heads: Sequence[bytes], known: Known) -> Frame | None:
+def _frame(key: bytes, heads: Sequence[bytes], memory: Known) -> Frame | None:
     """What prefixes with this key have in common; None where that is not proven."""
     for head in heads:
-        if frame := known.proven(key):
+        if frame := memory.proven(key):
             return frame
-        known.parsed(head)
-    return known.proven(key)
+        memory.parsed(head)
+    return memory.proven(key)
 
 
 def _without_times(block: Block, begin: Rows, mark: Rows) -> tuple[Block, Mask, Mask]:
@@ -235,8 +235,8 @@ def _without_times(block: Block, begin: Rows, mark: Rows) -> tuple[Block, Mask, 
     shapes = Block(block.data.translate(ZERO), block)
     number, where = number_of(shapes.alike(begin, mark))
     spans = map(timestamps.place, shapes.pieces(begin[where], mark[where]))
-    found = np.array(list(spans), np.int64).reshape(-1, 2)[number]
-    start, width = begin + found[:, 0], found[:, 1] - found[:, 0]
+    time_spans = np.array(list(spans), np.int64).reshape(-1, 2)[number]
+    start, width = begin + time_spans[:, 0], time_spans[:, 1] - time_spans[:, 0]
     timeless = block.overwritten(start, start + width, shapes)
     of_day = (width > 0) & (block.bytes[start + 2] == ord(":"))
     hour, minute, second = (block.bytes[start[of_day] + place] for place in (0, 3, 6))

@@ -137,7 +137,7 @@ class Edges(Record):
         self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Edges, tuple(getattr(self, one.name) for one in fields(self) if one.init)
+        return Edges, tuple(getattr(self, entry.name) for entry in fields(self) if entry.init)
 
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""

@@ -68,8 +68,8 @@ class Counts(Record):
 
     def become(self, other: Counts) -> None:
         """Count what another reading of the same source counted."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(other, one.name))
+        for entry in fields(self):
+            setattr(self, entry.name, getattr(other, entry.name))
 
     @property
     def goes_on(self) -> bool:
@@ -83,8 +83,8 @@ def numbered(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
         counts.lines += size
         return range(counts.lines - size + 1, counts.lines + 1)
     counts.lines, counts.repaired_lines = mended.lines, mended.repaired
-    for one in mended.examples:
-        remember(one.number, one.line, counts.mended)
+    for line in mended.examples:
+        remember(line.number, line.line, counts.mended)
     return mended.numbers
 
 

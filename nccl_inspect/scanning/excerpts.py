@@ -86,12 +86,12 @@ class Short:
         """
         if not self.lines or counts.typed_lines or counts.related_lines or log_detection.is_program(name):
             return []
-        found: list[tuple[int, Origin, Text]] = []
+        rows: list[tuple[int, Origin, Text]] = []
         excerpt, again = Excerpt(grammar), Counts()
-        excerpt.scan(self.lines, again, lambda *one: found.append(one))
+        excerpt.scan(self.lines, again, lambda *row: rows.append(row))
         if excerpt.read:
             counts.become(again)
-        return found if excerpt.read else []
+        return rows if excerpt.read else []
 
 
 class Reading(NamedTuple):
@@ -137,40 +137,45 @@ class Excerpt:
         if envelopes.has_partials(b"\n".join(lines)):  # a collector wrote them, and their parts were put together
             self._scanner.scan(lines, counts, sink)
             return
-        found: list[tuple[int, Origin, Text]] = []
-        self._scanner.scan(lines, counts, lambda *one: found.append(one))
-        known = {number for number, _, text in found if text.parsed is not None}
-        unknown = {number for number, _, _ in found} - known
+        rows: list[tuple[int, Origin, Text]] = []
+        self._scanner.scan(lines, counts, lambda *row: rows.append(row))
+        recognized = {number for number, _, text in rows if text.parsed is not None}
+        unknown = {number for number, _, _ in rows} - recognized
         anew: set[int] = set()
         better: list[tuple[int, Origin, Text]] = []
-        for reading in self.readings(lines, known):
+        for reading in self.readings(lines, recognized):
             numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
             _count(reading, counts, len(unknown & numbers))
-            better.extend((reading.place + 1, *one) for one in reading.said)
+            better.extend((reading.place + 1, *row) for row in reading.said)
             anew |= numbers
         self.read += len(better)
-        found = [one for one in found if one[0] not in anew]
-        for number, origin, text in sorted([*found, *better], key=lambda one: one[0]):
+        rows = [row for row in rows if row[0] not in anew]
+        for number, origin, text in sorted([*rows, *better], key=lambda row: row[0]):
             if text.parsed:
                 self.productions.add(text.parsed.production)
             sink(number, origin, text)
 
-    def readings(self, lines: Sequence[bytes], known: Collection[int] = ()) -> Iterator[Reading]:
+    def readings(self, lines: Sequence[bytes], recognized: Collection[int] = ()) -> Iterator[Reading]:
         """What lines say that have no prefix, or one that is not whole.
 
         Args:
             lines: of a text.
-            known: the numbers of lines, from 1, that are none of these.
+            recognized: the numbers of lines, from 1, that are none of these.
         """
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
         inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
         together = b"\n".join((block, b" ".join(inner), b"".join(inner)))
-        self._foreign = [one for one in self._grammar.foreign_in(together) if not one.general]
-        self._possible = [(sign, one) for sign, found in _by_sign(self._grammar) if sign in together for one in found]
+        self._foreign = [production for production in self._grammar.foreign_in(together) if not production.general]
+        self._possible = [
+            (sign, production)
+            for sign, candidates in _by_sign(self._grammar)
+            if sign in together
+            for production in candidates
+        ]
         may_be = decoration.in_code(plain)
         wanted = [
-            line if may and place not in known else b""
+            line if may and place not in recognized else b""
             for place, (line, may) in enumerate(zip(plain, may_be, strict=True), 1)
         ]
         place = 0
@@ -182,13 +187,13 @@ class Excerpt:
 
     def _reading(self, place: int, lines: Sequence[bytes]) -> Reading | None:
         """The reading of a line; if it has none alone, that with the lines below."""
-        if said := self._said(lines[place]):
-            return Reading(place, 1, said)
+        if messages := self._said(lines[place]):
+            return Reading(place, 1, messages)
         below = list(takewhile(bool, lines[place + 1 : place + _PIECES]))
         if below and self._may_hold(lines[place], *below):
             for pieces, text in decoration.joined([lines[place], *below]):
-                if one := self._whole(text):
-                    return Reading(place, pieces, [one])
+                if message := self._whole(text):
+                    return Reading(place, pieces, [message])
         is_printed = _PRINTED.search(lines[place]) is not None
         old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None) if is_printed else None
         return Reading(place, 1, [old]) if old else None
@@ -196,8 +201,8 @@ class Excerpt:
     def _said(self, line: bytes) -> list[tuple[Origin, Text]]:
         """The messages in a line."""
         for text in dict.fromkeys((line, decoration.with_plain_arrows(line))):
-            if one := self._whole(text):
-                return [one]
+            if message := self._whole(text):
+                return [message]
         parts = [*decoration.parts(line), *self._sentences(line)]
         return list(filter(None, map(self._whole, parts))) if parts != [line] else []
 
@@ -218,7 +223,9 @@ class Excerpt:
         """Whether there may be a message in a line, or in lines that were one."""
         inner = list(map(decoration.without_margin, lines))
         for text in {b" ".join(inner), b"".join(inner)}:
-            if any(sign in text for sign, _ in self._possible) or any(one.needle in text for one in self._foreign):
+            if any(sign in text for sign, _ in self._possible) or any(
+                production.needle in text for production in self._foreign
+            ):
                 return True
         return _PRINTED.search(lines[0]) is not None
 
@@ -228,12 +235,12 @@ class Excerpt:
             return prefix.NOBODY, Text("OTHER", text, parsed)
         if parsed := self._grammar.parse_bare(text):
             return prefix.NOBODY, Text("INFO" if parsed.production.follows else "VERSION", text, parsed)
-        found = prefix.split(text) or ((b"", rest) if (rest := prefix.bare(text)) else None)
-        if found:
-            level, _, said = found[1].partition(b" ")
-            origin = prefix.parse(found[0]) if found[0] else prefix.ALONE
-            parsed = self._parsed(said)
-            return (origin, Text(decode(level), said, parsed)) if origin and parsed else None
+        parts = prefix.split(text) or ((b"", rest) if (rest := prefix.bare(text)) else None)
+        if parts:
+            level, _, message = parts[1].partition(b" ")
+            origin = prefix.parse(parts[0]) if parts[0] else prefix.ALONE
+            parsed = self._parsed(message)
+            return (origin, Text(decode(level), message, parsed)) if origin and parsed else None
         if (found_level := _PLUGIN.match(text) or _LEVEL.match(text)) and (parsed := self._parsed(found_level["text"])):
             origin = _origin(found_level)
             if origin or (not found_level.groupdict().get("head") and _is_telling(parsed)):
@@ -243,9 +250,9 @@ class Excerpt:
 
     def _of_old(self, text: bytes) -> tuple[Origin, Text] | None:
         """A line of NCCL before 2.4 by its prefix: its message is not known."""
-        found = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
-        origin = _origin(found) if found else None
-        return (origin, Text(decode(found["level"]), found["text"], None)) if found and origin else None
+        old_line = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
+        origin = _origin(old_line) if old_line else None
+        return (origin, Text(decode(old_line["level"]), old_line["text"], None)) if old_line and origin else None
 
     def _parsed(self, message: bytes) -> Parsed | None:
         """A message that may have lost its full stop, or got one; numbers may be left out."""
@@ -259,7 +266,7 @@ class Excerpt:
 @cache
 def _by_sign(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
     """The productions whose messages are known without a prefix, by a text that they hold."""
-    found: dict[bytes, list[Production]] = {}
+    by_sign: dict[bytes, list[Production]] = {}
     for production in grammar.productions:
         if production.foreign:
             continue
@@ -268,8 +275,8 @@ def _by_sign(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
             signs = [lead.encode() for lead in notation.leads(notation.parse(production.line), limit=256)]
         if all(len(sign) >= _SIGN_SIZE for sign in signs):
             for sign in signs:
-                found.setdefault(sign.rstrip(b"."), []).append(production)
-    return list(found.items())
+                by_sign.setdefault(sign.rstrip(b"."), []).append(production)
+    return list(by_sign.items())
 
 
 def without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
@@ -296,8 +303,8 @@ def _count(reading: Reading, counts: Counts, unknown: int) -> None:
     texts = [text for _, text in reading.said]
     foreign = sum(text.level == "OTHER" for text in texts)
     typed = sum(text.parsed is not None for text in texts) - foreign
-    broken = [one for one in counts.broken if number <= one[0] < number + reading.pieces]
-    counts.broken = [one for one in counts.broken if one not in broken]
+    broken = [line for line in counts.broken if number <= line[0] < number + reading.pieces]
+    counts.broken = [line for line in counts.broken if line not in broken]
     counts.related_lines += foreign
     counts.typed_lines += typed
     counts.nccl_lines += len(texts) - foreign - unknown - len(broken)
@@ -305,11 +312,11 @@ def _count(reading: Reading, counts: Counts, unknown: int) -> None:
     counts.damaged_lines -= len(broken)
 
 
-def _origin(found: re.Match[bytes]) -> Origin | None:
+def _origin(match: re.Match[bytes]) -> Origin | None:
     """Who printed a line without ``NCCL``: only a prefix of NCCL tells, not what a program puts before its level."""
-    if found.re is _PLUGIN:
+    if match.re is _PLUGIN:
         return prefix.ALONE
-    origin = prefix.parse(found["head"].rstrip()) if found["head"] else None
+    origin = prefix.parse(match["head"].rstrip()) if match["head"] else None
     return origin if origin and (origin.device is not None or origin.location) else None
 
 

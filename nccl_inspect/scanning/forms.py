@@ -184,21 +184,21 @@ class Forms:
         match = parsed.production.match(message) if parsed else None
         if parsed is None or match is None:
             return None
-        found = []
+        spans = []
         for name, kind, group in parsed.production.shape.fields:
             if match[group] is not None and (kind.read is int or kind is _DEVICE):
-                found.append((*match.span(group), Part(name, len(kind.write(0)), kind is _DEVICE)))
-        return sorted(found, key=lambda one: one[:2])
+                spans.append((*match.span(group), Part(name, len(kind.write(0)), kind is _DEVICE)))
+        return sorted(spans, key=lambda span: span[:2])
 
     def _is_general(self, message: bytes, free: set[int]) -> bool:
         """Whether the message means the same with other digits in these places."""
-        known = self._grammar.parse(message)
-        spans = [one[:2] for one in self._spans(message) or ()]
+        own = self._grammar.parse(message)
+        spans = [span[:2] for span in self._spans(message) or ()]
         for digit in b"19":
             other = bytes(digit if place in free else byte for place, byte in enumerate(message))
             parsed = self._grammar.parse(other)
-            if known is None or parsed is None or parsed.production is not known.production:
+            if own is None or parsed is None or parsed.production is not own.production:
                 return False
-            if [one[:2] for one in self._spans(other) or ()] != spans:
+            if [span[:2] for span in self._spans(other) or ()] != spans:
                 return False
         return True

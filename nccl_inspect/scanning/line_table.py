@@ -48,13 +48,13 @@ class Heads(Record):
 
     def origins(self, at: Rows) -> list[Origin]:
         """Who printed some lines, with their times."""
-        printers, known = self.printer[at].tolist(), self.printers.origins
+        printers, origins = self.printer[at].tolist(), self.printers.origins
         heads = self.texts(at)
         if heads is None:
-            return [known[printer] for printer in printers]
+            return [origins[printer] for printer in printers]
         frames = self.printers.frames
         return [
-            known[printer] if (frame := frames[printer]) is None else frame.at(head)
+            origins[printer] if (frame := frames[printer]) is None else frame.at(head)
             for printer, head in zip(printers, heads, strict=True)
         ]
 

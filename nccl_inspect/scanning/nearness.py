@@ -47,7 +47,9 @@ def nearest(text: str, grammar: Grammar) -> Near | None:
     production = _with_words(message, grammar)
     if production is None:
         return None
-    sample = max(production.samples, key=lambda one: SequenceMatcher(None, one, message).ratio(), default="")
+    sample = max(
+        production.samples, key=lambda candidate: SequenceMatcher(None, candidate, message).ratio(), default=""
+    )
     return Near(meaning.Meaning(production, None, level, message, []), sample)
 
 
@@ -60,10 +62,10 @@ def _with_words(message: str, grammar: Grammar) -> Production | None:
         words[-1] = min((word for word in places if word.startswith(words[-1])), key=len, default=words[-1])
     weights = {word: log(1 + len(texts) / places.get(word, 1)) for word in words}
 
-    def likeness(one: Production) -> tuple[float, bool, float]:
-        own = {word: weight if word in texts[one] else _OF_SAMPLE * weight for word, weight in weights.items()}
-        shared = max((_in_order(words, _words(sample), own) for sample in one.samples), default=0.0)
-        return shared, one.dialect == "nccl", -len(texts[one])
+    def likeness(production: Production) -> tuple[float, bool, float]:
+        own = {word: weight if word in texts[production] else _OF_SAMPLE * weight for word, weight in weights.items()}
+        shared = max((_in_order(words, _words(sample), own) for sample in production.samples), default=0.0)
+        return shared, production.dialect == "nccl", -len(texts[production])
 
     most = sorted(texts, key=lambda one: -sum(weights[word] for word in weights.keys() & texts[one]))
     best = max(most[:_CANDIDATES], key=likeness)

@@ -95,11 +95,11 @@ class Scanner:
 
     def _line(self, number: int, line: bytes, counts: Counts, sink: Sink) -> None:
         """A whole line."""
-        found = prefix.split(line)
-        if found is None:
+        parts = prefix.split(line)
+        if parts is None:
             self._bare(number, line, counts, sink)
             return
-        head, rest = found
+        head, rest = parts
         origin = self._origin_of(head)
         if origin is None and self._opened(number, Inner(line), counts, sink):
             return
@@ -118,11 +118,11 @@ class Scanner:
     def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """What stood in a whole-line envelope: a line, or several."""
         for line in envelopes.cleaned(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
-            found = prefix.split(line)
-            if found is None:
+            parts = prefix.split(line)
+            if parts is None:
                 self._bare(number, line, counts, sink, inner.stated)
                 continue
-            head, rest = found
+            head, rest = parts
             origin = self._origin_of(head)
             if origin is not None:
                 self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
@@ -146,7 +146,7 @@ class Scanner:
 
     def _split(self, number: int, line: bytes, origin: Origin, counts: Counts, sink: Sink) -> bool:
         """Take lines apart that were run together; False when not each of them is whole and known."""
-        found: list[tuple[Origin, Text]] = []
+        pieces: list[tuple[Origin, Text]] = []
         for piece in prefix.pieces(line, origin):
             parts = prefix.split(piece)
             own = self._origin(parts[0]) if parts else None
@@ -155,13 +155,13 @@ class Scanner:
             text = self._text(parts[1], own)
             if text.parsed is None:
                 return False
-            found.append((prefix.stated_by(own, Stated(origin.time, origin.label, origin.rank)), text))
-        if len(found) < 2:
+            pieces.append((prefix.stated_by(own, Stated(origin.time, origin.label, origin.rank)), text))
+        if len(pieces) < 2:
             return False
-        counts.add(len(found))
+        counts.add(len(pieces))
         counts.split_lines += 1
         remember(number, line, counts.mended)
-        for own, text in found:
+        for own, text in pieces:
             sink(number, own, text)
         return True
 
@@ -222,9 +222,9 @@ class Scanner:
         needles = self._worth_a_look() if parsed is None else None
         retells = False
         worth = bool(needles) and any(needle in line for needle in needles or ())
-        if parsed is None and not worth and self._general and (found := _LAST_WORDS.search(line)):
-            worth = found.start() > 0 and (self.wrapped or bool(self._leads) or b"[rank" in line)
-            parsed = None if found.start() else self._grammar.parse_foreign(line, self._general)
+        if parsed is None and not worth and self._general and (match := _LAST_WORDS.search(line)):
+            worth = match.start() > 0 and (self.wrapped or bool(self._leads) or b"[rank" in line)
+            parsed = None if match.start() else self._grammar.parse_foreign(line, self._general)
         traces = bool(counts.tracebacks) or tracebacks.MARK in line
         if worth or (traces and envelopes.is_whole(line)):
             retells = last_error.MARK in line and self._announced(number, line, stated, counts, sink)
@@ -254,11 +254,11 @@ class Scanner:
         sink(number, prefix.NOBODY, Text(level, line, parsed))
 
     def _traced(
-        self, number: int, line: bytes, stated: Stated, found: tracebacks.Open, parsed: Parsed | None
+        self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None
     ) -> Parsed | None:
         """What a line is if a traceback ends with it and nobody knows it, else what is known of it."""
-        tracebacks.begin(line, number, stated, found)
-        inner = tracebacks.ended(line, number, stated, found)
+        tracebacks.begin(line, number, stated, open_tracebacks)
+        inner = tracebacks.ended(line, number, stated, open_tracebacks)
         if inner is None or parsed is not None:
             return parsed
         front = b"" if inner.stated.rank is None else b"[rank%d]: " % inner.stated.rank
@@ -272,9 +272,9 @@ class Scanner:
         last_error.announce(line, number, stated, counts.awaited)
         return False
 
-    def _retell(self, number: int, said: Iterable[Inner], sink: Sink) -> bool:
+    def _retell(self, number: int, warnings: Iterable[Inner], sink: Sink) -> bool:
         """Take what an exception says of NCCL's last warning; False when it is nothing of the kind."""
-        for inner in said:
+        for inner in warnings:
             parsed = self._grammar.parse(inner.text) if inner.text else None
             if parsed is not None and parsed.kind.kept:
                 self.productions.add(parsed.production)
@@ -308,8 +308,8 @@ class Scanner:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
     def _origin(self, head: bytes) -> Origin | None:
-        if (known := self._origins.recall(head) or self._timed.known(head)) is not None:
-            return known
+        if (origin := self._origins.recall(head) or self._timed.known(head)) is not None:
+            return origin
         return self._remembered(head, prefix.parse(head))
 
     def _remembered(self, head: bytes, origin: Origin | None) -> Origin | None:
@@ -332,8 +332,8 @@ class Scanner:
         if self.wrapped and len(shorter := envelopes.without_trailer(whole)) < len(whole):
             is_trailer = origin is not None and origin.wrapped
             key = rest + (b"\0" if is_trailer else b"\1")
-            if known := self._texts.young.get(key) or self._texts.recall(key):
-                return known
+            if known_text := self._texts.young.get(key) or self._texts.recall(key):
+                return known_text
             if is_trailer and (self._grammar.parse(shorter) or not self._grammar.parse(whole)):
                 message = shorter  # else a table of NCCL's own, which ends like that of a collector
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
@@ -349,4 +349,4 @@ class Scanner:
 
 def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
     """A line and what it is without prefixes: first what begins with a rank, then what most was taken from."""
-    return sorted((line, *layers), key=lambda one: (not one.startswith(b"[rank"), line.endswith(one), len(one)))
+    return sorted((line, *layers), key=lambda layer: (not layer.startswith(b"[rank"), line.endswith(layer), len(layer)))

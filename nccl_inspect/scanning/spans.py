@@ -72,12 +72,12 @@ class Block:
 
     def has(self, at: Rows, text: bytes) -> NDArray[np.bool_]:
         """Whether a text is at each place; eight bytes must follow it."""
-        found = np.ones(len(at), bool)
+        matches = np.ones(len(at), bool)
         for begin in range(0, len(text), _WORD):
             piece = text[begin : begin + _WORD]
             mask = np.uint64((1 << 8 * len(piece)) - 1)
-            found &= self.words[at + begin] & mask == np.uint64(int.from_bytes(piece, "little"))
-        return found
+            matches &= self.words[at + begin] & mask == np.uint64(int.from_bytes(piece, "little"))
+        return matches
 
     def alike(self, begin: Rows, end: Rows) -> Rows:
         """For each piece the first one with the same bytes; none may be shorter than eight."""
@@ -120,7 +120,7 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
     left = np.arange(len(mixed))
     own: Sequence[NDArray[Any]] = columns
     """The columns of the rows that are left."""
-    found = left
+    result = left
     for _ in range(_ROUNDS):
         mixed = mixed * _MIX
         slot = (mixed >> np.uint64(64 - bits)).astype(np.int64)
@@ -129,20 +129,20 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
         same = np.ones(len(left), bool)
         for column, mine in zip(columns, own, strict=True):
             same &= mine == column[first]
-        if len(left) == len(found):
-            found = first.copy()
-        found[left[same]] = first[same]
+        if len(left) == len(result):
+            result = first.copy()
+        result[left[same]] = first[same]
         left, mixed = left[~same], mixed[~same]
         if not len(left):
-            return found
+            return result
         own = [column[left] for column in columns]
         mixed ^= mixed >> _FOLD
         mixed *= _AGAIN
     _, first, number = np.unique(
         np.array([column[left] for column in columns]).T, axis=0, return_index=True, return_inverse=True
     )
-    found[left] = left[first[number.ravel()]]
-    return found
+    result[left] = left[first[number.ravel()]]
+    return result
 
 
 def number_of(first: Rows) -> tuple[Column, Rows]:

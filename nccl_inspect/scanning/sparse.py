@@ -30,9 +30,9 @@ def with_nccl(text: bytes, shapes: Sequence[bytes], distinct: Iterable[bytes]) -
 def _named(text: bytes) -> Iterator[bytes]:
     """The lines that hold NCCL's name."""
     end = -1
-    while (found := text.find(NAME, end + 1)) >= 0:
-        start = text.rfind(b"\n", 0, found) + 1
-        end = text.find(b"\n", found)
+    while (place := text.find(NAME, end + 1)) >= 0:
+        start = text.rfind(b"\n", 0, place) + 1
+        end = text.find(b"\n", place)
         end = len(text) if end < 0 else end
         yield text[start:end]
 

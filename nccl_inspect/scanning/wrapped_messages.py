@@ -37,12 +37,12 @@ def rejoined(lines: Lines, grammar: Grammar) -> Lines:
     if lines.mended is not None or len(lines.text) > MOST or prefix.MARK not in lines.text:
         return lines
     given = envelopes.cleaned(lines.lines, lines.text)
-    found = dict(_broken(given, grammar))
-    if not found:
+    broken = dict(_broken(given, grammar))
+    if not broken:
         return lines
     whole, numbers, at = list[bytes](), list[int](), 0
     while at < len(given):
-        pieces, line = found.get(at, (1, given[at]))
+        pieces, line = broken.get(at, (1, given[at]))
         whole.append(line)
         numbers.append(at + 1)
         at += pieces
@@ -67,10 +67,10 @@ def _made(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> t
         rest = _QUOTE.sub(b"", line, count=1) if quote else line
         if _OWN.search(rest) or len(above) + len(rest.split(maxsplit=1)[0]) + 1 < width:
             return None  # the word had had room
-        tried = [one.rstrip() + glue + rest for one in tried for glue in _GLUES]
-        for one in tried:
-            if (parts := prefix.split(one)) and _is_known(parts[1], grammar):
-                return size, one
+        tried = [candidate.rstrip() + glue + rest for candidate in tried for glue in _GLUES]
+        for candidate in tried:
+            if (parts := prefix.split(candidate)) and _is_known(parts[1], grammar):
+                return size, candidate
     return None
 
 

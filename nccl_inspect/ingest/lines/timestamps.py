@@ -136,8 +136,8 @@ class Timed:
 
 def place(head: bytes) -> tuple[int, int]:
     """The span of the time in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
-    found = _TIME.search(head)
-    return found.span() if found else (0, 0)
+    match = _TIME.search(head)
+    return match.span() if match else (0, 0)
 
 
 def _around(head: bytes, time: re.Match[bytes]) -> bytes:

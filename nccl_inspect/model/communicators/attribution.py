@@ -136,7 +136,7 @@ class _Work:
             self._begin(certainty)
             return
         for process, printed in zip(processes, bursts, strict=True):
-            self._direct[process.log.process].update(one.other[1] for one in ends_of(printed) if one.kind.is_local)
+            self._direct[process.log.process].update(end.other[1] for end in ends_of(printed) if end.kind.is_local)
             for member in process.members:  # what stands between START and COMPLETE
                 for slot, channels in slots_of(member.log, ends_of(member.bursts), RINGS_AND_TREES):
                     self._take(member, slot, channels)
@@ -208,7 +208,12 @@ class _Work:
         """
         threads = self._threads.get(process.log.process, {})
         closing = {step.origin.tid for step in process.connected}
-        helped = [one for tid in threads.keys() - closing for one in threads[tid] if one.conn != SEND_RECV]
+        helped = [
+            connection
+            for tid in threads.keys() - closing
+            for connection in threads[tid]
+            if connection.conn != SEND_RECV
+        ]
         made = {tid: sorted([*threads.get(tid, ()), *helped], key=_PLACE) for tid in closing}
         for step in process.connected:
             before = bisect_left(made[step.origin.tid], step.place, key=_PLACE)
@@ -243,9 +248,9 @@ class _Work:
         comm = member.communicator
         assert comm is not None
         direct = self._direct[unit.log.process]
-        for one in unit.ends:
-            other, device = one.other
-            mate = comm.mate(other) if other is not None and not one.kind.is_local else None
+        for end in unit.ends:
+            other, device = end.other
+            mate = comm.mate(other) if other is not None and not end.kind.is_local else None
             if mate is not None and mate.log.process.host == unit.log.process.host and device in direct:
                 return False
         return True
@@ -254,12 +259,12 @@ class _Work:
         """Connections of set 0 join neighbours in rings and trees."""
         comm = member.communicator
         assert comm is not None
-        known = self._ring_edges.get(id(comm))
-        if known is None:
-            known = self._ring_edges[id(comm)] = _neighbours(comm)
-        if not known or not unit.simple:
+        edges = self._ring_edges.get(id(comm))
+        if edges is None:
+            edges = self._ring_edges[id(comm)] = _neighbours(comm)
+        if not edges or not unit.simple:
             return True
-        return all((one.src, one.dst) in known for one in unit.ends)
+        return all((end.src, end.dst) in edges for end in unit.ends)
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
         kind = _kind(member.communicator)
@@ -287,15 +292,15 @@ def _is_same_pair(unit: Unit) -> bool:
     So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
     paths.
     """
-    named = {rank for one in unit.ends for rank in (one.src, one.dst) if rank is not None}
+    named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None}
     return len({tuple(_global(member, rank) for rank in sorted(named)) for member in unit.candidates}) == 1
 
 
 def _global(member: Member, rank: int) -> object:
     """The global rank; something of its own where the log does not tell it."""
     comm = member.communicator
-    known = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
-    return (id(comm), rank) if known is None or comm is None or comm.world is None else known
+    global_rank = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
+    return (id(comm), rank) if global_rank is None or comm is None or comm.world is None else global_rank
 
 
 def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:

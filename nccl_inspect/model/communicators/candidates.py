@@ -198,14 +198,14 @@ class _Lives:
     def at(self, place: int) -> list[Member]:
         """The members that live at a place, in their order."""
         begun = bisect_right(self._begins, place)
-        found: list[Member] = []
+        living: list[Member] = []
         for index in range(-(-begun // self._STRIDE)):
             (first, last), stride = self._ends[index], self._strides[index]
             if first >= place and (index + 1) * self._STRIDE <= begun:
-                found += stride
+                living += stride
             elif last >= place:
-                found += [member for member in stride if member.lives_at(place)]
-        return found
+                living += [member for member in stride if member.lives_at(place)]
+        return living
 
 
 def _end_of(member: Member) -> float:

@@ -61,33 +61,37 @@ class _Members:
         self._mates(comms, index)
 
     def _mates(self, comms: Sequence[Communicator | None], index: dict[int, int]) -> None:
-        known = [comm for comm in comms if comm is not None]
-        assert len(known) == len(comms)
-        self.nranks = np.array([comm.nranks for comm in known], np.int64)
-        self._listed = np.array([len(comm.global_ranks) for comm in known], np.int64)
+        communicators = [comm for comm in comms if comm is not None]
+        assert len(communicators) == len(comms)
+        self.nranks = np.array([comm.nranks for comm in communicators], np.int64)
+        self._listed = np.array([len(comm.global_ranks) for comm in communicators], np.int64)
         self._at = np.cumsum(self._listed) - self._listed
-        self._global = joined([*(ranks_column(comm.global_ranks) for comm in known), np.array([NOTHING])])
-        self._world = index.get(id(known[0].world), NOTHING) if known else NOTHING
+        self._global = joined([*(ranks_column(comm.global_ranks) for comm in communicators), np.array([NOTHING])])
+        self._world = index.get(id(communicators[0].world), NOTHING) if communicators else NOTHING
         pairs = [
-            (at, rank, self.of_id[id(mate)]) for at, comm in enumerate(known) for rank, mate in comm.members.items()
+            (at, rank, self.of_id[id(mate)])
+            for at, comm in enumerate(communicators)
+            for rank, mate in comm.members.items()
         ]
         comm, rank, mate = np.array(pairs, np.int64).reshape(-1, 3).T
         self._by_rank = Lookup(pair(comm, rank), mate)
 
     def mate(self, comm: Column, rank: Column) -> Column:
         """See :meth:`~.communicator.Communicator.mate`."""
-        found = self._by_rank.of(pair(comm, rank))
+        own = self._by_rank.of(pair(comm, rank))
         if self._world == NOTHING:
-            return found
+            return own
         listed = (rank >= 0) & (rank < self._listed[comm])
-        known = np.where(listed, self._global[np.where(listed, self._at[comm] + rank, 0)], NOTHING)
-        in_world = np.where(known < 0, NOTHING, self._by_rank.of(pair(np.full(len(comm), self._world), known)))
-        return np.where(found == NOTHING, in_world, found)
+        global_ranks = np.where(listed, self._global[np.where(listed, self._at[comm] + rank, 0)], NOTHING)
+        in_world = np.where(
+            global_ranks < 0, NOTHING, self._by_rank.of(pair(np.full(len(comm), self._world), global_ranks))
+        )
+        return np.where(own == NOTHING, in_world, own)
 
     def is_called(self, member: Column, device: Column) -> Column:
         """See :meth:`~.members.Member.is_called`."""
-        one, other = self.names[member].T
-        return (device == 0) | (one == NOTHING) | (one == device) | (other == device)
+        first_name, second_name = self.names[member].T
+        return (device == 0) | (first_name == NOTHING) | (first_name == device) | (second_name == device)
 
 
 class Certainty:
@@ -150,11 +154,11 @@ class Certainty:
         member = np.repeat(np.array([member for _, member in pairs], np.int64), sizes)
         self.member[rows], self.conn[rows] = member, RINGS_AND_TREES
         lost = rows[~self.fits(rows, member)] if len(rows) else rows
-        found = np.unique(self._table.burst[lost])
-        for burst in found.tolist():
+        bursts = np.unique(self._table.burst[lost])
+        for burst in bursts.tolist():
             rows = self._table.bursts[burst].at
             self.member[rows] = self.conn[rows] = NOTHING
-        return {id(self._table.bursts[burst]) for burst in found.tolist()}
+        return {id(self._table.bursts[burst]) for burst in bursts.tolist()}
 
     def decide(self) -> list[list[Decided]]:
         """What is certain, by process: members get their connections, and what is left stays with the process."""
@@ -194,8 +198,8 @@ class Certainty:
         wanted = np.unique(ends[joined([burst.at for burst in bursts])])
         rows = np.flatnonzero(np.isin(ends, wanted) & (self.member != NOTHING) & (self.conn != NOTHING))
         columns = (column[rows].tolist() for column in (self.member, self.conn))
-        for member, conn, one in zip(*columns, self._ends(rows), strict=True):
-            yield self._members.all[member], conn, one
+        for member, conn, end in zip(*columns, self._ends(rows), strict=True):
+            yield self._members.all[member], conn, end
 
     def ends(self, process: int) -> Iterator[Ends]:
         """The connections of a process, by its number."""
@@ -211,12 +215,14 @@ class Certainty:
         number = np.array([channels.bit_count() for channels in table.channel_sets])[table.channels[rows]]
         first, group = distinct(conn, table.src[rows], table.dst[rows])
         left = np.bincount(group, np.where(self.receives[rows], -number, number))
-        return {(one.kind.conn, one.src, one.dst) for one in self._ends(rows[first[left != 0]])}
+        return {(end.kind.conn, end.src, end.dst) for end in self._ends(rows[first[left != 0]])}
 
     def _ends(self, rows: Any) -> Iterator[Ends]:
         table, devices = self._table, self._devices
         columns = table.src, table.dst, table.src_dev, table.dst_dev, table.kind, table.channels
-        for src, dst, src_dev, dst_dev, kind, channels in zip(*(one[rows].tolist() for one in columns), strict=True):
+        for src, dst, src_dev, dst_dev, kind, channels in zip(
+            *(column[rows].tolist() for column in columns), strict=True
+        ):
             names = devices[src_dev], devices[dst_dev]
             yield Ends(src, None if dst == NOTHING else dst, *names, table.kinds[kind], table.channel_sets[channels])
 
@@ -224,7 +230,7 @@ class Certainty:
         """Of each unit how many members it fits, and the last one of them."""
         members, rows = self._members, units.rows
         number = members.number[units.process]
-        found, last = np.zeros(units.number, np.int64), np.zeros(units.number, np.int64)
+        fits_of_unit, last = np.zeros(units.number, np.int64), np.zeros(units.number, np.int64)
         for index in range(int(number.max(initial=0))):
             there = np.flatnonzero(number > index)
             member = members.begin[units.process[there]] + index
@@ -237,13 +243,13 @@ class Certainty:
             all_fit = np.zeros(units.number, bool)
             all_fit[unit] = True
             all_fit[unit[~fit]] = False
-            found += all_fit
+            fits_of_unit += all_fit
             last[unit[fit & all_fit[unit]]] = member[fit & all_fit[unit]]
-        return found, last
+        return fits_of_unit, last
 
-    def _assign(self, units: _Units, found: Column, last: Column) -> None:
+    def _assign(self, units: _Units, fits_of_unit: Column, last: Column) -> None:
         """Give units to the only member that they fit, unless connections there use the same channels."""
-        certain = found[units.unit] == 1
+        certain = fits_of_unit[units.unit] == 1
         rows, unit = units.rows[certain], units.unit[certain]
         self.member[rows], self.conn[rows] = last[unit], units.shared_conn()[unit]
         taken = np.flatnonzero((self.member != NOTHING) & (self.conn != NOTHING))
@@ -253,11 +259,11 @@ class Certainty:
         several = np.flatnonzero(number[slot.ravel()] > 1)
         contested = self._disputed(units, certain)
         for group in groups(slot.ravel()[several]):
-            used, one = 0, taken[several[group]].tolist()
-            for row in one:
+            used, members = 0, taken[several[group]].tolist()
+            for row in members:
                 channels = table.channel_sets[table.channels[row]]
                 if used & channels:
-                    contested.update(one)
+                    contested.update(members)
                 used |= channels
         if contested:
             lost = np.isin(unit, unit[np.isin(rows, list(contested))])
@@ -291,9 +297,9 @@ class Certainty:
             return
         place = np.full(units.number, np.iinfo(np.int64).max)
         np.minimum.at(place, unit, self._table.place[rows])
-        one, first = np.unique(unit, return_index=True)
+        distinct_units, first = np.unique(unit, return_index=True)
         member, process = self.member[rows[first]], self._process[rows[first]]
-        order = np.lexsort((place[one], process))
+        order = np.lexsort((place[distinct_units], process))
         member, process = member[order], process[order]
         begins = np.flatnonzero(np.concatenate([[True], process[1:] != process[:-1]]))
         number = 1 + np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))

@@ -42,10 +42,10 @@ class Communicator:
 
     def mate(self, rank: int) -> Member | None:
         """The member with a rank, or that of the world with the same global rank: it tells host and GPU."""
-        if found := self.members.get(rank):
-            return found
-        known = self.global_ranks[rank] if self.world and rank < len(self.global_ranks) else None
-        return self.world.members.get(known) if self.world and known is not None else None
+        if member := self.members.get(rank):
+            return member
+        global_rank = self.global_ranks[rank] if self.world and rank < len(self.global_ranks) else None
+        return self.world.members.get(global_rank) if self.world and global_rank is not None else None
 
     @property
     def complete(self) -> bool:
@@ -55,14 +55,14 @@ class Communicator:
     @property
     def local_ranks(self) -> int | None:
         """Ranks on each node as NCCL counts them, where all members that tell agree."""
-        found = {member.shape.local_ranks for member in self.members.values() if member.shape}
-        return found.pop() if len(found) == 1 else None
+        counts = {member.shape.local_ranks for member in self.members.values() if member.shape}
+        return counts.pop() if len(counts) == 1 else None
 
     @property
     def nnodes(self) -> int | None:
         """Nodes as NCCL counts them."""
-        found = {member.shape.nnodes for member in self.members.values() if member.shape}
-        return found.pop() if len(found) == 1 else None
+        counts = {member.shape.nnodes for member in self.members.values() if member.shape}
+        return counts.pop() if len(counts) == 1 else None
 
 
 def join(processes: Iterable[ProcessMembers]) -> list[Communicator]:
@@ -102,8 +102,8 @@ class _Join:
         for key, group in counted.items():
             self._by_count(key, group, vague)
         for group in vague.values():
-            for one in Joiner(group).groups():
-                self._add(one)
+            for joined in Joiner(group).groups():
+                self._add(joined)
 
     def _by_count(
         self, key: tuple[object, ...], group: list[Member], vague: dict[tuple[object, ...], list[Member]]
@@ -113,8 +113,8 @@ class _Join:
         for member in group:
             by_ordinal.setdefault(member.ordinal, []).append(member)
         if None not in by_ordinal and all(map(_is_one, by_ordinal.values())):
-            for one in by_ordinal.values():
-                self._add(one)
+            for split in by_ordinal.values():
+                self._add(split)
             return
         if not all(map(_has_parent, by_ordinal.values())):
             for member in group:
@@ -141,8 +141,8 @@ class _Join:
                 by_turn.setdefault(turn + own[member.rank], []).append(member)
                 own[member.rank] += 1
             turns.update({rank: turn + number - turns[rank] for rank, number in own.items()})
-        for one in by_turn.values():
-            self._add(one)
+        for turn_members in by_turn.values():
+            self._add(turn_members)
 
     def _add(self, members: list[Member]) -> None:
         comm = _make(members[0])
@@ -254,7 +254,7 @@ def number(communicators: Sequence[Communicator], world: Communicator | None) ->
             comm.global_ranks = range(comm.nranks)
             continue
         seen = {rank: ranks.get(member.gpu) for rank, member in comm.members.items()}
-        same = comm.nranks == world.nranks and all(rank == known for rank, known in seen.items())
+        same = comm.nranks == world.nranks and all(rank == global_rank for rank, global_rank in seen.items())
         if comm is world or same:
             comm.global_ranks = range(comm.nranks)
         else:

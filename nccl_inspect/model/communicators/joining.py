@@ -24,7 +24,7 @@ class Claim(NamedTuple):
 
 def claims(member: Member) -> dict[int, list[Claim]]:
     """What the connections that a member made inside its START and COMPLETE say of its neighbours."""
-    found: dict[int, list[Claim]] = {}
+    by_rank: dict[int, list[Claim]] = {}
     for burst in member.bursts:
         for edge in burst.edges.values():
             event = edge.event
@@ -32,8 +32,8 @@ def claims(member: Member) -> dict[int, list[Claim]]:
             other, device = (event.dst, event.dst_dev) if outward else (event.src, event.src_dev)
             if other is not None and other != member.rank:
                 host = member.log.process.host if event.is_local else None
-                found.setdefault(other, []).append(Claim(host, device))
-    return found
+                by_rank.setdefault(other, []).append(Claim(host, device))
+    return by_rank
 
 
 class Joiner:
@@ -56,25 +56,25 @@ class Joiner:
         for member in self._members:
             by_turn.setdefault(turns[member.gpu], []).append(member)
             turns[member.gpu] += 1
-        found: list[list[Member]] = []
+        groups: list[list[Member]] = []
         rest: list[list[Member]] = []
         for group in by_turn.values():
             whole = len(group) == group[0].init.nranks and self.agree(group)
-            (found if whole else rest).append(group)
+            (groups if whole else rest).append(group)
         left = [member for group in rest for member in group]
         # A neighbour on another host may be missing, and another one pass for it, unless all find each other.
         pieces = self._linked(left, local_only=False)
         if any(len(piece) < piece[0].init.nranks for piece in pieces):
             pieces = self._linked(left, local_only=True)
-        return [*found, *pieces]
+        return [*groups, *pieces]
 
     def agree(self, group: Sequence[Member]) -> bool:
         """Whether these can be one communicator: each rank once, each GPU once, no claim against another."""
         ranks = {member.rank: member for member in group}
         if len(ranks) < len(group) or len({member.gpu for member in group}) < len(group):
             return False
-        said = ((member, ranks[rank]) for member in group for rank in self._claims[id(member)] if rank in ranks)
-        return all(self._accepts(member, mate) for member, mate in said)
+        pairs = ((member, ranks[rank]) for member in group for rank in self._claims[id(member)] if rank in ranks)
+        return all(self._accepts(member, mate) for member, mate in pairs)
 
     def _accepts(self, member: Member, mate: Member) -> bool:
         return all(_fits(claim, mate) for claim in self._claims[id(member)].get(mate.rank, ()))
@@ -86,15 +86,15 @@ class Joiner:
         for member in members:
             by_rank.setdefault(member.rank, []).append(member)
         for member in members:
-            for rank, said in self._claims[id(member)].items():
-                if local_only and not any(claim.host for claim in said):
+            for rank, claims_on_rank in self._claims[id(member)].items():
+                if local_only and not any(claim.host for claim in claims_on_rank):
                     continue
                 mate = self._mate(member, by_rank.get(rank, ()), by_rank[member.rank])
                 if mate is None or group_of[id(mate)] is group_of[id(member)]:
                     continue
                 joined = group_of[id(member)] + group_of[id(mate)]
                 if self.agree(joined):
-                    group_of.update((id(one), joined) for one in joined)
+                    group_of.update((id(linked), joined) for linked in joined)
         return list({id(group): group for group in group_of.values()}.values())
 
     def _mate(self, member: Member, others: Iterable[Member], alike: Iterable[Member]) -> Member | None:

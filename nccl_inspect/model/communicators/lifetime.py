@@ -28,7 +28,7 @@ class Lifetimes:
         """The stages that some rank reached, in their order."""
         members = list(comm.members.values())
         took = [note for member in members for note in self._timings_of(member.log).of(member)]
-        found = [
+        stages = [
             _stage("started", [member.started for member in members]),
             _stage("bootstrapped", [], _bootstrap(took)),
             _stage("complete", [member.completed for member in members], _total(took)),
@@ -39,14 +39,14 @@ class Lifetimes:
             if member.ended and isinstance(member.ended.event, events.CommEnd):
                 name = "destroyed" if member.ended.event.how == "Destroy" else "aborted"
                 ended.setdefault(name, []).append(member.ended)
-        found += [_stage(name, steps) for name, steps in ended.items()]
-        return [stage for stage in found if stage.ranks]
+        stages += [_stage(name, steps) for name, steps in ended.items()]
+        return [stage for stage in stages if stage.ranks]
 
     def _timings_of(self, log: ProcessLog) -> _Timings:
-        known = self._timings.get(id(log))
-        if known is None:
-            known = self._timings[id(log)] = _Timings(log)
-        return known
+        timings = self._timings.get(id(log))
+        if timings is None:
+            timings = self._timings[id(log)] = _Timings(log)
+        return timings
 
 
 class _Timings:
@@ -57,10 +57,10 @@ class _Timings:
     """
 
     def __init__(self, log: ProcessLog) -> None:
-        said = [note for note in log.notes.values() if is_timing(note.event)]
-        self._notes = sorted(said, key=_PLACE)
+        notes = [note for note in log.notes.values() if is_timing(note.event)]
+        self._notes = sorted(notes, key=_PLACE)
         self._places = list(map(_PLACE, self._notes))
-        steps = (step for step in log.steps if isinstance(step, Step)) if said else ()
+        steps = (step for step in log.steps if isinstance(step, Step)) if notes else ()
         self._completed = sorted(step.place for step in steps if _completes(step.event))
 
     def of(self, member: Member) -> Iterator[Note]:

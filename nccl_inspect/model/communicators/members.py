@@ -69,8 +69,8 @@ class Member:
 
     def __post_init__(self) -> None:
         init = self.init
-        known = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
-        self.device_names = frozenset([str(name) for name in known if name is not None])
+        names = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
+        self.device_names = frozenset([str(name) for name in names if name is not None])
 
     @property
     def rank(self) -> int:
@@ -263,27 +263,27 @@ class _Walk:
             self._miscounted = True
 
     def finish(self) -> ProcessMembers:
-        found = self._found
+        result = self._found
         for tid, waiting in self._waiting.items():
             part = 0
             since: list[Burst] = []
             for step in waiting:
                 if isinstance(step, Burst):
-                    found.loose.append(step)
-                    found.parts[id(step)] = tid, part
+                    result.loose.append(step)
+                    result.parts[id(step)] = tid, part
                     since.append(step)
                 elif isinstance(step.event, events.Connected):
-                    found.connected.append(step)
-                    found.closed.update((id(burst), step.event.what) for burst in since if burst.key.conn != 1)
+                    result.connected.append(step)
+                    result.closed.update((id(burst), step.event.what) for burst in since if burst.key.conn != 1)
                     part, since = part + 1, []
                 else:
                     self._late(step)
-        found.loose.sort(key=lambda burst: burst.place)
-        if len({member.gpu for member in found.members}) == 1:
-            went_on = max(map(_last_step, found.members))
-            for member in found.members:
+        result.loose.sort(key=lambda burst: burst.place)
+        if len({member.gpu for member in result.members}) == 1:
+            went_on = max(map(_last_step, result.members))
+            for member in result.members:
                 member.went_on = went_on
-        return found
+        return result
 
     def _late(self, step: Step) -> None:
         """A line of a communicator whose START is missing (torn, or before the log begins): only one can have it."""
@@ -302,8 +302,8 @@ def _last_step(member: Member) -> int:
 
 def _is_repeated(member: Member, event: events.CommInit) -> bool:
     """Whether a line stood before, word by word, and nothing that could make it mean another communicator."""
-    known = member.started if event.phase == "START" else member.completed
-    if known is None or known.event.message != event.message:
+    earlier = member.started if event.phase == "START" else member.completed
+    if earlier is None or earlier.event.message != event.message:
         return False
     if event.phase == "START":
         return member.ended is None

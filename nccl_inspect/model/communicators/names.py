@@ -21,10 +21,10 @@ def names(
     communicators: Sequence[Communicator], processes: Iterable[ProcessMembers], notices: Iterable[Notice]
 ) -> dict[str, str]:
     """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
-    said: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for comm, name in (*_given_to_nccl(processes), *_told_by_torch(communicators, notices)):
-        said.setdefault(comm, set()).add(name)
-    return {comm: found.pop() for comm, found in said.items() if len(found) == 1}
+        by_name.setdefault(comm, set()).add(name)
+    return {comm: distinct.pop() for comm, distinct in by_name.items() if len(distinct) == 1}
 
 
 def _given_to_nccl(processes: Iterable[ProcessMembers]) -> Iterable[tuple[str, str]]:
@@ -69,10 +69,10 @@ def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Noti
         values = _values(notice.event)
         rank, job_rank = values.get("rank"), values.get("global_rank", values.get("world_rank"))
         if values.get("comm") is not None and rank is not None and not name.isdigit():
-            found = members.get((values["comm"], rank), [])
-            comms = {id(member.communicator): member.communicator for member in found if _is_at(member, job_rank)}
-            if len(comms) == 1 and (one := comms.popitem()[1]) is not None:
-                yield one.name, name
+            candidates = members.get((values["comm"], rank), [])
+            comms = {id(member.communicator): member.communicator for member in candidates if _is_at(member, job_rank)}
+            if len(comms) == 1 and (comm_named := comms.popitem()[1]) is not None:
+                yield comm_named.name, name
         elif rank is not None and job_rank is not None and not name.isdigit():
             places.setdefault(name, set()).add((rank, job_rank))
     for name, some in places.items():
@@ -96,9 +96,9 @@ def _global(comm: Communicator, rank: int) -> int | None:
     return comm.global_ranks[rank] if rank < len(comm.global_ranks) else None
 
 
-def ranks_of_nccl_tests(said: Iterable[Notice]) -> int | None:
+def ranks_of_nccl_tests(notices: Iterable[Notice]) -> int | None:
     """The size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
-    places = [dict(getattr(notice.event, "values", ())) for notice in said if "rank-list" in notice.roles]
+    places = [dict(getattr(notice.event, "values", ())) for notice in notices if "rank-list" in notice.roles]
     ranks = sorted(int(place["rank"]) for place in places)
-    once = all(notice.count == 1 for notice in said if "rank-list" in notice.roles)
+    once = all(notice.count == 1 for notice in notices if "rank-list" in notice.roles)
     return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None

@@ -23,14 +23,14 @@ def likely(communicators: Sequence[Communicator], world: Communicator | None) ->
         stride = _stride(comm)
         if comm is not world and 1 < comm.nranks < world.nranks and stride is not None:
             families.setdefault((comm.nranks, stride, _only_exchanges(comm)), []).append(comm)
-    sets = {key: one for key, family in families.items() if (one := _tiling(family, world.nranks))}
+    sets = {key: tiling for key, family in families.items() if (tiling := _tiling(family, world.nranks))}
     strides = {stride for _, stride, _ in sets if stride > 1}
-    found: dict[str, Parallelism] = {}
-    for key, one in sets.items():
-        read = _read(one, key, strides)
+    by_name: dict[str, Parallelism] = {}
+    for key, tiling in sets.items():
+        read = _read(tiling, key, strides)
         if read is not None:
-            found.update((comm.name, read) for comm in families[key])
-    return found
+            by_name.update((comm.name, read) for comm in families[key])
+    return by_name
 
 
 def _stride(comm: Communicator) -> int | None:

@@ -34,17 +34,20 @@ class Layout(NamedTuple):
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """The rings in global ranks."""
-        known = _listed(comm)
+        global_ranks = _listed(comm)
         torn = set(self.incomplete)
         return [
-            [_global(comm, rank) for rank in ring] if place in torn else [known[rank] for rank in ring]
+            [_global(comm, rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
             for place, ring in enumerate(self.rings)
         ]
 
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
         """The links of each channel's tree in global ranks."""
-        known = _listed(comm)
-        trees = [sorted([[known[parent], known[child]] for parent, child in tree], key=_as_text) for tree in self.trees]
+        global_ranks = _listed(comm)
+        trees = [
+            sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=_as_text)
+            for tree in self.trees
+        ]
         return [trees[place] for place in self.tree_of]
 
 
@@ -56,7 +59,7 @@ class Layouts:
 
     def of(self, comm: Communicator) -> Layout:
         """The layout of a communicator."""
-        printed = [(rank, id(one.trees), *map(id, one.rings.values())) for rank, one in comm.members.items()]
+        printed = [(rank, id(member.trees), *map(id, member.rings.values())) for rank, member in comm.members.items()]
         key = comm.nranks, *printed
         if key not in self._known:
             self._known[key] = _layout(comm)
@@ -64,11 +67,11 @@ class Layouts:
 
 
 def _layout(comm: Communicator) -> Layout:
-    said: dict[int, list[events.RingOrder]] = {}
+    by_channel: dict[int, list[events.RingOrder]] = {}
     for member in comm.members.values():
         for channel, ring in member.rings.items():
-            said.setdefault(channel, []).append(ring)
-    every = [said[channel] for channel in sorted(said)]
+            by_channel.setdefault(channel, []).append(ring)
+    every = [by_channel[channel] for channel in sorted(by_channel)]
     incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
     printed = _printed_trees(comm)
     tree_of = sorted((channel, place) for place, (_, channels) in enumerate(printed) for channel in channels)
@@ -85,24 +88,24 @@ def _links(comm: Communicator, tree: Tree) -> list[tuple[int, int]]:
     return [link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < comm.nranks]
 
 
-def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
+def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
     """Whether a ring has every rank once and all tell the same; until 2.22 no mark shows that it is cut."""
-    ranks = said[0].ranks
-    agreed = all(ring.ranks == ranks for ring in said[1:])
-    return agreed and not said[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
+    ranks = printed[0].ranks
+    agreed = all(ring.ranks == ranks for ring in printed[1:])
+    return agreed and not printed[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
 
 
 def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
     """What the members print of trees, each with its channels: most channels have the tree of another one."""
     links: dict[tuple[int, ...], int] = {}
-    said: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
+    by_channels: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
     for rank, by_links in _grouped({rank: _by_links(member) for rank, member in comm.members.items() if member.trees}):
-        for one, channels in by_links:
-            ranks, numbers = said.setdefault(channels, ([], []))
+        for tree_links, channels in by_links:
+            ranks, numbers = by_channels.setdefault(channels, ([], []))
             ranks.append(rank)
-            numbers.append(links.setdefault(one, len(links)))
+            numbers.append(links.setdefault(tree_links, len(links)))
     alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for channels, (ranks, numbers) in sorted(said.items()):
+    for channels, (ranks, numbers) in sorted(by_channels.items()):
         alike.setdefault((tuple(ranks), tuple(numbers)), []).extend(channels)
     by_number = list(links)
     return [
@@ -113,18 +116,18 @@ def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
 
 def _by_links(member: Member) -> dict[tuple[int, ...], tuple[int, ...]]:
     """The channels in which a member has the same neighbours."""
-    found: dict[tuple[int, ...], list[int]] = {}
+    by_links: dict[tuple[int, ...], list[int]] = {}
     for tree in member.trees:
-        found.setdefault(tree[1:], []).append(tree[0])
-    return {links: tuple(channels) for links, channels in found.items()}
+        by_links.setdefault(tree[1:], []).append(tree[0])
+    return {links: tuple(channels) for links, channels in by_links.items()}
 
 
-def _grouped(said: dict[int, dict[tuple[int, ...], tuple[int, ...]]]) -> Iterator[tuple[int, list[_Links]]]:
+def _grouped(by_rank: dict[int, dict[tuple[int, ...], tuple[int, ...]]]) -> Iterator[tuple[int, list[_Links]]]:
     """The links of each rank with their channels: several at once where these go together at all ranks."""
-    groups = {frozenset(by_links.values()) for by_links in said.values()}
+    groups = {frozenset(by_links.values()) for by_links in by_rank.values()}
     together = [channel for group in groups for channels in group for channel in channels]
     are_one = len(groups) == 1 and len(set(together)) == len(together)
-    for rank, by_links in said.items():
+    for rank, by_links in by_rank.items():
         if are_one:
             yield rank, list(by_links.items())
         else:
@@ -156,8 +159,8 @@ def _listed(comm: Communicator) -> Sequence[int | None]:
 
 def ring_gdr(comm: Communicator) -> bool | None:
     """Whether NCCL says that the ring NET edges of all ranks use GPUDirect."""
-    said = [line.ring_gdr for line in _connections(comm) if line.ring_gdr is not None]
-    return all(said) if said else None
+    values = [line.ring_gdr for line in _connections(comm) if line.ring_gdr is not None]
+    return all(values) if values else None
 
 
 def _connections(comm: Communicator) -> list[events.Connected]:
@@ -172,15 +175,15 @@ def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
         comm: the communicator.
         collnet: its ranks that are connected with a network that reduces.
     """
-    said = {line.what for line in _connections(comm)}
+    connected = {line.what for line in _connections(comm)}
     nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
     return [
         name
         for name, there in (
             ("NVLS", nvls),
-            ("NVLS tree", "NVLS tree" in said),
-            ("PAT", "binomial trees" in said),
-            ("CollNet", "collnet + chain" in said or bool(collnet)),
+            ("NVLS tree", "NVLS tree" in connected),
+            ("PAT", "binomial trees" in connected),
+            ("CollNet", "collnet + chain" in connected or bool(collnet)),
         )
         if there
     ]
@@ -200,18 +203,18 @@ def collnet(comm: Communicator) -> list[int]:
 
 def _inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
     """Where ranks contradict each other on rings and trees, in words, by their ranks in the communicator."""
-    found = []
-    said: dict[int, dict[tuple[int, ...], int]] = {}
+    texts = []
+    by_channel: dict[int, dict[tuple[int, ...], int]] = {}
     for rank, member in sorted(comm.members.items()):
         for channel, ring in member.rings.items():
             if not ring.cut:
-                said.setdefault(channel, {}).setdefault(ring.ranks, rank)
-    for channel, orders in sorted(said.items()):
+                by_channel.setdefault(channel, {}).setdefault(ring.ranks, rank)
+    for channel, orders in sorted(by_channel.items()):
         if len(orders) > 1:
             ranks = " and ".join(map(str, orders.values()))
-            found.append(f"channel {channel}: ranks {ranks} print different rings")
+            texts.append(f"channel {channel}: ranks {ranks} print different rings")
     torn = ((channel, words) for tree, channels in printed for words in _contradictions(tree) for channel in channels)
-    return [*found, *(f"channel {channel}: {words}" for channel, words in sorted(torn, key=itemgetter(0)))]
+    return [*texts, *(f"channel {channel}: {words}" for channel, words in sorted(torn, key=itemgetter(0)))]
 
 
 def _contradictions(tree: Tree) -> Iterator[str]:

@@ -43,7 +43,7 @@ class Twins:
         """
         twins = {id(member): self._all(unit, member) for member in unit.candidates}
         shown = set(twins.values())
-        if not shown >= {True, False} or any(_pair(one) in self._unanswered for one in _of_network(unit)):
+        if not shown >= {True, False} or any(_pair(end) in self._unanswered for end in _of_network(unit)):
             return lambda member: True
         return lambda member: twins[id(member)] is not False
 
@@ -55,36 +55,36 @@ class Twins:
         """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
         comm = member.communicator
         assert comm is not None
-        found: bool | None = True
-        for one in _of_network(unit):
-            rank, _ = one.other
+        has_all: bool | None = True
+        for end in _of_network(unit):
+            rank, _ = end.other
             mate = comm.members.get(rank) if rank is not None else None
             if mate is None:
-                found = None
-            elif (not one.receives, *_pair(one)) not in self._of(mate.log.process):
+                has_all = None
+            elif (not end.receives, *_pair(end)) not in self._of(mate.log.process):
                 return False
-        return found
+        return has_all
 
     def _of(self, process: Process) -> set[tuple[object, ...]]:
         """The NET connections of a process and which end of them it is."""
         if process not in self._printed:
             every = self._ends(self._index[process])
-            self._printed[process] = {(one.receives, *_pair(one)) for one in every if one.kind.direction}
+            self._printed[process] = {(end.receives, *_pair(end)) for end in every if end.kind.direction}
         return self._printed[process]
 
 
 def unanswered(ends: Iterable[Ends]) -> set[Pair]:
     """NET connections that the senders of all communicators do not print in as many channels as the receivers."""
     balance: Counter[Pair] = Counter()
-    for one in ends:
-        if one.kind.direction:
-            balance[_pair(one)] += one.channels.bit_count() * (-1 if one.receives else 1)
+    for end in ends:
+        if end.kind.direction:
+            balance[_pair(end)] += end.channels.bit_count() * (-1 if end.receives else 1)
     return {pair for pair, left in balance.items() if left}
 
 
 def _of_network(unit: Unit) -> Iterator[Ends]:
     """The connections of a unit that both ends print."""
-    return (one for one in unit.ends if one.kind.direction is not None and one.dst is not None)
+    return (end for end in unit.ends if end.kind.direction is not None and end.dst is not None)
 
 
 def _pair(ends: Ends) -> Pair:

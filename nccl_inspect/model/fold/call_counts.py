@@ -51,18 +51,18 @@ def counted(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None
     """Count one call."""
     root = call.root if call.func in ROOTED else None
     key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
-    one = Tally(1, call.count, call.count, call.count, place, place)
-    if known := tallies.get(key):
-        known.add(one)
+    tally = Tally(1, call.count, call.count, call.count, place, place)
+    if total := tallies.get(key):
+        total.add(tally)
     else:
-        tallies[key] = one
+        tallies[key] = tally
 
 
 def merged(mine: dict[CallKey, Tally], later: dict[CallKey, Tally], move: Callable[[int], int]) -> None:
     """Take in what the same process called later."""
     for key, tally in later.items():
         tally.first, tally.last = move(tally.first), move(tally.last)
-        if known := mine.get(key):
-            known.add(tally)
+        if total := mine.get(key):
+            total.add(tally)
         else:
             mine[key] = tally

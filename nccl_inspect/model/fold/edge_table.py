@@ -117,7 +117,9 @@ class EdgeTable:
             rows[8] = lines
         sets, number = np.unique(bits, return_inverse=True)
         channels = self._channel_sets
-        rows[7] = np.array([channels.setdefault(one, len(channels)) for one in sets.tolist()])[number.ravel()]
+        rows[7] = np.array([channels.setdefault(channel_set, len(channels)) for channel_set in sets.tolist()])[
+            number.ravel()
+        ]
         return rows
 
     def _of_block(self, pieces: Sequence[tuple[int, EdgeRows]]) -> tuple[Column, Column]:
@@ -156,8 +158,8 @@ class EdgeTable:
 
     def of_kinds(self, value: Callable[[ChannelConnect], int]) -> Column:
         """Of each row what a function says of its event: a number, or whether something is so."""
-        found = [value(event) for event in self.kinds]
-        return np.array(found, bool if isinstance(found[0], bool) else np.int64)[self.kind]
+        values = [value(event) for event in self.kinds]
+        return np.array(values, bool if isinstance(values[0], bool) else np.int64)[self.kind]
 
 
 def _wording(event: ChannelConnect) -> tuple[object, ...]:

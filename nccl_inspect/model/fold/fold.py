@@ -90,7 +90,9 @@ class Fold:
         self._scanner = BulkScanner(grammar, self)
         self._scanner.wrapped = wrapped
         vars(self).update(state)
-        self.productions = {one for one in grammar.productions if (one.dialect, one.name) in seen}
+        self.productions = {
+            production for production in grammar.productions if (production.dialect, production.name) in seen
+        }
 
     @property
     def productions(self) -> set[Production]:
@@ -142,22 +144,22 @@ class Fold:
             if self.wrapped:
                 source.look_for_spared(lines, before)
 
-    def take(self, found: Found) -> None:
+    def take(self, block: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        found.close()
-        if found.lines is not None:
+        block.close()
+        if block.lines is not None:
             from nccl_inspect.model.fold import tables  # large logs only
 
-            tables.put_among(found, fate_of)
-        for process, extent in found.extents.items():
+            tables.put_among(block, fate_of)
+        for process, extent in block.extents.items():
             log = self._log(base | extent.first, extent.opening)
-            self._take_of(log, found.by_process.get(process, ()), found, base)
+            self._take_of(log, block.by_process.get(process, ()), block, base)
             log.last, log.final = base | extent.last, extent.final
-        for number, origin, text, count in found.unknown:
+        for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
 
-    def _take_of(self, log: ProcessLog, rows: Sequence[Row], found: Found, base: int) -> None:
+    def _take_of(self, log: ProcessLog, rows: Sequence[Row], block: Found, base: int) -> None:
         """Take in lines of one process."""
         edge = _NO_EDGE
         thread = 0
@@ -175,8 +177,8 @@ class Fold:
             last = None
             if use.how == NOTHING:
                 continue
-            if found.timed:
-                origin = found.origin(number, origin)
+            if block.timed:
+                origin = block.origin(number, origin)
             if use.how == STEP:
                 log.step(base | number, origin, text.parsed.event)  # type: ignore[union-attr]
             elif use.how == CONNECTS:
@@ -194,9 +196,9 @@ class Fold:
                 log.bootstraps.append(place)
         elif how == LOOSE:
             assert text.parsed is not None
-            said = text.parsed.message
-            rank = envelopes.rank_of(text.message, said)
-            self.sources[-1].raised.append(Raised(source_and_line(place)[1], said[:TAIL_WIDTH], rank))
+            message = text.parsed.message
+            rank = envelopes.rank_of(text.message, message)
+            self.sources[-1].raised.append(Raised(source_and_line(place)[1], message[:TAIL_WIDTH], rank))
         elif how == REFUSED:
             self._refuse()
         elif how == CALL:
@@ -236,19 +238,19 @@ class Fold:
         """Whether of such lines only the number, the first and the last one matter."""
         return (text.use or used(text)).how in COUNTABLE
 
-    def take_repeated(self, found: Sequence[Repeated]) -> None:
+    def take_repeated(self, repeated_lines: Sequence[Repeated]) -> None:
         """Take in countable lines of the source begun last, in the order of their first ones."""
         base = position(len(self.sources) - 1, 0)
-        for one in found:
-            place, end = base | one.first, base | one.last
-            log = self._log(place, one.origin)
+        for repeated in repeated_lines:
+            place, end = base | repeated.first, base | repeated.last
+            log = self._log(place, repeated.origin)
             if end > log.last:
-                log.last, log.final = end, one.origin
-            how = one.text.use.how
+                log.last, log.final = end, repeated.origin
+            how = repeated.text.use.how
             if how == UNKNOWN:
-                self._unknown(place, one.origin, one.text, one.number)
-            if how == NOTE or one.text.level in STATEMENTS:
-                log.note(place, one.origin, one.text, end, one.number)
+                self._unknown(place, repeated.origin, repeated.text, repeated.number)
+            if how == NOTE or repeated.text.level in STATEMENTS:
+                log.note(place, repeated.origin, repeated.text, end, repeated.number)
 
     def _refuse(self) -> None:
         """Count a line with impossible numbers as damaged."""
@@ -257,8 +259,8 @@ class Fold:
         counts.damaged_lines += 1
 
     def _unknown(self, place: int, origin: Origin, text: Text, count: int = 1) -> None:
-        if known := self.unrecognised.get(text.message):
-            known.count += count
+        if note := self.unrecognised.get(text.message):
+            note.count += count
         elif len(self.unrecognised) < (MAX_NOTES if len(text.message) <= LONG else MAX_LONG):
             self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place, count)
 
@@ -300,8 +302,8 @@ class Fold:
         unknown = len(self.unrecognised) + len(later.unrecognised)
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
-        told = max((len(log.notes) for log in logs), default=0)
-        return self.wrapped == later._began_wrapped and max(told, len(later.unrecognised)) < MAX_NOTES
+        notes = max((len(log.notes) for log in logs), default=0)
+        return self.wrapped == later._began_wrapped and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def merge(self, later: Fold) -> None:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
@@ -321,8 +323,8 @@ class Fold:
             self.processes.setdefault(process, ProcessLog(process)).merge(log, move)
         for message, note in later.unrecognised.items():
             note.move(move)
-            if known := self.unrecognised.get(message):
-                known.count += note.count
+            if earlier := self.unrecognised.get(message):
+                earlier.count += note.count
             elif len(self.unrecognised) < MAX_NOTES:
                 self.unrecognised[message] = note
         self._scanner.wrapped |= later.wrapped

@@ -204,12 +204,12 @@ class Burst(Record):
         """Some of its edges."""
         return Burst(self.key, int(table.place[at[0]]), self.origin, at=at, table=table)
 
-    def add(self, edge: tuple[object, ...], found: Edge) -> None:
+    def add(self, edge: tuple[object, ...], more: Edge) -> None:
         """Take in lines of one edge."""
-        if known := self.edges.get(edge):
-            known.add(found)
+        if own := self.edges.get(edge):
+            own.add(more)
         else:
-            self.own[edge] = found
+            self.own[edge] = more
 
     def join(self, later: Burst) -> None:
         """Take in what the same thread printed next."""
@@ -307,16 +307,16 @@ class ProcessLog(Record):
     def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
         key: object = text.level, text.message, origin.location
-        known = self.notes.get(key)
-        if known is None and (len(text.message) > LONG or len(self.notes) >= MAX_NOTES):
+        note = self.notes.get(key)
+        if note is None and (len(text.message) > LONG or len(self.notes) >= MAX_NOTES):
             production = text.parsed.production.name if text.parsed else None
             key = self._key(key, text.level, production, len(text.message))
-            known = self.notes.get(key)
-        if known is not None:
-            known.count += count
-            known.last = max(known.last, last, place)
+            note = self.notes.get(key)
+        if note is not None:
+            note.count += count
+            note.last = max(note.last, last, place)
             if not self.process.host:
-                known.again(place)
+                note.again(place)
         else:
             event = text.parsed.event if text.parsed else None
             self.notes[key] = Note(event, origin, text.level, text.message, place, last or place, count)
@@ -354,8 +354,8 @@ class ProcessLog(Record):
         for key, note in later.notes.items():
             note.move(move)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
-            if known := self.notes.get(key):
-                known.add(note, keeps_places=not self.process.host)
+            if earlier := self.notes.get(key):
+                earlier.add(note, keeps_places=not self.process.host)
             else:
                 self.notes[key] = note
 
@@ -363,12 +363,12 @@ class ProcessLog(Record):
         """Join bursts that continue across the border; returns the ids of the later halves."""
         joined = set()
         for tid, burst in later.begun.items():
-            known = self.open.get(tid)
-            if burst is None or known is None or known.key != burst.key:
+            open_burst = self.open.get(tid)
+            if burst is None or open_burst is None or open_burst.key != burst.key:
                 continue
-            if not self._began_anew(known.place, move(burst.place)):
+            if not self._began_anew(open_burst.place, move(burst.place)):
                 burst.move(move)
-                known.join(burst)
+                open_burst.join(burst)
                 joined.add(id(burst))
         return joined
 

@@ -117,7 +117,7 @@ class SourceCounts(Record):
         ours.tracebacks.update((printer, last + ours.lines) for printer, last in theirs.tracebacks.items())
         ours.awaited.update(last_error.moved(theirs.awaited, ours.lines))
         ours.pending.update((key, (number + ours.lines, text)) for key, (number, text) in theirs.pending.items())
-        self.raised.extend(one._replace(number=one.number + ours.lines) for one in later.raised)
+        self.raised.extend(exception._replace(number=exception.number + ours.lines) for exception in later.raised)
         ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
         pairs = (ours.broken, theirs.broken), (ours.mended, theirs.mended), (self.spared, later.spared)
         for mine_too, theirs_too in pairs:

@@ -59,36 +59,38 @@ class _Put(NamedTuple):
     rows: Iterable[tuple[int, Origin, Any, int | None]]
 
 
-def put_among(found: Found, fate_of: Callable[[Text], int]) -> None:
+def put_among(block: Found, fate_of: Callable[[Text], int]) -> None:
     """Merge the rows of a block's tables with its other lines.
 
     Args:
-        found: of the block.
+        block: of the block.
         fate_of: what becomes of lines with a text.
     """
-    lines, connections = found.lines, found.connections
+    lines, connections = block.lines, block.connections
     assert lines is not None
     heads = lines.heads
     numbers: dict[Process, int] = {}
-    process_of = np.array([numbers.setdefault(one.process, len(numbers)) for one in heads.printers.origins], np.int32)
+    process_of = np.array(
+        [numbers.setdefault(printer.process, len(numbers)) for printer in heads.printers.origins], np.int32
+    )
     is_row = np.zeros(len(heads.printer), bool)
     for table in (lines, connections):
         if table is not None:
             is_row[table.at] = True
-    _extend(found.extents, heads, np.flatnonzero(is_row), process_of, list(numbers))
+    _extend(block.extents, heads, np.flatnonzero(is_row), process_of, list(numbers))
     fate = np.fromiter(map(fate_of, lines.texts), np.uint8, len(lines.texts))[lines.text]
-    _unknown(found, lines)
-    parts = [_by_line(found, numbers), *_counted(lines, np.flatnonzero(fate & COUNTED), process_of)]
+    _unknown(block, lines)
+    parts = [_by_line(block, numbers), *_counted(lines, np.flatnonzero(fate & COUNTED), process_of)]
     parts.append(_kept(lines, np.flatnonzero(fate & KEPT), process_of))
     if connections is not None:
-        parts.append(_bursts(connections, _Breaks(found, lines, fate, fate_of), process_of))
+        parts.append(_bursts(connections, _Breaks(block, lines, fate, fate_of), process_of))
     process = np.concatenate([part.process for part in parts])
     order = np.lexsort((np.concatenate([part.line for part in parts]), process))
     rows = list(chain.from_iterable(part.rows for part in parts))
     rows = [rows[at] for at in order.tolist()]
     ends = np.searchsorted(process[order], np.arange(len(numbers) + 1)).tolist()
-    for one, begin, end in zip(numbers, ends, ends[1:], strict=False):
-        found.by_process[one] = rows[begin:end]
+    for printer, begin, end in zip(numbers, ends, ends[1:], strict=False):
+        block.by_process[printer] = rows[begin:end]
 
 
 def _extend(extents: dict[Process, Extent], heads: Heads, at: Rows, process_of: Column, all: Sequence[Process]) -> None:
@@ -103,19 +105,19 @@ def _extend(extents: dict[Process, Extent], heads: Heads, at: Rows, process_of: 
     columns = heads.line[begin].tolist(), heads.origins(begin), heads.line[end].tolist(), heads.origins(end)
     is_mixed = bool(extents)
     for number, extent in zip(printing.tolist(), map(Extent, *columns), strict=True):
-        known = extents.get(all[number])
-        if known is not None and known.first < extent.first:
-            extent = extent._replace(first=known.first, opening=known.opening)
-        if known is not None and known.last > extent.last:
-            extent = extent._replace(last=known.last, final=known.final)
+        earlier = extents.get(all[number])
+        if earlier is not None and earlier.first < extent.first:
+            extent = extent._replace(first=earlier.first, opening=earlier.opening)
+        if earlier is not None and earlier.last > extent.last:
+            extent = extent._replace(last=earlier.last, final=earlier.final)
         extents[all[number]] = extent
     if is_mixed:
-        ordered = sorted(extents.items(), key=lambda one: one[1].first)
+        ordered = sorted(extents.items(), key=lambda entry: entry[1].first)
         extents.clear()
         extents.update(ordered)
 
 
-def _unknown(found: Found, table: LineTable) -> None:
+def _unknown(block: Found, table: LineTable) -> None:
     """Add the lines that no production knows, by their texts."""
     unknown = np.array([text.parsed is None for text in table.texts], bool)
     rows = np.flatnonzero(unknown[table.text])
@@ -124,13 +126,13 @@ def _unknown(found: Found, table: LineTable) -> None:
     first = table.at[rows[where]]
     columns = table.heads.line[first].tolist(), table.heads.origins(first), table.text[rows[where]].tolist(), counts
     for line, origin, text, count in zip(*columns, strict=True):
-        found.unknown.append((line, origin, table.texts[text], count))
-    found.unknown.sort(key=itemgetter(0))
+        block.unknown.append((line, origin, table.texts[text], count))
+    block.unknown.sort(key=itemgetter(0))
 
 
-def _by_line(found: Found, numbers: dict[Process, int]) -> _Put:
+def _by_line(block: Found, numbers: dict[Process, int]) -> _Put:
     """Lines that were read one by one; processes of these only get numbers, too."""
-    rows = [row for some in found.by_process.values() for row in some]
+    rows = [row for some in block.by_process.values() for row in some]
     process = [numbers.setdefault(row[1].process, len(numbers)) for row in rows]
     return _Put(np.array([row[0] for row in rows], np.int64), np.array(process, np.int32), rows)
 
@@ -155,8 +157,8 @@ def _kept(table: LineTable, rows: Rows, process_of: Column) -> _Put:
     """Lines as they are."""
     at, texts = table.at[rows], table.texts
     line = table.heads.line[at]
-    said = [texts[text] for text in table.text[rows].tolist()]
-    put = list(zip(line.tolist(), table.heads.origins(at), said, repeat(None)))
+    kept_texts = [texts[text] for text in table.text[rows].tolist()]
+    put = list(zip(line.tolist(), table.heads.origins(at), kept_texts, repeat(None)))
     return _Put(line, process_of[table.heads.printer[at]], put)
 
 
@@ -170,19 +172,19 @@ class _Breaks:
         fate_of: what becomes of lines with a text.
     """
 
-    def __init__(self, found: Found, lines: LineTable, fate: NDArray[np.uint8], fate_of: Callable[[Text], int]) -> None:
+    def __init__(self, block: Found, lines: LineTable, fate: NDArray[np.uint8], fate_of: Callable[[Text], int]) -> None:
         self.threads: dict[tuple[Process, int], int] = {}
         origins = lines.heads.printers.origins
-        self.thread_of = np.array([self._thread(one) for one in origins], np.int32)
+        self.thread_of = np.array([self._thread(entry) for entry in origins], np.int32)
         """By printers."""
         ending = np.flatnonzero(fate & ENDS_BURST)
         broken = [
-            (number, origin, fate_of(text)) for rows in found.by_process.values() for number, origin, text, _ in rows
+            (number, origin, fate_of(text)) for rows in block.by_process.values() for number, origin, text, _ in rows
         ]
-        everywhere = [(number, origin) for number, origin, one in broken if one & ENDS_ALL]
+        everywhere = [(number, origin) for number, origin, entry in broken if entry & ENDS_ALL]
         for row in np.flatnonzero(fate & ENDS_ALL).tolist():
             everywhere.append((int(lines.line[row]), origins[lines.printer[row]]))
-        some = [(number, self._thread(origin)) for number, origin, one in broken if one & ENDS_BURST]
+        some = [(number, self._thread(origin)) for number, origin, entry in broken if entry & ENDS_BURST]
         several: dict[Process, list[int]] = {}
         for (process, _), thread in self.threads.items() if everywhere else ():
             several.setdefault(process, []).append(thread)
@@ -197,11 +199,11 @@ class _Breaks:
 
 def _bursts(table: ConnectionTable, breaks: _Breaks, process_of: Column) -> _Put:
     """The bursts of a table."""
-    found = edges(table, breaks.thread_of, breaks.line, breaks.thread)
-    begin = np.concatenate(([0], found.ends[:-1]))
-    line, printer = found.line[begin], found.printer[begin]
-    columns = begin, found.ends, found.columns["conn"][begin], found.rank[begin]
-    bursts = map(Connected, repeat(found), *(column.tolist() for column in columns))
-    heads = repeat(b"") if found.head is None else [found.head[edge] for edge in begin.tolist()]
+    grouped = edges(table, breaks.thread_of, breaks.line, breaks.thread)
+    begin = np.concatenate(([0], grouped.ends[:-1]))
+    line, printer = grouped.line[begin], grouped.printer[begin]
+    columns = begin, grouped.ends, grouped.columns["conn"][begin], grouped.rank[begin]
+    bursts = map(Connected, repeat(grouped), *(column.tolist() for column in columns))
+    heads = repeat(b"") if grouped.head is None else [grouped.head[edge] for edge in begin.tolist()]
     origins = map(table.heads.printers.origin, printer.tolist(), heads)
     return _Put(line, process_of[printer], zip(line.tolist(), origins, bursts, repeat(None)))

@@ -200,7 +200,9 @@ class _Division:
         for number, marks in self._landmarks.items():
             source = self._numbered[number]
             ends = (line for line, text in source.counts.tail if job_end.said(text, self._fold.wrapped))
-            marks.closings.extend(position(number, line) for line in (*ends, *(one.number for one in source.raised)))
+            marks.closings.extend(
+                position(number, line) for line in (*ends, *(exception.number for exception in source.raised))
+            )
         notes = (note for log in self._loose for note in log.notes.values() if _is_closing(note))
         for place in (place for note in notes for place in _places(note)):
             if marks_there := self._landmarks.get(source_and_line(place)[0]):

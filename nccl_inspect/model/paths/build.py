@@ -21,7 +21,7 @@ _MAX_CHANNELS = 4096
 
 
 def build(
-    found: Placed,
+    placed: Placed,
     communicators: Sequence[Communicator],
     evidence: Callable[[Edge], Evidence],
     nic_name: NicName,
@@ -30,28 +30,28 @@ def build(
     """The paths, ordered by rank.
 
     Args:
-        found: the placed lines.
+        placed: the placed lines.
         communicators: for what NCCL says of nodes.
         evidence: of an edge.
         nic_name: the name of a NIC by process, network and index, where the log lists it.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
-    if found.table is not None and len(found.rows):
+    if placed.table is not None and len(placed.rows):
         from nccl_inspect.model.paths.grouping import Grouping  # most logs are short
 
-        rows = found.rows
-        scope = Scope(rows.naming_devices(), found.hosts, communicators, nodes_are_hosts)
-        hosts, *ends = rows.hosts(found.hosts)
+        rows = placed.rows
+        scope = Scope(rows.naming_devices(), placed.hosts, communicators, nodes_are_hosts)
+        hosts, *ends = rows.hosts(placed.hosts)
         grouping = Grouping(rows, (ends[0], ends[1]), nic_name, scope.of)
         return Paths(grouping.columns(lambda lines: _path(lines, scope, nic_name)[0], evidence, hosts))
-    scope = Scope(found.lines, found.hosts, communicators, nodes_are_hosts)
+    scope = Scope(placed.lines, placed.hosts, communicators, nodes_are_hosts)
     pairs: dict[tuple[str, int, int], list[Line]] = {}
-    for line in found.lines:
+    for line in placed.lines:
         pairs.setdefault((line.space, line.src, line.dst), []).append(line)
     paths = []
     for (space, src, dst), lines in sorted(pairs.items(), key=lambda pair: (pair[0][1:], pair[0][0])):
         path, first = _path(lines, scope, nic_name)
-        path.src_host, path.dst_host = found.hosts.get((space, src)), found.hosts.get((space, dst))
+        path.src_host, path.dst_host = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
         path.evidence = [evidence(first)]
         paths.append(path)
     return Paths(paths)
@@ -107,8 +107,8 @@ def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path,
 def _gdr(way: list[Line]) -> bool | str | None:
     if way[0].event.transport != "NET":
         return None
-    said = {line.event.gdr for line in way}
-    return said.pop() if len(said) == 1 else "partial"
+    values = {line.event.gdr for line in way}
+    return values.pop() if len(values) == 1 else "partial"
 
 
 def _channels(way: list[Line]) -> list[int]:

@@ -52,12 +52,12 @@ def of(way: Iterable[Line], nic_name: NicName) -> list[Link]:
         mine = both[line.event.direction == "receive"]
         end = _end(line, nic_name)
         mine[end] = mine.get(end, 0) | line.edge.channels
-    found: dict[tuple[End | None, End | None, bool], int] = {}
+    channels_of_link: dict[tuple[End | None, End | None, bool], int] = {}
     for (_, conn), (send, receive) in sides.items():
         for sender, receiver, channels in _joined(send, receive):
             key = sender, receiver, conn == _SEND_RECV
-            found[key] = found.get(key, 0) | channels
-    return [Link(*key, channels) for key, channels in found.items()]
+            channels_of_link[key] = channels_of_link.get(key, 0) | channels
+    return [Link(*key, channels) for key, channels in channels_of_link.items()]
 
 
 def _end(line: Line, nic_name: NicName) -> End:

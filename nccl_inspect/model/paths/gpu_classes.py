@@ -15,7 +15,7 @@ Pair = tuple[str, str, str]
 
 def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
     """The class of each pair, where all processes of a host that tell it tell the same."""
-    found: dict[Pair, set[str]] = {}
+    by_pair: dict[Pair, set[str]] = {}
     for notice in notices:
         if notice.production != "nccl/topology-paths" or not isinstance(notice.event, Statement):
             continue
@@ -24,8 +24,8 @@ def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
             continue
         for node, other, _hops, _bandwidth, kind in values["paths"]:
             for host in notice.hosts if node == "GPU" else ():
-                found.setdefault((host, _bus_id(values["id"]), _bus_id(other)), set()).add(kind)
-    return {pair: kinds.pop() for pair, kinds in found.items() if len(kinds) == 1}
+                by_pair.setdefault((host, _bus_id(values["id"]), _bus_id(other)), set()).add(kind)
+    return {pair: kinds.pop() for pair, kinds in by_pair.items() if len(kinds) == 1}
 
 
 def _bus_id(name: str) -> str:

@@ -92,12 +92,12 @@ class Grouping:
         rows = self._rows
         first, group = distinct(rows.log, rows.kind)
         names: dict[str | None, int] = {}
-        found = []
+        numbers = []
         for row, kind in zip(first.tolist(), rows.kind[first].tolist(), strict=True):
             net, index = rows.table.kinds[kind].net, rows.table.kinds[kind].nic_index
             name = nic_name(rows.log_of(row), net, index) if net is not None and index is not None else None
-            found.append(names.setdefault(name, len(names)))
-        return np.array(found, np.int64)[group]
+            numbers.append(names.setdefault(name, len(names)))
+        return np.array(numbers, np.int64)[group]
 
     def _scopes(self, scope: Callable[[Line], str]) -> Column:
         """Whether the ends of each connection are on one host."""
@@ -112,18 +112,20 @@ class Grouping:
     def _alike(self, signs: Column) -> Column:
         """Equal for pairs with equal connections in equal order."""
         ordered = signs[self._by_pair]
-        found = np.where(self._sizes > _LONG, 1 + np.arange(len(self._sizes)), 0)
+        signature = np.where(self._sizes > _LONG, 1 + np.arange(len(self._sizes)), 0)
         for place in range(min(_LONG, int(self._sizes.max(initial=0)))):
             there = np.flatnonzero((self._sizes > place) & (self._sizes <= _LONG))
-            found[there] = 1 + len(self._sizes) + distinct(found[there], ordered[self._begins[there] + place])[1]
-            found = distinct(found)[1]
-        return found
+            signature[there] = (
+                1 + len(self._sizes) + distinct(signature[there], ordered[self._begins[there] + place])[1]
+            )
+            signature = distinct(signature)[1]
+        return signature
 
     def rows_of(self, pair: int) -> list[int]:
         """The connections of a pair, in their order."""
         begin = self._begins[pair]
-        found: list[int] = self._by_pair[begin : begin + self._sizes[pair]].tolist()
-        return found
+        rows: list[int] = self._by_pair[begin : begin + self._sizes[pair]].tolist()
+        return rows
 
     def columns(
         self, path_of: Callable[[Sequence[Line]], Path], evidence: Callable[[Edge], Evidence], hosts: Sequence[str]
@@ -174,10 +176,10 @@ class Grouping:
         """The communicators of each path."""
         rows = self._rows
         sets: dict[tuple[str, ...], int] = {(name,): place for place, name in enumerate(rows.communicators)}
-        found = rows.communicator[line]
+        numbers = rows.communicator[line]
         mixed = np.flatnonzero(self.mixed[self.pair] & is_chosen)
         for group in groups(self.pair[mixed]):
             some = mixed[group]
             names = tuple(rows.communicators[place] for place in dict.fromkeys(rows.communicator[some].tolist()))
-            found[self.pair[some[0]]] = sets.setdefault(names, len(sets))
-        return list(sets), found
+            numbers[self.pair[some[0]]] = sets.setdefault(names, len(sets))
+        return list(sets), numbers

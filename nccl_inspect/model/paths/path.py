@@ -34,13 +34,13 @@ class TwoEnded:
 
     def ends(self, side: str) -> set[End]:
         """What one side says of its end: ``send`` or ``receive``; empty when its log is not here."""
-        found = {link.send if side == "send" else link.receive for link in self.links}
-        return {end for end in found if end is not None}
+        ends = {link.send if side == "send" else link.receive for link in self.links}
+        return {end for end in ends if end is not None}
 
     def gdr_at(self, side: str) -> bool | str | None:
         """Like ``gdr``, of one side; None when its log is not here."""
-        said = {end.gdr for end in self.ends(side)}
-        return "partial" if len(said) > 1 else said.pop() if said else None
+        values = {end.gdr for end in self.ends(side)}
+        return "partial" if len(values) > 1 else values.pop() if values else None
 
     def nic_at(self, side: str) -> str | None:
         """The NIC of one side, several with commas: name, or index where the log lists no names; else None."""

@@ -44,7 +44,7 @@ class Fragment(Record):
         rank = burst.key.rank
         if self.processes.get(rank, log.process) != log.process or self.ranks.get(log.process, rank) != rank:
             return False
-        return not any(self._contradicts(*said) for said in _told(log, burst))
+        return not any(self._contradicts(*statement) for statement in _told(log, burst))
 
     def _contradicts(self, rank: int, host: str | None, device: str) -> bool:
         other_host = host is not None and self.hosts.get(rank, host) != host
@@ -125,20 +125,20 @@ class Placed:
     def lines(self) -> list[Line]:
         """Those whose ranks are known; the other end of CollNet is the network, so that it joins no ranks."""
         owner = owners(self.bursts)
-        found = [
+        numbered = [
             (number, edge.place, line)
-            for number, one in zip(owner, self.bursts, strict=True)
-            for edge in one.burst.edges.values()
-            if (line := line_of(one, edge))
+            for number, placement in zip(owner, self.bursts, strict=True)
+            for edge in placement.burst.edges.values()
+            if (line := line_of(placement, edge))
         ]
-        return [line for *_, line in sorted(found, key=itemgetter(0, 1))]
+        return [line for *_, line in sorted(numbered, key=itemgetter(0, 1))]
 
     @property
     def unplaced(self) -> int:
         """How many lines could not be placed."""
         if self.table is not None:
             return self._unplaced + self.rows.unplaced
-        edges = [edge for one in self.bursts for edge in one.burst.edges.values()]
+        edges = [edge for placement in self.bursts for edge in placement.burst.edges.values()]
         lines = sum(edge.lines for edge in edges if edge.event.transport != "COLLNET")
         return self._unplaced + lines - sum(line.edge.lines for line in self.lines)
 
@@ -156,13 +156,13 @@ class Placed:
         for space, src, dst in joins:
             beside.setdefault((space, src), []).append((space, dst))
             beside.setdefault((space, dst), []).append((space, src))
-        known = deque(rank for rank in beside if rank in self.hosts)
-        while known:
-            rank = known.popleft()
+        reached = deque(rank for rank in beside if rank in self.hosts)
+        while reached:
+            rank = reached.popleft()
             for other in beside[rank]:
                 if other not in self.hosts:
                     self.hosts[other] = self.hosts[rank]
-                    known.append(other)
+                    reached.append(other)
 
 
 def owners(placements: Iterable[Placement]) -> list[int]:
@@ -171,21 +171,32 @@ def owners(placements: Iterable[Placement]) -> list[int]:
     Connections are in the order of these, then in that of the log: in which order they were decided matters for none.
     """
     numbers: dict[tuple[str, int], int] = {}
-    return [numbers.setdefault((one.communicator, id(one.log)), len(numbers)) for one in placements]
+    return [numbers.setdefault((placement.communicator, id(placement.log)), len(numbers)) for placement in placements]
 
 
 def _local(lines: Iterable[Line]) -> Iterator[tuple[str, int, int]]:
     return ((line.space, line.src, line.dst) for line in lines if line.event.is_local)
 
 
-def line_of(one: Placement, edge: Edge) -> Line | None:
+def line_of(placement: Placement, edge: Edge) -> Line | None:
     """An edge in the ranks of the space; None where the log does not tell them, and for CollNet."""
     event = edge.event
-    src, dst = _known(one.ranks, event.src), _known(one.ranks, event.dst)
+    src, dst = _known(placement.ranks, event.src), _known(placement.ranks, event.dst)
     if src is None or dst is None or event.transport == "COLLNET":
         return None
-    proxy = _known(one.ranks, event.pxn_rank)
-    return Line(one.space, src, dst, event, edge, one.communicator, one.log, one.guessed, one.doubtful, proxy)
+    proxy = _known(placement.ranks, event.pxn_rank)
+    return Line(
+        placement.space,
+        src,
+        dst,
+        event,
+        edge,
+        placement.communicator,
+        placement.log,
+        placement.guessed,
+        placement.doubtful,
+        proxy,
+    )
 
 
 def place(
@@ -202,19 +213,19 @@ def place(
         found_by: how the bursts came to their communicators, and which came to none.
         table: of all connections, where they are many.
     """
-    found = Placed(found_by, table)
+    placed = Placed(found_by, table)
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
             own = _known(comm.global_ranks, rank)
             if own is not None:
-                found.name_host((space, own), member.log)
+                placed.name_host((space, own), member.log)
             for burst in member.bursts:
-                found.add(space, comm.global_ranks, burst, comm.name, member.log)
+                placed.add(space, comm.global_ranks, burst, comm.name, member.log)
     for log, burst, home in _homes(communicators, world, found_by.homeless):
-        _adopt(found, home, world, log, burst)
-    found.spread_hosts()
-    return found
+        _adopt(placed, home, world, log, burst)
+    placed.spread_hosts()
+    return placed
 
 
 def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
@@ -230,12 +241,12 @@ def _homes(
     One that has room for several processes as the same rank has it for none: at most one of them is that rank.
     """
     rooms = _Rooms(communicators, world)
-    found = [(log, burst, rooms.home(log, burst)) for log, burst in homeless]
+    claims_of_bursts = [(log, burst, rooms.home(log, burst)) for log, burst in homeless]
     claims: dict[tuple[str, int], set[Process]] = {}
-    for log, burst, home in found:
+    for log, burst, home in claims_of_bursts:
         if home is not None:
             claims.setdefault((home.name, burst.key.rank), set()).add(log.process)
-    for log, burst, home in found:
+    for log, burst, home in claims_of_bursts:
         disputed = home is not None and len(claims[home.name, burst.key.rank]) > 1
         yield log, burst, None if disputed else home
 
@@ -279,27 +290,29 @@ def _highest(burst: Burst) -> int:
     return burst.highest
 
 
-def _adopt(found: Placed, home: Communicator | None, world: Communicator | None, log: ProcessLog, burst: Burst) -> None:
+def _adopt(
+    placed: Placed, home: Communicator | None, world: Communicator | None, log: ProcessLog, burst: Burst
+) -> None:
     """Place a burst whose START is missing: in the communicator that has room for it, or in a fragment."""
     if home is not None:
         space, own = ("global" if world else home.name), _known(home.global_ranks, burst.key.rank)
-        if own is not None and (space, own) not in found.hosts:
-            found.name_host((space, own), log)
-        found.add(space, home.global_ranks, burst, home.name, log)
-    elif world is None and (fragment := _fragment(found, log, burst)):
+        if own is not None and (space, own) not in placed.hosts:
+            placed.name_host((space, own), log)
+        placed.add(space, home.global_ranks, burst, home.name, log)
+    elif world is None and (fragment := _fragment(placed, log, burst)):
         fragment.take(log, burst)
         for who, host, _ in _told(log, burst):
             if host:
-                found.hosts[fragment.name, who] = host
-        found.add(fragment.name, range(_highest(burst) + 1), burst, fragment.name, log)
+                placed.hosts[fragment.name, who] = host
+        placed.add(fragment.name, range(_highest(burst) + 1), burst, fragment.name, log)
     else:
-        found.give_up(burst)
+        placed.give_up(burst)
 
 
-def _fragment(found: Placed, log: ProcessLog, burst: Burst) -> Fragment | None:
+def _fragment(placed: Placed, log: ProcessLog, burst: Burst) -> Fragment | None:
     """The communicator that a burst is of, perhaps a new one; None when there are too many."""
-    known = next((one for one in found.fragments if one.admits(log, burst)), None)
-    if known is None and len(found.fragments) < _MAX_FRAGMENTS:
-        known = Fragment(f"fragment {len(found.fragments) + 1}")
-        found.fragments.append(known)
-    return known
+    fragment = next((candidate for candidate in placed.fragments if candidate.admits(log, burst)), None)
+    if fragment is None and len(placed.fragments) < _MAX_FRAGMENTS:
+        fragment = Fragment(f"fragment {len(placed.fragments) + 1}")
+        placed.fragments.append(fragment)
+    return fragment

@@ -24,14 +24,14 @@ class Rows:
 
     def __init__(self, placements: Sequence[Placement], table: EdgeTable) -> None:
         self._placements, self.table = placements, table
-        rows = joined([np.asarray(table.rows_of(one.burst), np.int64) for one in placements])
-        at = np.repeat(np.arange(len(placements)), [len(table.rows_of(one.burst)) for one in placements])
-        known = {id(one.ranks): one.ranks for one in placements}
-        number = {key: index for index, key in enumerate(known)}
-        self._sizes = np.array([len(ranks) for ranks in known.values()], np.int64)
+        rows = joined([np.asarray(table.rows_of(placement.burst), np.int64) for placement in placements])
+        at = np.repeat(np.arange(len(placements)), [len(table.rows_of(placement.burst)) for placement in placements])
+        rank_lists = {id(placement.ranks): placement.ranks for placement in placements}
+        number = {key: index for index, key in enumerate(rank_lists)}
+        self._sizes = np.array([len(ranks) for ranks in rank_lists.values()], np.int64)
         self._begins = np.cumsum(self._sizes) - self._sizes
-        self._flat = joined([*map(ranks_column, known.values()), np.array([NOTHING])])
-        ranks = np.array([number[id(one.ranks)] for one in placements], np.int64)[at]
+        self._flat = joined([*map(ranks_column, rank_lists.values()), np.array([NOTHING])])
+        ranks = np.array([number[id(placement.ranks)] for placement in placements], np.int64)[at]
         proxy = table.of_kinds(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
         src, dst, proxy = (self._known(ranks, each) for each in (table.src[rows], table.dst[rows], proxy))
         reduces = table.of_kinds(lambda event: event.transport == "COLLNET")[rows]
@@ -42,11 +42,13 @@ class Rows:
         kept = kept[np.lexsort((table.place[rows[kept]], owner))]
         self.row, self._at = rows[kept], at[kept]
         self.src, self.dst, self.proxy = src[kept], dst[kept], proxy[kept]
-        self.spaces, self.space = self._named([one.space for one in placements])
-        self.communicators, self.communicator = self._named([one.communicator for one in placements])
-        logs = {id(one.log): index for index, one in enumerate(placements)}
-        self.log = np.array([logs[id(one.log)] for one in placements], np.int64)[self._at]
-        self.guessed = np.array([one.guessed + one.doubtful for one in placements], np.int64)[self._at]
+        self.spaces, self.space = self._named([placement.space for placement in placements])
+        self.communicators, self.communicator = self._named([placement.communicator for placement in placements])
+        logs = {id(placement.log): index for index, placement in enumerate(placements)}
+        self.log = np.array([logs[id(placement.log)] for placement in placements], np.int64)[self._at]
+        self.guessed = np.array([placement.guessed + placement.doubtful for placement in placements], np.int64)[
+            self._at
+        ]
         self.kind, self.place = table.kind[self.row], table.place[self.row]
         self.is_local = table.of_kinds(lambda event: event.is_local)[self.row]
 
@@ -75,13 +77,13 @@ class Rows:
     @property
     def networks(self) -> Counter[str]:
         """How many connections each network has."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         kinds, number = np.unique(self.kind, return_counts=True)
         first = {kind: index for index, kind in enumerate(self.kind[distinct(self.kind)[0]].tolist())}
-        for kind, count in sorted(zip(kinds.tolist(), number.tolist(), strict=True), key=lambda one: first[one[0]]):
+        for kind, count in sorted(zip(kinds.tolist(), number.tolist(), strict=True), key=lambda entry: first[entry[0]]):
             if net := self.table.kinds[kind].net:
-                found[net] += count
-        return found
+                counts[net] += count
+        return counts
 
     def local(self) -> Iterator[tuple[str, int, int]]:
         """The ranks that SHM and P2P join."""
@@ -96,14 +98,14 @@ class Rows:
         """The names of hosts, and for each row the places of those of its ends, -1 where they are not known."""
         names = {name: index for index, name in enumerate(dict.fromkeys(hosts.values()))}
         spaces = {name: index for index, name in enumerate(self.spaces)}
-        known = [(spaces[space], rank, names[name]) for (space, rank), name in hosts.items() if space in spaces]
-        space, rank, name = np.array(known, np.int64).reshape(-1, 3).T
+        named_hosts = [(spaces[space], rank, names[name]) for (space, rank), name in hosts.items() if space in spaces]
+        space, rank, name = np.array(named_hosts, np.int64).reshape(-1, 3).T
         lookup = Lookup(pair(space, rank), name)
         return list(names), lookup.of(pair(self.space, self.src)), lookup.of(pair(self.space, self.dst))
 
     def naming_devices(self) -> Iterable[Line]:
         """Lines that say what all of them say of the GPUs of ranks."""
-        table, found = self.table, set[int]()
+        table, lines = self.table, set[int]()
         for rank, device in ((self.src, table.src_dev), (self.dst, table.dst_dev)):
-            found.update(distinct(self.space, rank, device[self.row])[0].tolist())
-        return map(self.line, sorted(found))
+            lines.update(distinct(self.space, rank, device[self.row])[0].tolist())
+        return map(self.line, sorted(lines))

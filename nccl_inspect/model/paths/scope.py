@@ -45,8 +45,8 @@ class Scope:
 
     def of_way(self, way: Iterable[Line]) -> str:
         """What the lines of all communicators tell, where they agree."""
-        said = {self.of(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
-        return said.pop() if len(said) == 1 else "unknown"
+        scopes = {self.of(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
+        return scopes.pop() if len(scopes) == 1 else "unknown"
 
     def of(self, line: Line) -> str:
         """``intra``, ``inter`` or ``unknown``."""
@@ -75,8 +75,10 @@ class Scope:
         key = comm.name, space, host
         if key not in self._full:
             sizes = {member.shape.local_ranks for member in self._members(comm).get(host, ()) if member.shape}
-            known = self._ranks.get((space, host), set()).intersection(comm.global_ranks) if len(sizes) == 1 else set()
-            self._full[key] = len(sizes) == 1 and sizes.pop() == len(known)
+            on_host = (
+                self._ranks.get((space, host), set()).intersection(comm.global_ranks) if len(sizes) == 1 else set()
+            )
+            self._full[key] = len(sizes) == 1 and sizes.pop() == len(on_host)
         return self._full[key]
 
     def _members(self, comm: Communicator) -> dict[str, list[Member]]:

@@ -75,10 +75,10 @@ class Table:
 
 def _grouped(numbered: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     """The first of each pair, by the second."""
-    found: dict[int, list[int]] = {}
+    by_group: dict[int, list[int]] = {}
     for value, group in numbered:
-        found.setdefault(group, []).append(value)
-    return found
+        by_group.setdefault(group, []).append(value)
+    return by_group
 
 
 def _decoded(
@@ -182,10 +182,10 @@ class Selection(Sequence[Path]):
     def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns of each path."""
         read, meanings = self._read(columns)
-        told = [
+        decoded = [
             r if meaning is None else map(meaning.__getitem__, r) for r, meaning in zip(read, meanings, strict=True)
         ]
-        return zip(*told, strict=True)
+        return zip(*decoded, strict=True)
 
     def without(self, others: Selection) -> Selection:
         """Those that are not among others."""

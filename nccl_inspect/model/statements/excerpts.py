@@ -98,12 +98,12 @@ def _finish(state: Fold, open_: list[Lines]) -> None:
         return
     from nccl_inspect.scanning.excerpts import Excerpt  # whole logs never need it
 
-    source, found, excerpt = state.sources[-1], Found(), Excerpt(engine.shipped())
-    excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, found.keep)
+    source, block, excerpt = state.sources[-1], Found(), Excerpt(engine.shipped())
+    excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
     for lines in open_:
         source.bytes += lines.size
         source.look_for_elision(lines)
     state.restored += excerpt.read
     state.productions |= excerpt.productions
-    state.take(found)
+    state.take(block)
     open_.clear()

@@ -46,34 +46,34 @@ def joined(
         releases: by production the NCCL releases that print it.
         evidence: makes evidence of (place, origin, level, message).
     """
-    said: dict[tuple[str, bytes, str | None], _Said] = {}
+    statements: dict[tuple[str, bytes, str | None], _Said] = {}
     for log in logs:
         process = log.process
         for note in log.notes.values():
             if lifetime.is_timing(note.event):
                 continue  # nearly each process has its own, and no rule asks for them
             key = (note.level, note.message, note.origin.location)
-            if (known := said.get(key)) is None:
-                said[key] = _Said([process], [note])
+            if (statement := statements.get(key)) is None:
+                statements[key] = _Said([process], [note])
             else:
-                known.processes.append(process)
-                known.notes.append(note)
-    warned = {message for level, message, location in said if level == "WARN" and location is not None}
-    found = (
+                statement.processes.append(process)
+                statement.notes.append(note)
+    warned = {message for level, message, location in statements if level == "WARN" and location is not None}
+    notices = (
         _notice(all_said.sorted(), ranks, releases, evidence)
-        for (level, message, _), all_said in said.items()
+        for (level, message, _), all_said in statements.items()
         if level != "WARN" or message not in warned or not _is_retold(all_said)
     )
-    return sorted(found, key=attrgetter("place"))
+    return sorted(notices, key=attrgetter("place"))
 
 
 def _notice(
-    said: _Said,
+    statement: _Said,
     ranks: Mapping[Process, list[int]],
     releases: Mapping[str, str],
     evidence: Callable[[int, Origin, str, str], Evidence],
 ) -> Notice:
-    printers, notes = said
+    printers, notes = statement
     first = notes[0]
     lines = [_line(note, evidence) for note in notes[:MAX_EVIDENCE]]
     return Notice(
@@ -87,7 +87,7 @@ def _notice(
         hosts=list(dict.fromkeys([process.host for process in printers if process.host])),
         processes=printers,
         evidence=lines,
-        earliest=_earliest(said, evidence) if len(notes) > 1 else _only(said, lines[0]),
+        earliest=_earliest(statement, evidence) if len(notes) > 1 else _only(statement, lines[0]),
         releases=releases.get(first.event.production, "") if first.event else "",
         rule=engine.rule_of(first.event) if first.event else "",
         roles=engine.roles_of(first.event) if first.event else frozenset(),
@@ -96,33 +96,35 @@ def _notice(
     )
 
 
-def _is_retold(said: _Said) -> bool:
+def _is_retold(statement: _Said) -> bool:
     """Whether an exception passed a warning on, of which the process is not known."""
-    located = any(note.origin.location is not None for note in said.notes)
-    return not located and not any(process.host for process in said.processes)
+    located = any(note.origin.location is not None for note in statement.notes)
+    return not located and not any(process.host for process in statement.processes)
 
 
 def _line(note: Note, evidence: Callable[[int, Origin, str, str], Evidence]) -> Evidence:
     return evidence(note.place, note.origin, note.level, decode(note.message))
 
 
-def _only(said: _Said, line: Evidence) -> Earliest:
-    origin = said.notes[0].origin
+def _only(statement: _Said, line: Evidence) -> Earliest:
+    origin = statement.notes[0].origin
     is_ordered = moment(origin.time) is not None
-    return Earliest(said.processes[:1], device=origin.device, time=origin.time, evidence=line, is_ordered=is_ordered)
+    return Earliest(
+        statement.processes[:1], device=origin.device, time=origin.time, evidence=line, is_ordered=is_ordered
+    )
 
 
-def _earliest(said: _Said, evidence: Callable[[int, Origin, str, str], Evidence]) -> Earliest:
+def _earliest(statement: _Said, evidence: Callable[[int, Origin, str, str], Evidence]) -> Earliest:
     """Who said it first: by time where one clock tells that of all, else the first in the log."""
-    first = said.notes[0]
-    times = [moment(note.origin.time) for note in said.notes] if first.origin.time else [None]
+    first = statement.notes[0]
+    times = [moment(note.origin.time) for note in statement.notes] if first.origin.time else [None]
     ordered = in_order(*times)
-    processes = said.processes[:1]
+    processes = statement.processes[:1]
     if ordered:
         seconds = [time.seconds for time in times if time]
         earliest = min(seconds)
-        processes = [process for process, when in zip(said.processes, seconds, strict=True) if when == earliest]
-        first = said.notes[seconds.index(earliest)]
+        processes = [process for process, when in zip(statement.processes, seconds, strict=True) if when == earliest]
+        first = statement.notes[seconds.index(earliest)]
     return Earliest(
         processes=processes,
         device=first.origin.device,
