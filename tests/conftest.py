@@ -35,7 +35,7 @@ pytest_plugins = ["pytester", "local_clusters"]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of programs that answer what stands in ``answers.json``; nothing else is on the path."""
     folder = tmp_path / "bin"
     stub_cluster.programs(folder)

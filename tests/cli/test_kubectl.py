@@ -24,36 +24,36 @@ def plugin(*args: str) -> subprocess.CompletedProcess[str]:
     return run("nccl_inspect.__main__:kubectl", *args)
 
 
-def answer_as_a_job_by_its_name(cluster: Path) -> None:
+def answer_as_a_job_by_its_name(programs: Path) -> None:
     """Kubernetes with the job ``llama``: no pod has this name, and its pods have the label of a PyTorchJob."""
-    answer_as_kubernetes(cluster)
+    answer_as_kubernetes(programs)
     none = json.dumps({"kind": "List", "items": []})
-    answers = json.loads((cluster / "answers.json").read_text())
+    answers = json.loads((programs / "answers.json").read_text())
     found = [["get pods", "training.kubeflow.org/job-name=llama"], json.dumps({"kind": "List", "items": [POD]})]
-    (cluster / "answers.json").write_text(json.dumps([found, [["get pods", "--selector="], none], *answers[1:]]))
-    stub = (cluster / "kubectl").read_text()
+    (programs / "answers.json").write_text(json.dumps([found, [["get pods", "--selector="], none], *answers[1:]]))
+    stub = (programs / "kubectl").read_text()
     missing = (
         'if sys.argv[1:4] == ["get", "pods", "llama"]:\n    sys.exit("Error from server (NotFound): no pods llama")\n'
     )
-    (cluster / "kubectl").write_text(stub.replace("answers =", missing + "answers ="))
+    (programs / "kubectl").write_text(stub.replace("answers =", missing + "answers ="))
 
 
-def test_the_report_of_a_job_comes_at_once(cluster: Path, tmp_path: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_the_report_of_a_job_comes_at_once(programs: Path, tmp_path: Path) -> None:
+    answer_as_kubernetes(programs)
     done = plugin("job/llama", "-n", "training", "--context", "west", "--fail-on", "error")
     assert done.returncode == 1
     assert done.stdout.startswith("DEGRADED: ")
     assert str(tmp_path) not in done.stdout
     assert "trainer.log" in done.stdout
     assert "kubectl describe node node-7" in done.stderr, "what could not be had"
-    assert {call[1] for call in calls(cluster)} <= READING
-    assert all("--context=west" in call for call in calls(cluster))
-    assert all("--namespace=training" in call for call in calls(cluster) if call[1] != "describe")
+    assert {call[1] for call in calls(programs)} <= READING
+    assert all("--context=west" in call for call in calls(programs))
+    assert all("--namespace=training" in call for call in calls(programs) if call[1] != "describe")
     assert [path.name for path in tmp_path.iterdir()] == ["bin"], "nothing is left"
 
 
-def test_a_name_alone_is_looked_for_among_pods_and_jobs(cluster: Path) -> None:
-    answer_as_a_job_by_its_name(cluster)
+def test_a_name_alone_is_looked_for_among_pods_and_jobs(programs: Path) -> None:
+    answer_as_a_job_by_its_name(programs)
     done = plugin("llama", "--keep", "kept")
     assert done.stdout.startswith("DEGRADED: ")
     index = Path("kept/collection.txt").read_text()
@@ -61,23 +61,23 @@ def test_a_name_alone_is_looked_for_among_pods_and_jobs(cluster: Path) -> None:
     assert "NotFound" not in index, "what was tried before is no failure"
 
 
-def test_labels_choose_pods(cluster: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_labels_choose_pods(programs: Path) -> None:
+    answer_as_kubernetes(programs)
     done = plugin("-l", "job-name=llama", "--format", "json", "-o", "job.json")
     assert (done.returncode, done.stdout) == (0, "")
     assert json.loads(Path("job.json").read_text())["verdict"] == "degraded"
 
 
-def test_settings_are_those_of_the_folder_in_which_it_was_called(cluster: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_settings_are_those_of_the_folder_in_which_it_was_called(programs: Path) -> None:
+    answer_as_kubernetes(programs)
     Path("nccl-inspect.toml").write_text('ignore = ["one-gpu-per-pod"]\n')
     done = plugin("job/llama")
     assert "settings from" in done.stderr
     assert "ERROR one-gpu-per-pod" not in done.stdout
 
 
-def test_what_is_kept_is_not_mixed_with_another_collection(cluster: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_what_is_kept_is_not_mixed_with_another_collection(programs: Path) -> None:
+    answer_as_kubernetes(programs)
     assert plugin("job/llama", "--keep", "kept").returncode == 0
     done = plugin("job/llama", "--keep", "kept")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
@@ -98,45 +98,45 @@ def test_what_is_kept_is_not_mixed_with_another_collection(cluster: Path) -> Non
         (["x", "--no-such"], 2, "--no-such"),
     ],
 )
-def test_what_is_wrong_is_one_line(cluster: Path, tmp_path: Path, args: list[str], status: int, says: str) -> None:
+def test_what_is_wrong_is_one_line(programs: Path, tmp_path: Path, args: list[str], status: int, says: str) -> None:
     done = plugin(*args)
     assert (done.returncode, done.stdout) == (status, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
-    assert len(calls(cluster)) <= 1, "a cluster that refuses is not asked again"
+    assert len(calls(programs)) <= 1, "a cluster that refuses is not asked again"
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
-def test_without_kubectl_it_says_so(cluster: Path) -> None:
-    (cluster / "kubectl").unlink()
+def test_without_kubectl_it_says_so(programs: Path) -> None:
+    (programs / "kubectl").unlink()
     assert plugin("job/x").stderr.startswith("nccl-inspect: kubectl: not installed; ")
 
 
-def test_pods_that_print_nothing_of_nccl_are_told(cluster: Path) -> None:
-    answer_as_kubernetes(cluster)
-    answers = json.loads((cluster / "answers.json").read_text())
+def test_pods_that_print_nothing_of_nccl_are_told(programs: Path) -> None:
+    answer_as_kubernetes(programs)
+    answers = json.loads((programs / "answers.json").read_text())
     answers[3][1] = "epoch 1\n"
-    (cluster / "answers.json").write_text(json.dumps(answers))
+    (programs / "answers.json").write_text(json.dumps(answers))
     done = plugin("job/llama")
     assert done.returncode == 3
     assert "NCCL_DEBUG=INFO" in done.stderr
 
 
-def test_a_running_job_is_followed(cluster: Path) -> None:
+def test_a_running_job_is_followed(programs: Path) -> None:
     pods = json.dumps({"kind": "List", "items": [POD]})
-    (cluster / "answers.json").write_text(json.dumps([(["get pods"], pods), (["logs"], SAMPLE.read_text())]))
+    (programs / "answers.json").write_text(json.dumps([(["get pods"], pods), (["logs"], SAMPLE.read_text())]))
     done = plugin("job/llama", "--follow", "--fail-on", "error", "--no-color")
     assert done.returncode == 1
     assert done.stdout.startswith("DEGRADED: ")
-    last = calls(cluster)[-1]
+    last = calls(programs)[-1]
     assert last[1] == "logs"
     assert {"--follow", "--selector=job-name=llama", "--tail=-1", "--prefix", "--max-log-requests=3"} <= set(last)
 
 
-def test_a_pod_is_followed_by_its_name(cluster: Path) -> None:
-    (cluster / "answers.json").write_text(json.dumps([(["get pods"], json.dumps(POD)), (["logs"], SAMPLE.read_text())]))
+def test_a_pod_is_followed_by_its_name(programs: Path) -> None:
+    (programs / "answers.json").write_text(json.dumps([(["get pods"], json.dumps(POD)), (["logs"], SAMPLE.read_text())]))
     assert plugin("pod/llama-0", "-f").stdout.startswith("DEGRADED: ")
-    assert calls(cluster)[-1][1:3] == ["logs", "llama-0"]
+    assert calls(programs)[-1][1:3] == ["logs", "llama-0"]
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_a_pod_is_followed_by_its_name(cluster: Path) -> None:
     ],
     ids=lambda value: " ".join(value),
 )
-def test_kubectl_asks_for_completions(cluster: Path, words: list[str], lines: list[str]) -> None:
-    (cluster / "answers.json").write_text(json.dumps([(["get jobs,pods"], "job.batch/llama\npod/llama-0\n")]))
+def test_kubectl_asks_for_completions(programs: Path, words: list[str], lines: list[str]) -> None:
+    (programs / "answers.json").write_text(json.dumps([(["get jobs,pods"], "job.batch/llama\npod/llama-0\n")]))
     done = run("nccl_inspect.kubectl:complete", *words)
     assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == lines
     assert done.stderr == ""
 
 
-def test_completions_of_a_cluster_that_is_away_are_none(cluster: Path) -> None:
+def test_completions_of_a_cluster_that_is_away_are_none(programs: Path) -> None:
     assert run("nccl_inspect.kubectl:complete", "").stdout == ":4\n"

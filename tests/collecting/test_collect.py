@@ -79,8 +79,8 @@ def test_each_target_has_its_help() -> None:
     assert all(collecting.load(name).HELP for name in collecting.names())
 
 
-def test_a_job_on_kubernetes(cluster: Path, tmp_path: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_a_job_on_kubernetes(programs: Path, tmp_path: Path) -> None:
+    answer_as_kubernetes(programs)
     done = invoke("collect", "kubernetes", "job/llama", "-n", "training", "-o", "got")
     assert done.return_value == 0
     kept = {path.relative_to(tmp_path / "got").as_posix() for path in (tmp_path / "got").rglob("*") if path.is_file()}
@@ -93,17 +93,17 @@ def test_a_job_on_kubernetes(cluster: Path, tmp_path: Path) -> None:
         "owners/Job.v1.batch-llama.json",
         "pods.json",
     }
-    assert all(reads_only(tuple(call)) for call in calls(cluster))
-    assert all("--namespace=training" in call for call in calls(cluster) if call[1] != "describe")
+    assert all(reads_only(tuple(call)) for call in calls(programs))
+    assert all("--namespace=training" in call for call in calls(programs) if call[1] != "describe")
     shown = [line.removeprefix("nccl-inspect: + ") for line in done.stderr.splitlines() if " + " in line]
-    assert len(shown) == len(calls(cluster))
+    assert len(shown) == len(calls(programs))
     index = (tmp_path / "got" / "collection.txt").read_text()
     assert "kubectl describe node node-7\n      status 1: Error from server (Forbidden): not allowed" in index
     assert "PyTorchJob.v1.kubeflow.org llama" in index, "what owns the owner"
 
 
-def test_secrets_are_masked(cluster: Path, tmp_path: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_secrets_are_masked(programs: Path, tmp_path: Path) -> None:
+    answer_as_kubernetes(programs)
     invoke("collect", "kubernetes", "job-name=llama", "-o", "got")
     files = [path for path in (tmp_path / "got").rglob("*") if path.is_file() and "logs" not in path.parts]
     assert not [path for path in files if "sesame" in path.read_text()]
@@ -114,16 +114,16 @@ def test_secrets_are_masked(cluster: Path, tmp_path: Path) -> None:
     assert container["command"] == ["train", "--api-key", "***", "--token=***", "--rank", "3"]
 
 
-def test_what_was_collected_is_read_like_a_log(cluster: Path, tmp_path: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_what_was_collected_is_read_like_a_log(programs: Path, tmp_path: Path) -> None:
+    answer_as_kubernetes(programs)
     invoke("collect", "kubernetes", "job-name=llama", "-o", "got")
     job = nccl_inspect.read(str(tmp_path / "got"))
     assert "one-gpu-per-pod" in [finding.rule for finding in job.findings]
     assert "collection.txt" not in " ".join(source.name for source in job.sources)
 
 
-def test_an_archive_has_the_same(cluster: Path, tmp_path: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_an_archive_has_the_same(programs: Path, tmp_path: Path) -> None:
+    answer_as_kubernetes(programs)
     assert invoke("collect", "kubernetes", "job-name=llama", "-o", "got.tar.gz").return_value == 0
     with tarfile.open(tmp_path / "got.tar.gz") as archive:
         assert "got/logs/llama-0/trainer.log" in archive.getnames()
@@ -131,12 +131,12 @@ def test_an_archive_has_the_same(cluster: Path, tmp_path: Path) -> None:
     assert "one-gpu-per-pod" in [finding.rule for finding in nccl_inspect.read(str(tmp_path / "got.tar.gz")).findings]
 
 
-def test_a_dry_run_runs_nothing(cluster: Path, tmp_path: Path) -> None:
+def test_a_dry_run_runs_nothing(programs: Path, tmp_path: Path) -> None:
     for args in (["kubernetes", "job/llama"], ["slurm", "4711"], ["host"]):
         done = invoke("collect", *args, "--dry-run")
         assert done.return_value == 0
         assert " + " in done.stderr
-    assert calls(cluster) == []
+    assert calls(programs) == []
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
@@ -152,7 +152,7 @@ def test_a_dry_run_runs_nothing(cluster: Path, tmp_path: Path) -> None:
         (["slurm", "4711"], "Slurm says nothing of job 4711"),
     ],
 )
-def test_what_cannot_be_collected_is_one_line(cluster: Path, tmp_path: Path, args: list[str], says: str) -> None:
+def test_what_cannot_be_collected_is_one_line(programs: Path, tmp_path: Path, args: list[str], says: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "nccl_inspect", "collect", *args],
         capture_output=True,
@@ -166,23 +166,23 @@ def test_what_cannot_be_collected_is_one_line(cluster: Path, tmp_path: Path, arg
     assert [path.name for path in tmp_path.iterdir()] == ["bin"], "nothing is left"
 
 
-def test_a_collection_is_not_mixed_with_another(cluster: Path) -> None:
-    answer_as_kubernetes(cluster)
+def test_a_collection_is_not_mixed_with_another(programs: Path) -> None:
+    answer_as_kubernetes(programs)
     invoke("collect", "kubernetes", "job-name=llama", "-o", "got")
     with pytest.raises(NcclInspectError, match="already holds a collection"):
         invoke("collect", "kubernetes", "job-name=llama", "-o", "got")
 
 
-def test_names_from_a_cluster_are_data_only(cluster: Path, tmp_path: Path) -> None:
+def test_names_from_a_cluster_are_data_only(programs: Path, tmp_path: Path) -> None:
     evil = [{"metadata": {"name": name}} for name in ("--kubeconfig=x", "../../etc", "a b", "")]
     container = {"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "../../../out"}], "nodeName": "-n"}}
     owner = {"metadata": {"name": "pod-2", "ownerReferences": [{"kind": "--all", "name": "x", "apiVersion": "v1"}]}}
-    (cluster / "answers.json").write_text(
+    (programs / "answers.json").write_text(
         json.dumps([(["get pods"], json.dumps({"items": [*evil, container, owner]})), (["logs"], "a line\n")])
     )
     invoke("collect", "kubernetes", "a=b", "-o", "got")
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "got"}
-    assert [call[1:3] for call in calls(cluster)] == [["get", "pods"], ["logs", "pod"], ["get", "events"]]
+    assert [call[1:3] for call in calls(programs)] == [["get", "pods"], ["logs", "pod"], ["get", "events"]]
 
 
 def test_a_manifest_that_is_none_is_not_kept() -> None:
@@ -200,19 +200,19 @@ SAID = """JobId=4711 JobName=llama
 """
 
 
-def test_a_job_of_slurm(cluster: Path, tmp_path: Path) -> None:
+def test_a_job_of_slurm(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "job-4711.out").write_bytes(SAMPLE.read_bytes())
     answers = [
         (["show job", "4711"], SAID.format(folder=tmp_path)),
         (["show node", "node[001-002]"], "NodeName=node001 State=DOWN\n"),
     ]
-    (cluster / "answers.json").write_text(json.dumps(answers))
+    (programs / "answers.json").write_text(json.dumps(answers))
     assert invoke("collect", "slurm", "4711", "-o", "got").return_value == 0
     assert (tmp_path / "got" / "logs" / "job-4711.out").read_bytes() == SAMPLE.read_bytes()
     assert "--token ***" in (tmp_path / "got" / "scontrol-job").read_text()
     assert (tmp_path / "got" / "scontrol-nodes").exists()
     assert "sacct" in (tmp_path / "got" / "collection.txt").read_text().partition("failed")[2]
-    assert all(reads_only(tuple(call)) for call in calls(cluster))
+    assert all(reads_only(tuple(call)) for call in calls(programs))
     assert nccl_inspect.read(str(tmp_path / "got")).verdict == "degraded"
 
 
@@ -223,18 +223,18 @@ def test_a_file_for_each_task_is_found(tmp_path: Path) -> None:
     assert [path.name for path in slurm._files(said)] == [f"job-4711-{task}.out" for task in range(3)]
 
 
-def test_this_machine(cluster: Path, tmp_path: Path) -> None:
-    (cluster / "answers.json").write_text(json.dumps([(["nvidia-smi -L"], "GPU 0: NVIDIA H100 (UUID: GPU-1)\n")]))
+def test_this_machine(programs: Path, tmp_path: Path) -> None:
+    (programs / "answers.json").write_text(json.dumps([(["nvidia-smi -L"], "GPU 0: NVIDIA H100 (UUID: GPU-1)\n")]))
     assert invoke("collect", "host", "-o", "got").return_value == 0
     folder = tmp_path / "got" / "hosts" / host.name()
     assert (folder / "nvidia-smi-L").read_text().startswith("GPU 0")
     index = (folder / "collection.txt").read_text()
     assert "  ibstat\n" in index.partition("not installed")[2]
-    assert all(reads_only(tuple(call)) for call in calls(cluster))
+    assert all(reads_only(tuple(call)) for call in calls(programs))
 
 
-def test_a_command_that_hangs_is_given_up(cluster: Path, tmp_path: Path) -> None:
-    (cluster / "nvidia-smi").write_text("#!/bin/sh\n/bin/sleep 60\n")
+def test_a_command_that_hangs_is_given_up(programs: Path, tmp_path: Path) -> None:
+    (programs / "nvidia-smi").write_text("#!/bin/sh\n/bin/sleep 60\n")
     done = invoke("collect", "host", "--timeout", "0.2", "-o", "got")
     assert done.return_value in (0, 1)
     assert "no end after 0.2 s" in (tmp_path / "got" / "hosts" / host.name() / "collection.txt").read_text()

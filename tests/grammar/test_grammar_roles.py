@@ -117,12 +117,12 @@ def _with_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         (
             "a:1:1 [0] NCCL WARN ownConnect to 10.0.0.2<40000> gave up: Connection refused",
             "bootstrap-connect-refused",
-            "nobody listens at that address",
+            "nothing listens at that address",
         ),
         (
             "a:1:1 [0] NCCL WARN the communicator 0x7f00 is past its end",
             "invalid-usage",
-            "destroyed, damaged or not ready",
+            "destroyed, corrupted or not ready",
         ),
     ],
 )

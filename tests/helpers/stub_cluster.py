@@ -80,7 +80,7 @@ JOB = {
 }
 
 
-def answer_as_kubernetes(cluster: Path) -> None:
+def answer_as_kubernetes(programs: Path) -> None:
     answers = [
         (["get pods", "job-name=llama"], json.dumps({"kind": "List", "items": [POD]})),
         (["Job.v1.batch"], json.dumps(JOB)),
@@ -89,4 +89,4 @@ def answer_as_kubernetes(cluster: Path) -> None:
         (["logs", "fetch"], "fetched\n"),
         (["get", "events"], "LAST SEEN   TYPE      REASON\n1m          Warning   BackOff token=sesame-5\n"),
     ]
-    (cluster / "answers.json").write_text(json.dumps(answers))
+    (programs / "answers.json").write_text(json.dumps(answers))

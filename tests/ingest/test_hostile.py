@@ -12,7 +12,7 @@ import nccl_inspect
 from nccl_inspect.ingest.lines.torn import Rejoiner
 from nccl_inspect.model.communicators import attribution, communicator
 from nccl_inspect.model.fold import fold, process_log
-from nccl_inspect.model.paths import build
+from nccl_inspect.model.paths import placement
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.scanner import Scanner
 
@@ -119,7 +119,7 @@ def test_communicators_that_claim_too_many_ranks_are_not_listed(monkeypatch: pyt
 
 
 def test_fragments_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_MAX_FRAGMENTS", 5)
+    monkeypatch.setattr(placement, "_MAX_FRAGMENTS", 5)
     line = b"h%d:%d:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
     job = nccl_inspect.read(b"".join(line % (n, n) for n in range(20)))
     assert len({name for path in job.paths for name in path.communicators}) == 5

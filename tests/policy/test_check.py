@@ -93,7 +93,7 @@ CASES = [
     (SHM, 'max_severity = "warning"', "kept", "2 findings"),
     (SHM, 'max_severity = "info"', "broken", "warning p2p-disabled-by-env (certain): NCCL_P2P_DISABLE=1 keeps"),
     ("peer-killed", 'max_severity = "error"', "broken", "the job is dead or stuck"),
-    (P4D, 'max_severity = "error"', "undecided", "gdr-disabled: communicator world says"),
+    (P4D, 'max_severity = "error"', "undecided", "gdr-disabled: communicator world reports"),
     (DAMAGED, "max_damaged_lines = 1", "kept", "1 line"),
     (DAMAGED, "max_damaged_lines = 0", "broken", "1 line"),
     (UNKNOWN, "max_unrecognised_lines = 1", "kept", "1 line"),
