@@ -134,7 +134,8 @@ def test_a_running_job_is_followed(programs: Path) -> None:
 
 
 def test_a_pod_is_followed_by_its_name(programs: Path) -> None:
-    (programs / "answers.json").write_text(json.dumps([(["get pods"], json.dumps(POD)), (["logs"], SAMPLE.read_text())]))
+    answers = [(["get pods"], json.dumps(POD)), (["logs"], SAMPLE.read_text())]
+    (programs / "answers.json").write_text(json.dumps(answers))
     assert plugin("pod/llama-0", "-f").stdout.startswith("DEGRADED: ")
     assert calls(programs)[-1][1:3] == ["logs", "llama-0"]
 

@@ -14,8 +14,8 @@ from nccl_inspect import report
 from nccl_inspect.report import Style
 
 MANY = (64, 128, 256)
-LARGER = {"ends": (256, 512, 1024)}
-"""Logs that are read as excerpts while they are shorter: that is other work."""
+OTHER = {"ends": (256, 512, 1024), "splits in turn": (32, 64, 128)}
+"""Logs that are excerpts while shorter, or read in columns once they are longer: that is other work."""
 GROWTH = 2.6
 """Of what the last doubling adds to what the first adds: linear is 2, with sorting a little more, and quadratic 4."""
 SELDOM = 2000
@@ -184,7 +184,7 @@ def growing(works: list[Callable[[], object]]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_the_work_grows_with_the_log(name: str) -> None:
-    logs = ["\n".join([*JOBS[name](many), ""]).encode() for many in LARGER.get(name, MANY)]
+    logs = ["\n".join([*JOBS[name](many), ""]).encode() for many in OTHER.get(name, MANY)]
     assert growing([partial(judged, log) for log in logs]) == []
 
 

@@ -107,20 +107,27 @@ def grown(data: Pieces) -> Pieces:
 
     Whoever gives :data:`BLOCK` bytes has more: a file, or a pipe that is written to faster than it is read.
     """
-    seen = 0
+    seen = size = 0
     taken: list[bytes] = []
     try:
         for piece in data:
             seen += len(piece)
+            size += len(piece)
             taken.append(piece)
-            if len(piece) < BLOCK or seen <= GROWN or len(taken) * BLOCK >= GROWN:
-                yield b"".join(taken)
+            if len(piece) < BLOCK or seen <= GROWN or size >= GROWN:
+                yield from _cut(b"".join(taken))
                 taken.clear()
-    except KeyboardInterrupt:  # what was read counts
-        yield from filter(None, [b"".join(taken)])
+                size = 0
+    except (Exception, KeyboardInterrupt):  # what was read counts
+        yield from _cut(b"".join(taken))
         raise
-    if taken:
-        yield b"".join(taken)
+    yield from _cut(b"".join(taken))
+
+
+def _cut(data: bytes) -> Pieces:
+    """Pieces of usual size: a decoder may give many times that at once."""
+    for begin in range(0, len(data), GROWN):
+        yield data[begin : begin + GROWN] if len(data) > GROWN else data
 
 
 def failing(error: StreamError) -> Callable[[], Pieces]:

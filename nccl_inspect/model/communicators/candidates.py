@@ -186,26 +186,31 @@ class _Lives:
         members: in the order in which they began.
     """
 
-    _STRIDE = 16
+    _FAN = 16
 
     def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
         self._begins = [member.first.place for member in members]
-        self._strides = [members[at : at + self._STRIDE] for at in range(0, len(members), self._STRIDE)]
-        ends = [list(map(_end_of, stride)) for stride in self._strides]
-        self._ends = [(min(some), max(some)) for some in ends]
-        """The first and the last end in each stride."""
+        self._latest = [list(map(_end_of, members))]
+        """The end of each member, the latest end of each group of them, of each group of groups, and so on."""
+        while len(self._latest[-1]) > self._FAN:
+            below = self._latest[-1]
+            self._latest.append([max(below[at : at + self._FAN]) for at in range(0, len(below), self._FAN)])
 
     def at(self, place: int) -> list[Member]:
         """The members that live at a place, in their order."""
         begun = bisect_right(self._begins, place)
-        living: list[Member] = []
-        for index in range(-(-begun // self._STRIDE)):
-            (first, last), stride = self._ends[index], self._strides[index]
-            if first >= place and (index + 1) * self._STRIDE <= begun:
-                living += stride
-            elif last >= place:
-                living += [member for member in stride if member.lives_at(place)]
-        return living
+        groups: Iterable[int] = range(len(self._latest[-1]))
+        for level in range(len(self._latest) - 1, 0, -1):
+            latest, fan, end = self._latest[level], self._FAN, -(-begun // self._FAN ** (level - 1))
+            groups = [
+                below
+                for group in groups
+                if latest[group] >= place
+                for below in range(group * fan, min(group * fan + fan, end))
+            ]
+        ends, members = self._latest[0], self._members
+        return [members[index] for index in groups if index < begun and ends[index] >= place]
 
 
 def _end_of(member: Member) -> float:
