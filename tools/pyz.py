@@ -1,9 +1,9 @@
 """Builds ``nccl-inspect.pyz``: the command in one file that any Python from 3.11 on runs, without installing anything.
 
 ``python tools/pyz.py [FILE]``; ``--needs`` only lists what goes into it. pandas and pyarrow are left out, because only
-exports need them, and so is numpy, which only makes large logs faster. The first run unpacks the file into a folder of the
-user's cache, since compiled parts and data cannot be read from within it. Compiled parts are those of the Python and
-machine that built it; on others the pure ones take over, with the same reports.
+exports need them, and so is numpy, which only makes large logs faster. The first run unpacks the file into a folder of
+the user's cache, since compiled parts and data cannot be read from within it. Compiled parts are those of the Python
+and machine that built it; on others the pure ones take over, with the same reports.
 """
 
 from __future__ import annotations
