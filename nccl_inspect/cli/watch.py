@@ -122,7 +122,10 @@ def command(
             meter.update(watch)
             for piece in interruption.until(pieces):
                 news = _take(watch, piece, screen)
-                if problem := meter.update(watch, is_news=bool(news)):
+                problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
+                screen.print_news(news)
+                screen.status(watch)
+                if problem:
                     screen.note(problem)
                 if alarm := exit_conditions.alarm(news, exit_on):
                     break
@@ -198,10 +201,7 @@ def _take(watch: Watch, piece: tail.Piece, screen: _Screen) -> list[News]:
         screen.note(piece.text)
         if piece.begins:
             watch.begin()
-    news = watch.look()
-    screen.print_news(news)
-    screen.status(watch)
-    return news
+    return watch.look()
 
 
 def _descriptor(stream: Any) -> int | None:
