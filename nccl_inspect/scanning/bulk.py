@@ -42,6 +42,8 @@ _LOOK = 1 << 16
 """Bytes of a block that show what most of it is."""
 _SPARSE = 4
 """A log is sparse when at most one line in this many is NCCL's."""
+_SMALL = 1 << 16
+"""Bytes of a block below which columns cost more than they gain: each of many files."""
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 
@@ -171,8 +173,10 @@ class BulkScanner(Scanner):
         return (split.others + numbers[0]).tolist(), split.left
 
     def _columns_of(self, text: bytes) -> Columns | None:
-        """What reads a block in columns; None where the log is not that large, or numpy is not there."""
+        """What reads a block in columns; None where log or block are not that large, or numpy is not there."""
         self._seen += len(text)
+        if len(text) < min(_SMALL, self.columns_from):
+            return None
         if self._columns is None and self._seen > self.columns_from:
             try:
                 from nccl_inspect.scanning import columns  # loads numpy
