@@ -27,6 +27,19 @@ def run(
     )
 
 
+def read_to_end(terminal: int) -> bytes:
+    """What is written on a pseudo-terminal until its other end is closed."""
+    shown = b""
+    while True:
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:  # Linux: the other end is closed
+            return shown
+        if not data:
+            return shown
+        shown += data
+
+
 def on_a_terminal(args: Sequence[str], env: dict[str, str] | None = None) -> bytes:
     """What a command prints on a pseudo-terminal."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
@@ -35,15 +48,7 @@ def on_a_terminal(args: Sequence[str], env: dict[str, str] | None = None) -> byt
         [*EXE, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=inherited | {"TERM": "xterm"} | (env or {})
     ) as process:
         os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # Linux: the other end is closed
-                break
-            if not data:
-                break
-            shown += data
+        shown = read_to_end(ours)
         process.wait(60)
     os.close(ours)
     return shown

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import zstandard
 from packed_logs import BACK, CHANNEL, EXE, PACK, run
+from terminals import read_to_end
 
 import nccl_inspect
 from nccl_inspect.ingest.sources import blocks
@@ -30,15 +31,7 @@ def on_a_terminal(args: list[str], exe: list[str], stdin: int | None = None) -> 
     ours, theirs = pty.openpty()
     with subprocess.Popen([*exe, *args], stdin=stdin, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # Linux: the other end is closed
-                break
-            if not data:
-                break
-            shown += data
+        shown = read_to_end(ours)
         process.wait(60)
     os.close(ours)
     return shown
