@@ -164,13 +164,6 @@ def traits(comm: CommunicatorInfo) -> dict[str, Any]:
     }
 
 
-def path_to_dict(path: Path) -> dict[str, Any]:
-    """One entry of ``paths``."""
-    ends = {name: getattr(path, name) for name in ENDS}
-    entry: dict[str, Any] = clean(ends | way(path) | {"communicators": path.communicators} | judgement(path))
-    return entry
-
-
 ENDS = ("src", "dst", "src_host", "dst_host")
 """What an entry of ``paths`` begins with; :func:`way`, the communicators and :func:`judgement` follow."""
 

@@ -35,11 +35,6 @@ def range_words(numbers: Iterable[int]) -> list[str]:
     return [range_word(part) for part in _parts(numbers)]
 
 
-def plain_ranges(numbers: Iterable[int]) -> str:
-    """Numbers in words without steps, for tables that programs read: ``0-3,8,10``."""
-    return ",".join(map(range_word, _runs(sorted(set(numbers)))))
-
-
 def some_ranks(numbers: Iterable[int], limit: int = 12) -> str:
     """Ranks in words; of those that are many and scattered the first, with the number of the others."""
     parts = _parts(numbers)
