@@ -4,6 +4,11 @@ Runs on a machine with PyTorch and at least two GPUs; the tests judge what it re
 
     python tools/break_mesh.py --out recordings               # every scenario, eager and lazy communicators
     python tools/break_mesh.py --out recordings order sigkill # some of them
+    python tools/break_mesh.py --out recordings --nodes 4     # four ranks for each GPU, as on four nodes
+
+With ``--nodes`` each node is a set of Linux namespaces with a host name and a ``/dev/shm`` of its own (root
+only). NCCL takes them for machines, connects GPUs of two nodes by sockets, and so allows that nodes share the GPUs:
+groups, elimination and culprits show themselves from four ranks on.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +38,7 @@ _STEPS = 6
 _TIMED_STEPS = 30
 _ASK_AFTER = 7
 _RAS_PORT = 28028
-_LIMIT = 150
+_LIMIT = 100
 
 
 @dataclass
@@ -87,7 +93,7 @@ class Scenario:
     """A way to break the job."""
 
     what: str
-    """In words; ``{victim}`` is the last rank."""
+    """In words; ``{victim}`` is the rank that :func:`victim_of` names."""
     kind: str
     victim: Callable[[Mesh], None] | None = None
     """What the victim does instead of its step."""
@@ -100,7 +106,7 @@ class Scenario:
     is_timed: bool = False
     """It comes to its end after many steps, and each rank writes its dump there, with how long each call took."""
     delay: float = 0
-    """Seconds that the victim comes late to each step."""
+    """Seconds that the victim comes late to each step; as often as ranks share a GPU, which makes steps that uneven."""
 
 
 def _sleep(_mesh: Mesh) -> None:
@@ -159,7 +165,7 @@ def _gather_instead(mesh: Mesh) -> None:
 
 def _send_to_last(mesh: Mesh) -> None:
     if mesh.rank == 0:
-        mesh.dist.send(mesh.tensor(), mesh.size - 1)
+        mesh.dist.send(mesh.tensor(), victim_of(mesh.size))
         mesh.torch.cuda.synchronize()
     mesh.reduce("world")
     mesh.torch.cuda.synchronize()
@@ -198,7 +204,7 @@ SCENARIOS = {
     "setting": Scenario(
         "rank {victim} alone has NCCL_ALGO=Tree", "other-setting", environment=(("NCCL_ALGO", "allreduce:tree"),)
     ),
-    "late": Scenario("rank {victim} comes 40 ms late to each step", "straggler", is_timed=True, delay=0.04),
+    "late": Scenario("rank {victim} comes {late} ms late to each step", "straggler", is_timed=True, delay=0.04),
     "even": Scenario("all ranks are equally fast", "healthy", is_timed=True),
 }
 
@@ -210,11 +216,16 @@ def shape(size: int) -> tuple[int, int, int]:
     return size // (tensor * data), data, tensor
 
 
-def inside(name: str, out: Path, eager: bool) -> None:
+def victim_of(size: int) -> int:
+    """The rank that breaks: the last one of a few, and one in the middle of many."""
+    return size - 1 if size < 8 else size // 2 + 1
+
+
+def inside(name: str, out: Path, eager: bool, nodes: int) -> None:
     """One rank of the job, started by torchrun."""
     scenario = SCENARIOS[name]
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if rank == size - 1:
+    if rank == victim_of(size):
         os.environ.update(scenario.environment)
     import torch  # type: ignore[import-not-found] # after the environment is complete
     from torch import distributed as dist
@@ -227,13 +238,13 @@ def inside(name: str, out: Path, eager: bool) -> None:
     if rank == 0 and (scenario.environment or scenario.shared_environment):
         threading.Timer(_ASK_AFTER, _ask, (out,)).start()
     for step in range(_TIMED_STEPS if scenario.is_timed else _STEPS):
-        if scenario.delay and rank == size - 1:
+        if scenario.delay and rank == victim_of(size):
             torch.cuda.synchronize()
-            time.sleep(scenario.delay)
+            time.sleep(scenario.delay * nodes)
         if step == _BREAKS_AT:
             if rank == 0 and (scenario.victim or scenario.others):
                 threading.Timer(_ASK_AFTER, _ask, (out,)).start()
-            act = scenario.victim if rank == size - 1 else scenario.others
+            act = scenario.victim if rank == victim_of(size) else scenario.others
             if act:
                 act(mesh)
                 continue
@@ -292,18 +303,50 @@ def _answer(host: str, port: int, form: str) -> bytes:
         return bytes(found)
 
 
-def record(name: str, eager: bool, gpus: int, out: Path, turn: int) -> str:
+_NODE = """
+hostname {name}
+mount -t tmpfs {option} tmpfs /dev/shm
+exec "$@"
+"""
+"""What a node of its own does in its namespaces before it starts its part of the job."""
+
+
+def _parts(inner: list[str], size: int, nodes: int, small_shm: bool, port: int) -> list[list[str]]:
+    """The commands that start a job, one for each node.
+
+    Args:
+        inner: what each rank runs, behind torchrun's options.
+        size: number of ranks.
+        nodes: number of nodes; one is this machine as it is.
+        small_shm: give ``/dev/shm`` one megabyte.
+        port: of the rendezvous.
+    """
+    commands = []
+    for node in range(nodes):
+        options = [f"--nnodes={nodes}", f"--node-rank={node}", f"--nproc-per-node={size // nodes}"]
+        options += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+        command = [sys.executable, "-m", "torch.distributed.run", *options, *inner]
+        if nodes > 1 or small_shm:
+            name = f"gpu-node-{node}" if nodes > 1 else socket.gethostname()
+            shell = _NODE.format(name=name, option="-o size=1m" if small_shm else "")
+            command = ["unshare", "--mount", "--uts", "sh", "-ec", shell, "sh", *command]
+        commands.append(command)
+    return commands
+
+
+def record(name: str, communicators: str, size: int, nodes: int, out: Path, turn: int) -> str:
     """Run a scenario and keep what is left of it.
 
     Args:
         name: of the scenario.
-        eager: make communicators at once; else with their first call.
-        gpus: how many ranks.
+        communicators: ``eager`` makes them at once, ``lazy`` with their first call.
+        size: how many ranks.
+        nodes: how many nodes these are on.
         out: the folder of all recordings.
         turn: keeps the ports of jobs apart that run at the same time.
     """
     scenario = SCENARIOS[name]
-    folder = out / f"{name}-{'eager' if eager else 'lazy'}"
+    folder = out / f"{name}-{communicators}"
     folder.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
@@ -317,29 +360,37 @@ def record(name: str, eager: bool, gpus: int, out: Path, turn: int) -> str:
         **({"TORCH_NCCL_ENABLE_TIMING": "1"} if scenario.is_timed else {}),
         **dict(scenario.shared_environment),
     }
-    run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={gpus}", f"--master-port={29600 + turn}"]
-    command = [*run, __file__, "--inside", name, "--out", str(folder), *(["--eager"] if eager else [])]
-    if scenario.small_shm:
-        shell = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"'
-        command = ["unshare", "--mount", "sh", "-c", shell, "sh", *command]
-    with (folder / "job.log").open("wb") as log:
-        job = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            status: int | None = job.wait(_LIMIT)
-        except subprocess.TimeoutExpired:
-            job.terminate()  # torchrun ends its workers, which have sessions of their own
-            job.wait()
-            status = None
+    inner = [__file__, "--inside", name, "--out", str(folder), f"--nodes={nodes}", f"--communicators={communicators}"]
+    commands = _parts(inner, size, nodes, scenario.small_shm, 29600 + turn)
+    with (folder / "job.log").open("ab") as log:  # all nodes append to one file
+        started = [
+            subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            for command in commands
+        ]
+        status = _status(started)
     truth = {
-        "what_happened": scenario.what.format(victim=gpus - 1),
+        "what_happened": scenario.what.format(victim=victim_of(size), late=round(1000 * scenario.delay * nodes)),
         "kind": scenario.kind,
-        "culprit_rank": None if scenario.small_shm or scenario.kind == "healthy" else gpus - 1,
-        "communicators": "eager" if eager else "lazy",
-        "world_size": gpus,
+        "culprit_rank": None if scenario.small_shm or scenario.kind == "healthy" else victim_of(size),
+        "communicators": communicators,
+        "world_size": size,
+        "nodes": nodes,
         "exit_status": status,
     }
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
     return f"{folder.name}: exit status {status}"
+
+
+def _status(nodes: list[subprocess.Popen[bytes]]) -> int | None:
+    """Wait for all nodes: the worst exit status, and None where one had to be terminated."""
+    ends = time.monotonic() + _LIMIT
+    try:
+        return max(node.wait(max(0, ends - time.monotonic())) for node in nodes)
+    except subprocess.TimeoutExpired:
+        for node in nodes:
+            node.terminate()  # torchrun ends its workers, which have sessions of their own
+            node.wait()
+        return None
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
@@ -347,19 +398,25 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], help="default: all")
     parser.add_argument("--out", type=Path, required=True, help="folder of the recordings")
-    parser.add_argument("--gpus", type=int, help="default: all that are there")
+    parser.add_argument("--gpus", type=int, help="GPUs of each node (default: all that are there)")
+    parser.add_argument("--nodes", type=int, default=1, help="nodes that share the GPUs (default: %(default)s)")
+    parser.add_argument(
+        "--communicators", nargs="*", choices=["eager", "lazy"], default=["eager", "lazy"], help="default: both"
+    )
     parser.add_argument("--at-once", type=int, default=4, help="jobs that share the GPUs (default: %(default)s)")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
-    parser.add_argument("--eager", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(None if arguments is None else list(arguments))
     out = options.out.resolve()
     if options.inside:
-        inside(options.inside, out, options.eager)
+        inside(options.inside, out, options.communicators == ["eager"], options.nodes)
         return
-    gpus = options.gpus or _gpus()
-    wanted = [(name, eager) for name in options.scenarios or SCENARIOS for eager in (True, False)]
+    size = options.nodes * (options.gpus or _gpus())
+    wanted = list(product(options.scenarios or SCENARIOS, options.communicators))
     with ThreadPoolExecutor(options.at_once) as pool:
-        jobs = [pool.submit(record, name, eager, gpus, out, turn) for turn, (name, eager) in enumerate(wanted)]
+        jobs = [
+            pool.submit(record, name, communicators, size, options.nodes, out, turn)
+            for turn, (name, communicators) in enumerate(wanted)
+        ]
         for job in jobs:
             print(job.result(), flush=True)
 
