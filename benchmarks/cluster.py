@@ -23,7 +23,6 @@ import measuring
 import run
 from tabulate import tabulate
 
-from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources import partition
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import distributed, reading
@@ -97,7 +96,7 @@ def _row(ranks: int) -> list[float]:
 
 
 def _merged(stretch: tasks.Stretch) -> Fold:
-    state = Fold(engine.shipped())
+    state = Fold()
     state.merge(stretch.fold())
     return state
 

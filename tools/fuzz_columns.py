@@ -20,10 +20,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.scanning.bulk import BulkScanner
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
@@ -51,11 +51,11 @@ def folded(blocks: Blocks, columns_from: float) -> Fold:
     before = BulkScanner.columns_from
     BulkScanner.columns_from = columns_from
     try:
-        fold = Fold(engine.shipped())
-        fold.start("job.log")
+        reader = Reader()
+        reader.fold.start("job.log")
         for block in blocks:
-            fold.feed(Lines(block, sum(map(len, block)) + len(block)))
-        return fold
+            reader.feed(Lines(block, sum(map(len, block)) + len(block)))
+        return reader.fold
     finally:
         BulkScanner.columns_from = before
 
@@ -72,7 +72,7 @@ def state(fold: Fold) -> tuple[Any, ...]:
         list(fold.unrecognised.items()),
         counts,
         list(source.counts.tail),
-        sorted((one.dialect, one.name) for one in fold.productions),
+        sorted(fold.productions),
         fold.wrapped,
         list(source.raised),
     )

@@ -85,7 +85,7 @@ class Grammar:
     def named(self, dialect: str, name: str) -> Production | None:
         """The production of that name, if any."""
         if not self._named:
-            self._named = {(production.dialect, production.name): production for production in self.productions}
+            self._named = {production.key: production for production in self.productions}
         return self._named.get((dialect, name))
 
     def _index(self, production: Production) -> None:
@@ -273,6 +273,12 @@ def says(dialect: str, production: str) -> str:
     """What a message means, for people; empty for an unknown production."""
     entry = shipped().named(dialect, production)
     return entry.says if entry else ""
+
+
+def versions_of(dialect: str, production: str) -> str:
+    """The releases that print a message, as its grammar file states them; empty for all, and for an unknown one."""
+    entry = shipped().named(dialect, production)
+    return entry.versions if entry else ""
 
 
 def rule_of(event: events.Event) -> str:

@@ -107,6 +107,11 @@ class Production:
         self._event_of: Maker | None = None
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Dialect and name: no other one has both."""
+        return self.dialect, self.name
+
+    @property
     def details(self) -> Details:
         """Event, versions, meaning, samples.
 

@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeAlias
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
-from nccl_inspect.grammar import engine
 from nccl_inspect.live.tail import STDIN, Splitter
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.fold.fold import Burst, Fold, Step
+from nccl_inspect.model.fold.fold import Burst, Step
 from nccl_inspect.model.job import CommunicatorInfo, Job
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.util.records import Record
 
@@ -137,19 +137,17 @@ class Watch:
         self._timing = timing
         self._name = name
         self._clock = clock
-        self._fold = Fold(engine.shipped())
+        self._reader = Reader()
+        self._fold = self._reader.fold
         self._fold.start(name)
         self._splitter = Splitter()
-        self._begun = clock()
-        self._next_look = self._begun
+        self._begun = self._next_look = self._progress = self._fed = clock()
         self._extent = self._fold.extent()
-        self._progress = self._begun
         self._next_warning = timing.stall
         self._job: Job | None = None
         self._told: Job | None = None
         self._gone: set[str] = set()
         self._last = ""
-        self._fed = self._begun
         self._stall: Stall | None = None
 
     @property
@@ -166,7 +164,7 @@ class Watch:
         if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
         self._fed = self._clock()
-        self._fold.feed(self._splitter.split(data))
+        self._reader.feed(self._splitter.split(data))
 
     def begin(self) -> None:
         """What follows is the beginning of a file: lines count from 1 again."""
@@ -176,7 +174,7 @@ class Watch:
 
     def _finish(self) -> None:
         for lines in self._splitter.rest():
-            self._fold.feed(lines)
+            self._reader.feed(lines)
 
     def look(self) -> list[News]:
         """News since the last call; the job is judged only when it is time for that."""

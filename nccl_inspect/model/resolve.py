@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
+from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model import versions
 from nccl_inspect.model.communicators import (
@@ -97,7 +98,9 @@ class _Builder:
         self._attribution = attribution.attribute(self._processes, table)
         self._lines = placement.place(self._communicators, self._world, self._attribution, table)
         self._torn = unrecognised.torn(fold)
-        self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}
+        self._releases = {
+            name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
+        }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
         nobody = ((log.process, log.opening.rank) for log in self._noted if not log.process.host)
         self._ranks.update({process: [rank] for process, rank in nobody if rank is not None})
@@ -122,7 +125,7 @@ class _Builder:
             world_size=self._world.nranks if self._world else names.ranks_of_nccl_tests(notices),
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
-            dialects=sorted({production.dialect for production in self._fold.productions}),
+            dialects=sorted({dialect for dialect, _ in self._fold.productions}),
             nccl_versions=releases,
             cuda_versions=sorted({versions.cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
@@ -317,8 +320,7 @@ class _Builder:
         return last_lines.of(log, ranks, self._fold.where(log.last), self.evidence)
 
     def _inferred_version(self) -> list[str]:
-        ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}
-        version = versions.infer(ranges)
+        version = versions.infer(set(self._releases.values()))
         return [version] if version else []
 
     def _sources(self) -> list[SourceInfo]:

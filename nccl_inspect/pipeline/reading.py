@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from nccl_inspect import platforms, topology
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources import files
@@ -19,12 +18,14 @@ from nccl_inspect.judging import judge as judging
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.machine_type import platform_of
 from nccl_inspect.model import resolve
-from nccl_inspect.model.fold.fold import Fold, Piece
+from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.processes import line_order
 from nccl_inspect.model.processes.gathering import Gathered
-from nccl_inspect.model.statements import ages, excerpts
+from nccl_inspect.model.statements import ages
+from nccl_inspect.pipeline import excerpts
 from nccl_inspect.pipeline.jobs import Choice, judged
+from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
 from nccl_inspect.util.records import Record
@@ -87,12 +88,11 @@ def fold(
         KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
     given = files.lasting(files.find(inputs))
-    state = Fold(engine.shipped())
-    _fill(state, _pieces(state, inputs, given, progress, jobs, cluster), interruption)
+    reader = Reader()
+    state = _filled(reader, _pieces(reader.fold, inputs, given, progress, jobs, cluster), interruption)
     if not state.partial and (turned := line_order.sources(state)):
         files.require_again(given, turned)
-        state = Fold(engine.shipped())
-        _fill(state, _of_all(given, None, turned), interruption)
+        state = _filled(Reader(), _of_all(given, None, turned), interruption)
     if not state.partial and excerpts.may_be(state):
         again = excerpts.read(_of_all(given, None))
         state = again if again.restored else state
@@ -102,10 +102,11 @@ def fold(
     return state
 
 
-def _fill(state: Fold, pieces: Iterator[Piece], interruption: Interruption | None) -> None:
+def _filled(reader: Reader, pieces: Iterator[Piece], interruption: Interruption | None) -> Fold:
     for piece in interruption.until(pieces) if interruption else pieces:
-        state.add(piece)
-    state.partial = interruption is not None and interruption.happened
+        reader.add(piece)
+    reader.fold.partial = interruption is not None and interruption.happened
+    return reader.fold
 
 
 def _pieces(

@@ -9,7 +9,8 @@ from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import partition
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.partition import Part
-from nccl_inspect.model.fold.fold import Fold, Piece
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util import processes
@@ -59,11 +60,10 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
 
 
 def _work(group: Sequence[Part], wrapped: bool) -> Fold:
-    state = Fold(engine.shipped())
-    state.wrapped = wrapped
-    for piece in read(state, group, lambda _: None):
-        state.add(piece)
-    return state
+    reader = Reader(wrapped)
+    for piece in read(reader.fold, group, lambda _: None):
+        reader.add(piece)
+    return reader.fold
 
 
 def is_wrapped(part: Part) -> bool:

@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
@@ -21,11 +21,10 @@ from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import flood, sparse
-from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
+from nccl_inspect.scanning.counts import TAIL, Counts, Text
 from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
-from nccl_inspect.util.text import decode
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.columns import Columns
@@ -48,7 +47,7 @@ _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 
 
-class Reader(Protocol):
+class Collector(Protocol):
     """Who wants the lines."""
 
     def take(self, found: Found) -> None:
@@ -68,15 +67,15 @@ class BulkScanner(Scanner):
 
     Args:
         grammar: what to recognise messages with.
-        reader: gets the lines.
+        collector: gets the lines.
     """
 
     columns_from: float = BLOCK - HEAD
     """Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
 
-    def __init__(self, grammar: Grammar, reader: Reader) -> None:
+    def __init__(self, grammar: Grammar, collector: Collector) -> None:
         super().__init__(grammar)
-        self._reader = reader
+        self._collector = collector
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
         self._boring: set[bytes] = set()
@@ -110,7 +109,7 @@ class BulkScanner(Scanner):
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
-        self._reader.take(block)
+        self._collector.take(block)
 
     def _dense(self, lines: Lines, counts: Counts) -> None:
         block = Found()
@@ -151,7 +150,7 @@ class BulkScanner(Scanner):
             self._line(number, line, counts, block.keep)
             texts = self._texts.young
         counts.add(quick, unknown)
-        self._reader.take(block)
+        self._collector.take(block)
 
     def _without_columns(self, lines: Lines, counts: Counts, block: Found) -> tuple[Sequence[int], Sequence[bytes]]:
         """The numbers and the lines that are left when those of a large log were read in columns."""
@@ -159,10 +158,10 @@ class BulkScanner(Scanner):
         columns = self._columns_of(text) if lines.mended is None else None
         if columns is None:
             cleaned = envelopes.cleaned(lines.lines, text)
-            return numbered(len(cleaned), counts, lines.mended), cleaned
+            return counts.number(len(cleaned), lines.mended), cleaned
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        numbers = numbered(text.count(b"\n") + 1, counts, None)
+        numbers = counts.number(text.count(b"\n") + 1)
         split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
             return numbers, text.split(b"\n")
@@ -198,10 +197,11 @@ class BulkScanner(Scanner):
                 text = self._texts.young.get(rest)
         return None if text is None or text.damaged else text
 
-    def _unwrap(self) -> None:
-        super()._unwrap()
-        if self._columns is not None:
+    def unwrap(self) -> None:
+        """Know from here on that lines are in envelopes."""
+        if self._columns is not None and not self.wrapped:
             self._columns.forms.forget()
+        super().unwrap()
 
     def _is_news(self, head: bytes) -> bool:
         """Whether the prefix changes how the lines after it are read."""
@@ -234,19 +234,6 @@ class BulkScanner(Scanner):
             self._templates[rest[_DIGITS_END:]] = text
         return text
 
-    def exact(self, text: Text, channel: int | None) -> Text:
-        """The text of a line itself, where the one that was found is that of another channel."""
-        if channel is None:
-            return text
-        parsed = text.parsed
-        assert parsed is not None and isinstance(parsed.event, ChannelConnect)
-        if channel == parsed.event.channel:
-            return text
-        at = len(_CHANNEL) - len(b"INFO ")
-        message = b"%b%02d%b" % (text.message[:at], channel, text.message[at + 2 :])
-        event = parsed.event.with_fields(channel=channel, message=decode(message))
-        return Text(text.level, message, Parsed(parsed.production, message, parsed.kind, event))
-
     def _flood(self, block: Lines, counts: Counts) -> bool:
         """Count lines of which most are the same; False, and nothing happened, when they are not.
 
@@ -260,22 +247,21 @@ class BulkScanner(Scanner):
         for line in repeats.numbers:
             head, mark, rest = line.partition(prefix.MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
-            if origin is not None and text is not None and not text.damaged and self._reader.is_countable(text):
+            if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
                 recognized[line] = origin, text
             elif mark or sparse.NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
                 return False
             else:
                 others.add(line)
-        first, last = counts.lines + 1, counts.lines + repeats.size
-        counts.lines += repeats.size
+        numbers = counts.number(repeats.size)
         unknown = sum(repeats.numbers[line] for line, (_, text) in recognized.items() if text.parsed is None)
         counts.add(sum(repeats.numbers[line] for line in recognized), unknown)
-        tail = [(last - back, line[:TAIL_WIDTH]) for back, line in islice(repeats.last_of(others), TAIL)]
-        counts.tail.extend(reversed(tail))
+        for back, line in reversed([*islice(repeats.last_of(others), TAIL)]):
+            counts.add_other(numbers[-1 - back], line)
         begin, end = repeats.places()
-        self._reader.take_repeated(
+        self._collector.take_repeated(
             [
-                Repeated(first + begin[line], last - end[line], repeats.numbers[line], *recognized[line])
+                Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])
                 for line in recognized
             ]
         )
@@ -296,8 +282,7 @@ class BulkScanner(Scanner):
             self._by_line(lines, counts)
             return
         picked = list(sparse.among(text, shapes, worth) if worth else sparse.with_nccl(text, shapes, distinct))
-        first = counts.lines + 1
-        counts.lines += len(shapes)
+        numbers = counts.number(len(shapes))
         block = Found()
         self._begin([line for _, line in picked])
         wanted = sparse.with_tail(text, len(shapes), picked)
@@ -305,10 +290,10 @@ class BulkScanner(Scanner):
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
-                self._line(first + index, line, counts, block.keep)
+                self._line(numbers[index], line, counts, block.keep)
             else:
-                counts.tail.append((first + index, line[:TAIL_WIDTH]))
-        self._reader.take(block)
+                counts.add_other(numbers[index], line)
+        self._collector.take(block)
 
     def _worth(self, fresh: set[bytes]) -> set[bytes]:
         """Those of some shapes that hold something that makes a line worth a look; the others are remembered."""

@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines import last_error, tracebacks
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import decode
 
 TAIL = 100
 TAIL_WIDTH = 4096
 _WIDTH = 400
 """Bytes of a line that is shown."""
 MAX_EXAMPLES = 20
+_CHANNEL = len(b"Channel ")
+"""Where a connection line has the number of its channel."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -29,6 +33,29 @@ class Text(Record):
     damaged: bool = False
     use: Any = None
     """Whatever its reader wants to remember with it: the same text comes many times."""
+
+    def on(self, channel: int | None) -> Text:
+        """The text of a connection line itself, where this one is that of another channel."""
+        if channel is None:
+            return self
+        assert self.parsed is not None and isinstance(self.parsed.event, ChannelConnect)
+        if channel == self.parsed.event.channel:
+            return self
+        message = b"%b%02d%b" % (self.message[:_CHANNEL], channel, self.message[_CHANNEL + 2 :])
+        event = self.parsed.event.with_fields(channel=channel, message=decode(message))
+        return Text(self.level, message, Parsed(self.parsed.production, message, self.parsed.kind, event))
+
+
+_SUMS = (
+    "lines",
+    "nccl_lines",
+    "typed_lines",
+    "unrecognised_lines",
+    "repaired_lines",
+    "split_lines",
+    "damaged_lines",
+    "related_lines",
+)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -66,6 +93,45 @@ class Counts(Record):
         self.typed_lines += lines - unknown
         self.unrecognised_lines += unknown
 
+    def number(self, size: int, mended: Mended | None = None) -> Sequence[int]:
+        """Count the next lines; gives their numbers."""
+        if mended is None:
+            self.lines += size
+            return range(self.lines - size + 1, self.lines + 1)
+        self.lines, self.repaired_lines = mended.lines, mended.repaired
+        for line in mended.examples:
+            _remember(line.number, line.line, self.mended)
+        return mended.numbers
+
+    def add_other(self, number: int, line: bytes) -> None:
+        """Keep a line that is not NCCL's among the last ones."""
+        self.tail.append((number, line[:TAIL_WIDTH]))
+
+    def add_damaged(self, number: int, line: bytes) -> None:
+        """Count a line of NCCL that cannot be read, and keep it among the first."""
+        self.nccl_lines += 1
+        self.damaged_lines += 1
+        _remember(number, line, self.broken)
+
+    def add_split(self, number: int, line: bytes, pieces: int) -> None:
+        """Count the sound lines that one line turned out to be, and keep it among the first."""
+        self.add(pieces)
+        self.split_lines += 1
+        _remember(number, line, self.mended)
+
+    def merge(self, later: Counts) -> None:
+        """Take in the counts of the lines that follow."""
+        before = self.lines
+        self.tracebacks.update((printer, last + before) for printer, last in later.tracebacks.items())
+        self.awaited.update(last_error.moved(later.awaited, before))
+        self.pending.update((key, (number + before, text)) for key, (number, text) in later.pending.items())
+        self.tail.extend((number + before, text) for number, text in later.tail)
+        for mine, theirs in ((self.broken, later.broken), (self.mended, later.mended)):
+            mine.extend((number + before, text) for number, text in theirs)
+            del mine[MAX_EXAMPLES:]
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+
     def become(self, other: Counts) -> None:
         """Count what another reading of the same source counted."""
         for entry in fields(self):
@@ -77,25 +143,7 @@ class Counts(Record):
         return bool(self.pending or self.awaited or self.tracebacks)
 
 
-def numbered(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
-    """The numbers of the next lines of a source."""
-    if mended is None:
-        counts.lines += size
-        return range(counts.lines - size + 1, counts.lines + 1)
-    counts.lines, counts.repaired_lines = mended.lines, mended.repaired
-    for line in mended.examples:
-        remember(line.number, line.line, counts.mended)
-    return mended.numbers
-
-
-def damaged(number: int, line: bytes, counts: Counts) -> None:
-    """Count a line of NCCL that cannot be read, and keep it among the first."""
-    counts.nccl_lines += 1
-    counts.damaged_lines += 1
-    remember(number, line, counts.broken)
-
-
-def remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> None:
+def _remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> None:
     """Keep a line among the first of its kind."""
     if len(examples) < MAX_EXAMPLES:
         examples.append((number, line[:_WIDTH]))

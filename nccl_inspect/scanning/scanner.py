@@ -18,7 +18,7 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Timed
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.scanning.counts import TAIL_WIDTH, Counts, Text, damaged, numbered, remember
+from nccl_inspect.scanning.counts import Counts, Text
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
@@ -85,7 +85,7 @@ class Scanner:
         block = b"\n".join(lines)
         self._begin(lines)
         partial = bool(counts.pending) or envelopes.has_partials(block)
-        numbers = numbered(len(lines), counts, mended)
+        numbers = counts.number(len(lines), mended)
         for number, line in zip(numbers, envelopes.cleaned(lines, block), strict=True):
             if not (partial and self._continued(number, line, counts, sink)):
                 self._line(number, line, counts, sink)
@@ -110,7 +110,7 @@ class Scanner:
         if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
             return
         if origin is None or text.damaged:
-            damaged(number, line, counts)
+            counts.add_damaged(number, line)
             return
         counts.add(1, text.parsed is None)
         sink(number, origin, text)
@@ -131,7 +131,7 @@ class Scanner:
             elif prefix.is_prose(head):
                 self._bare(number, line, counts, sink, inner.stated)
             else:
-                damaged(number, line, counts)
+                counts.add_damaged(number, line)
 
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
         """A line whose origin is known."""
@@ -139,7 +139,7 @@ class Scanner:
         if text.damaged and self._split(number, line, origin, counts, sink):
             return
         if text.damaged:
-            damaged(number, line, counts)
+            counts.add_damaged(number, line)
             return
         counts.add(1, text.parsed is None)
         sink(number, origin, text)
@@ -158,9 +158,7 @@ class Scanner:
             pieces.append((prefix.stated_by(own, Stated(origin.time, origin.label, origin.rank)), text))
         if len(pieces) < 2:
             return False
-        counts.add(len(pieces))
-        counts.split_lines += 1
-        remember(number, line, counts.mended)
+        counts.add_split(number, line, len(pieces))
         for own, text in pieces:
             sink(number, own, text)
         return True
@@ -178,7 +176,7 @@ class Scanner:
         """Take the lines out of a whole-line envelope; False when there is none."""
         for _ in range(envelopes.MAX_DEPTH):
             if inners := envelopes.contents(line.text):
-                self._unwrap()
+                self.unwrap()
                 for inner in inners:
                     self._unwrapped(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
                 return True
@@ -217,7 +215,7 @@ class Scanner:
         parsed = self._grammar.parse_bare(line)
         if counts.awaited and self._retell(number, last_error.told(line, number, stated, counts.awaited), sink):
             counts.related_lines += 1
-            counts.tail.append((number, line[:TAIL_WIDTH]))
+            counts.add_other(number, line)
             return
         needles = self._worth_a_look() if parsed is None else None
         retells = False
@@ -240,7 +238,7 @@ class Scanner:
             parsed = parsed or next(filter(None, map(self._parse_foreign, _by_worth(line, layers))), None)
         parsed = self._traced(number, line, stated, counts.tracebacks, parsed) if traces else parsed
         if parsed is None or parsed.production.foreign:
-            counts.tail.append((number, line[:TAIL_WIDTH]))
+            counts.add_other(number, line)
         if parsed is None:
             counts.related_lines += retells
             return
@@ -298,8 +296,8 @@ class Scanner:
     def _parse_foreign(self, line: bytes) -> Parsed | None:
         return self._grammar.parse_foreign(line, self._foreign)
 
-    def _unwrap(self) -> None:
-        """Remember that lines are in envelopes: known texts do not account for their trailers."""
+    def unwrap(self) -> None:
+        """Know from here on that lines are in envelopes: known texts do not account for their trailers."""
         if not self.wrapped:
             self.wrapped, self._needles = True, None
             self._texts.forget()
@@ -317,7 +315,7 @@ class Scanner:
         if origin is not None:
             self._timed.learn(head, origin)
         if origin is not None and origin.wrapped:
-            self._unwrap()
+            self.unwrap()
         if origin is not None and origin.lead:
             prefix.learn(origin.lead, self._leads)
         self._origins.keep(head, origin)

@@ -12,9 +12,9 @@ from typing import Any
 from repository import ROOT
 
 import nccl_inspect
-from nccl_inspect.grammar import engine
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline.reader import Reader
 
 FOLDER = ROOT / "sample_logs"
 
@@ -61,8 +61,8 @@ def is_torn(name: str) -> bool:
 
 def folded(parts: Sequence[tuple[str, Sequence[bytes]]]) -> Fold:
     """One fold of some sources, each with its lines."""
-    state = Fold(engine.shipped())
+    reader = Reader()
     for name, lines in parts:
-        state.start(name)
-        state.feed(lines)
-    return state
+        reader.fold.start(name)
+        reader.feed(lines)
+    return reader.fold

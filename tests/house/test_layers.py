@@ -27,6 +27,8 @@ LAYERS = [
 """The rooms; each may use those in the lines before its own."""
 FLOOR = {"errors", "_version"}
 """What all may use."""
+FOUND = {f"scanning.{name}" for name in ("counts", "found", "line_table", "connection_table", "spans")}
+"""What a scanner gives to the model: data."""
 FRONT_DOORS = {"", "cli", "__main__", "kubectl", "assistant", "acceptance", "pytest_plugin"}
 """What may use all: the package itself, which programs import, commands, servers and the tools for tests."""
 
@@ -50,6 +52,16 @@ def test_a_module_imports_only_what_lies_below_it(module: str) -> None:
 
 def test_every_room_has_its_layer() -> None:
     assert {room_of(module) for module in MODULES} == FLOOR.union(FRONT_DOORS, *LAYERS)
+
+
+def test_the_model_reads_nothing_itself() -> None:
+    """It takes in what was found, and knows neither who finds it nor where the lines come from."""
+    for module in MODULES:
+        if room_of(module) == "model" or module.replace("/", ".") in FOUND:
+            read = {
+                one for one in imports_of(module) if one.startswith(("scanning.", "ingest.sources", "ingest.exports"))
+            }
+            assert read <= FOUND, f"{module} imports {sorted(read - FOUND)}"
 
 
 def test_rules_import_no_other_rule() -> None:

@@ -9,6 +9,7 @@ import sample_data
 from test_exceptions import ENDED, START, WORK, failed, raised
 
 import nccl_inspect
+from nccl_inspect.pipeline.reader import Reader
 
 FRAMES = """\
 Traceback (most recent call last):
@@ -104,9 +105,11 @@ def test_read_in_blocks_and_merged_where_that_is_allowed_it_is_the_same() -> Non
     whole = sample_data.folded([("log", lines)]).sources[0].raised
     assert [one.text for one in whole] == [b"pkg.Failed: x"]
     for at in range(len(lines)):
-        blocks, first = sample_data.folded([("log", lines[:at])]), sample_data.folded([("log", lines[:at])])
-        blocks.feed(lines[at:])
-        assert blocks.sources[0].raised == whole
+        reader, first = Reader(), sample_data.folded([("log", lines[:at])])
+        reader.fold.start("log")
+        reader.feed(lines[:at])
+        reader.feed(lines[at:])
+        assert reader.fold.sources[0].raised == whole
         later = sample_data.folded([("log", lines[at:])])
         if first.can_merge(later):
             first.merge(later)

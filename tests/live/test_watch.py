@@ -15,10 +15,10 @@ from watching import HANG, HEALTHY, TWO_HOSTS, Clock, Watched
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.grammar import engine
 from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 
 BAD_PLUGIN = b"vm:7:7 [0] NCCL INFO Failed to initialize NET plugin IB\n"
@@ -30,18 +30,18 @@ BAD_PLUGIN = b"vm:7:7 [0] NCCL INFO Failed to initialize NET plugin IB\n"
 @pytest.mark.parametrize("name", sample_data.names())
 def test_a_fold_may_be_resolved_again_and_again_while_it_grows(name: str) -> None:
     judge = Judge(Options())
-    looked_at, left_alone = Fold(engine.shipped()), Fold(engine.shipped())
+    looked_at, left_alone = Reader(), Reader()
     for file, data in zip(sample_data.files(name), sample_data.contents(name), strict=True):
         lines = data.splitlines()
         step = len(lines) // 3 + 1
-        for fold in (looked_at, left_alone):
-            fold.start(file.name)
+        for reader in (looked_at, left_alone):
+            reader.fold.start(file.name)
         for start in range(0, len(lines), step):
-            for fold in (looked_at, left_alone):
-                fold.feed(lines[start : start + step])
-            first, second = (json.dumps(judge(looked_at).to_dict()) for _ in range(2))
+            for reader in (looked_at, left_alone):
+                reader.feed(lines[start : start + step])
+            first, second = (json.dumps(judge(looked_at.fold).to_dict()) for _ in range(2))
             assert first == second
-    assert json.dumps(judge(looked_at).to_dict()) == json.dumps(judge(left_alone).to_dict())
+    assert json.dumps(judge(looked_at.fold).to_dict()) == json.dumps(judge(left_alone.fold).to_dict())
 
 
 def test_resolving_leaves_every_part_of_the_fold_as_it_was() -> None:
@@ -52,7 +52,8 @@ def test_resolving_leaves_every_part_of_the_fold_as_it_was() -> None:
 
 
 def test_the_extent_of_a_fold_changes_with_every_line_that_counts_and_with_no_other() -> None:
-    fold = Fold(engine.shipped())
+    reader = Reader()
+    fold = reader.fold
     fold.start("log")
     judge = Judge(Options())
 
@@ -62,11 +63,11 @@ def test_the_extent_of_a_fold_changes_with_every_line_that_counts_and_with_no_ot
 
     extent, known = fold.extent(), seen()
     for line in HEALTHY.splitlines():
-        fold.feed([line])
+        reader.feed([line])
         now = seen()
         assert fold.extent() != extent or now == known, line
         extent, known = fold.extent(), now
-    fold.feed([b"loss 0.25", b"vm:1:1 [0] NCCL INFO a line that no release prints"])
+    reader.feed([b"loss 0.25", b"vm:1:1 [0] NCCL INFO a line that no release prints"])
     assert fold.extent() == extent
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+import sample_data
 import simulation
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulation import Comm, Job, Release
 
 import nccl_inspect
-from nccl_inspect.grammar import engine
 from nccl_inspect.model import resolve
-from nccl_inspect.model.fold.fold import Fold, source_and_line
+from nccl_inspect.model.fold.fold import source_and_line
 from nccl_inspect.model.processes.gathering import Gathered
 
 SEEDS = st.integers(0, 1 << 30)
@@ -90,9 +90,7 @@ class Outcome:
 
 
 def outcome(log: list[LINE]) -> Outcome:
-    fold = Fold(engine.shipped())
-    fold.start("job.log")
-    fold.feed([text.encode() for text, _ in log])
+    fold = sample_data.folded([("job.log", [text.encode() for text, _ in log])])
     assert not fold.unrecognised
     built = resolve._Builder(fold, Gathered.of(fold))
     comms = {comm.name: comm for comm in built._communicators}

@@ -9,9 +9,9 @@ import sys
 import pytest
 import sample_data
 
-from nccl_inspect.grammar import engine
 from nccl_inspect.model.communicators import edges
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.bulk import BulkScanner
 
@@ -120,11 +120,11 @@ SPLIT = (
 )
 def test_the_order_of_the_log_counts(blocks: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
     def read() -> str:
-        fold = Fold(engine.shipped())
-        fold.start("job.log")
+        reader = Reader()
+        reader.fold.start("job.log")
         for lines in blocks:
-            fold.feed(lines)
-        return document(fold)
+            reader.feed(lines)
+        return document(reader.fold)
 
     by_object = read()
     monkeypatch.setattr(edges, "MANY", 0)

@@ -12,8 +12,8 @@ import sample_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_inspect.grammar import engine
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 
 Part = tuple[str, Sequence[bytes]]
@@ -102,21 +102,21 @@ def test_files_cut_anywhere_give_the_same_job(places: list[int], from_the_end: b
 
 def test_an_empty_fold_changes_nothing_on_either_side() -> None:
     parts = parts_of("v2.21.5-ipc")
-    before = Fold(engine.shipped())
+    before = Fold()
     before.merge(sample_data.folded(parts))
     assert document(before) == read_at_once("v2.21.5-ipc")
     after = sample_data.folded(parts)
-    after.merge(Fold(engine.shipped()))
+    after.merge(Fold())
     assert document(after) == read_at_once("v2.21.5-ipc")
 
 
 def test_blocks_of_any_size_give_the_same_job() -> None:
     ((source, lines),) = parts_of("timestamps")
-    state = Fold(engine.shipped())
-    state.start(source)
+    reader = Reader()
+    reader.fold.start(source)
     for start in range(0, len(lines), 7):
-        state.feed(lines[start : start + 7])
-    assert document(state) == read_at_once("timestamps")
+        reader.feed(lines[start : start + 7])
+    assert document(reader.fold) == read_at_once("timestamps")
 
 
 def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> None:

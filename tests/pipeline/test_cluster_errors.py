@@ -13,7 +13,6 @@ import sample_data
 from cluster_jobs import document
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources import partition
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import reading
@@ -138,6 +137,6 @@ def test_what_workers_do_not_see_is_told_and_the_rest_is_read(cluster: Any) -> N
 def test_a_group_that_nobody_could_read_is_named() -> None:
     (group,) = partition.all_of([LOG], lambda _: 1)
     (stretch,) = tasks.unread(group, 0, False, "its workers died")
-    state = Fold(engine.shipped())
+    state = Fold()
     state.merge(stretch.fold())
     assert [(source.name, source.problem) for source in state.sources] == [(LOG, f"{LOG}: its workers died")]

@@ -17,7 +17,6 @@ from cluster_jobs import document, per_process, same
 
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources import partition
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import distributed, reading
@@ -142,7 +141,7 @@ def test_what_is_given_up_is_asked_of_nobody() -> None:
     died: Any = Died()
     group = [partition.Part("nccl.13.log", None, problem=("not found", ""))]
     reducing = reduction.Reduction(died, [group], False, lambda _: None)
-    found = list(reducing.pieces(Fold(engine.shipped())))
+    found = list(reducing.pieces(Fold()))
     assert [source.problem for fold in found for source in cast("Fold", fold).sources] == [
         "nccl.13.log: the workers that read it, or what comes with it, died: they may need more memory"
     ]

@@ -17,6 +17,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.scanning import bulk, flood
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.found import Found, Repeated
@@ -49,7 +50,7 @@ class Listing:
 
     def take(self, found: Found) -> None:
         for number, origin, text, channel in chain.from_iterable(found.by_process.values()):
-            self.seen.append(seen(number, found.origin(number, origin), self.scanner.exact(text, channel)))
+            self.seen.append(seen(number, found.origin(number, origin), text.on(channel)))
         self.unknown += [seen(*one[:3]) for one in found.unknown]
 
     def is_countable(self, text: Text) -> bool:
@@ -299,12 +300,12 @@ def test_a_flood_is_folded_as_its_lines_are() -> None:
     ]
     spam += [b"vm:8:8 [1] NCCL INFO misc/socket.cc:749 -> 6", b"vm:8:8 [1] misc/x.cc:1 NCCL WARN unheard of"] * 1500
     whole = sample_data.folded([("log", spam[:20]), ("log2", spam)])
-    pieces = Fold(engine.shipped())
+    pieces = Reader()
     for name, lines in (("log", spam[:20]), ("log2", spam)):
-        pieces.start(name)
+        pieces.fold.start(name)
         for start in range(0, len(lines), 10):
             pieces.feed(lines[start : start + 10])
-    assert state(whole) == state(pieces)
+    assert state(whole) == state(pieces.fold)
 
 
 def state(fold: Fold) -> object:

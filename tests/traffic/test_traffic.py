@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nccl_inspect
-from nccl_inspect.grammar import engine
 from nccl_inspect.model import resolve
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
@@ -133,9 +132,7 @@ def test_sizes_are_gathered_by_powers_of_two() -> None:
     found = traffic(data).operations
     assert [(one.calls, one.smallest, one.largest) for one in found] == [(3, 4096, 8188), (1, 8192, 8192)]
     many = log(*(call("Send", 1 + n % 1000, root=n % 4, number=n) for n in range(5000)))
-    state = Fold(engine.shipped())
-    state.start("log")
-    state.feed(many.splitlines())
+    state = sample_data.folded([("log", many.splitlines())])
     assert all(len(process.calls) <= 40 for process in state.processes.values())
 
 

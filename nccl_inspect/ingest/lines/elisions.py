@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+from nccl_inspect.ingest.lines.prefix import MARK
 
 PASTE = 1 << 17
 """Bytes of the longest text that may be an excerpt; what is longer is a log."""
@@ -17,6 +20,8 @@ ELISION = (
 _SIGNS = b"...", b"\xe2\x80\xa6", b"snip", b"-8<", b"- 8<", b"runcated]", b"omitted]", b"[cut]", b"line"
 _BEFORE = rb"^[ \t>|*_`#+-]*"
 _BEHIND = rb"[ \t|*_`\r]*$"
+_SPARED = b"x across cluster]"
+"""What Ray puts behind a line that it shows for several workers: ``[repeated 7x across cluster]``."""
 
 
 def is_elided(text: bytes) -> bool:
@@ -24,3 +29,13 @@ def is_elided(text: bytes) -> bool:
     if not any(sign in text for sign in _SIGNS):
         return False
     return re.search(_BEFORE + ELISION + _BEHIND, text, re.MULTILINE) is not None
+
+
+def spared(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines of NCCL of which a collector says that it left out others like them, with their places from 0."""
+    at = -1
+    while (at := text.find(_SPARED, at + 1)) >= 0:
+        begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+        line = text[begin : end if end >= 0 else len(text)]
+        if MARK in line:
+            yield text.count(b"\n", 0, at), line

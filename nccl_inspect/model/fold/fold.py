@@ -6,19 +6,13 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
-from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.call_counts import counted
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -52,24 +46,22 @@ from nccl_inspect.model.fold.uses import (
     fate_of,
     used,
 )
-from nccl_inspect.scanning.bulk import BulkScanner
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
 
 
 class Fold:
-    """The state of reading: feed it blocks of lines, merge it with others, then resolve it.
+    """What was read so far: it takes in what lines say, merges with others, and is then resolved.
 
     Args:
-        grammar: what to recognise messages with.
+        began_wrapped: whether the lines before stood in envelopes, where it continues another fold.
     """
 
     alongside = 0
     """See :class:`~nccl_inspect.model.job.Job`: jobs are not told apart here."""
 
-    def __init__(self, grammar: Grammar) -> None:
-        self._scanner = BulkScanner(grammar, self)
+    def __init__(self, began_wrapped: bool = False) -> None:
         self.sources: list[SourceCounts] = []
         self.processes: dict[Process, ProcessLog] = {}
         self.unrecognised: dict[bytes, Note] = {}
@@ -77,72 +69,16 @@ class Fold:
         """Whether the reading was interrupted."""
         self.restored = 0
         """Lines that only the reading of excerpts knows."""
-        self._began_wrapped = False
+        self.productions: set[tuple[str, str]] = set()
+        """The productions that recognised a line, by dialect and name."""
+        self.began_wrapped = began_wrapped
+        self.wrapped = began_wrapped
+        """Whether a line was in an envelope."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What another process needs to merge a fold; it cannot continue reading with it."""
-        state = {name: value for name, value in vars(self).items() if name != "_scanner"}
-        return {**state, "seen": [(seen.dialect, seen.name) for seen in self.productions], "wrapped": self.wrapped}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        seen, wrapped = set(state.pop("seen")), state.pop("wrapped")
-        grammar = engine.shipped()
-        self._scanner = BulkScanner(grammar, self)
-        self._scanner.wrapped = wrapped
-        vars(self).update(state)
-        self.productions = {
-            production for production in grammar.productions if (production.dialect, production.name) in seen
-        }
-
-    @property
-    def productions(self) -> set[Production]:
-        """The productions that recognised a line."""
-        return self._scanner.productions
-
-    @productions.setter
-    def productions(self, seen: set[Production]) -> None:
-        self._scanner.productions = seen
-
-    @property
-    def wrapped(self) -> bool:
-        """Whether a line was in an envelope; a fold that continues another one is given this before it reads."""
-        return self._scanner.wrapped
-
-    @wrapped.setter
-    def wrapped(self, wrapped: bool) -> None:
-        self._scanner.wrapped = self._began_wrapped = wrapped
-
-    def start(self, name: str) -> None:
-        """Begin a source; what is fed from here on belongs to it."""
-        self.sources.append(SourceCounts(name))
-
-    def add(self, piece: Piece) -> None:
-        """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""
-        if isinstance(piece, Lines):
-            self.feed(piece)
-        elif isinstance(piece, Source):
-            self.start(piece.name)
-            self.sources[-1].newest_first = piece.newest_first
-        elif isinstance(piece, Fold):
-            self.merge(piece)
-        else:
-            self.sources[-1].problem = str(piece)
-
-    def feed(self, lines: Iterable[bytes]) -> None:
-        """Read whole lines of the source begun last."""
-        source = self.sources[-1]
-        if not isinstance(lines, Lines):
-            lines = list(lines)
-            lines = Lines(lines, sum(map(len, lines)) + len(lines))
-        source.bytes += lines.size
-        if lines.mended and lines.mended.stands is not None:
-            source.stands.extend(lines.mended.stands)
-        source.look_for_elision(lines)
-        if lines:
-            before = source.counts.lines
-            self._scanner.read(lines, source.counts)
-            if self.wrapped:
-                source.look_for_spared(lines, before)
+    def start(self, name: str, newest_first: bool = False) -> SourceCounts:
+        """Begin a source; what is taken in from here on belongs to it."""
+        self.sources.append(SourceCounts(name, newest_first=newest_first))
+        return self.sources[-1]
 
     def take(self, block: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
@@ -222,7 +158,7 @@ class Fold:
         burst = log.burst(place, origin, use.conn, use.rank)
         edge = burst.edges.get(use.edge)
         if edge is None:
-            exact = self._scanner.exact(text, channel)
+            exact = text.on(channel)
             assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
             event = exact.parsed.event
             edge = burst.own[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
@@ -303,7 +239,7 @@ class Fold:
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
         notes = max((len(log.notes) for log in logs), default=0)
-        return self.wrapped == later._began_wrapped and max(notes, len(later.unrecognised)) < MAX_NOTES
+        return self.wrapped == later.began_wrapped and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def merge(self, later: Fold) -> None:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
@@ -327,16 +263,12 @@ class Fold:
                 earlier.count += note.count
             elif len(self.unrecognised) < MAX_NOTES:
                 self.unrecognised[message] = note
-        self._scanner.wrapped |= later.wrapped
+        self.wrapped |= later.wrapped
         self.productions |= later.productions
         self.partial |= later.partial
         if goes_on:
             self.sources[-1].merge(later.sources[0])
         self.sources.extend(later.sources[goes_on:])
-
-
-Piece: TypeAlias = Source | Lines | NoInputError | Fold
-"""A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
 
 
 def _unfinished(log: ProcessLog) -> int:
@@ -352,7 +284,6 @@ __all__ = [
     "Edge",
     "Fold",
     "Note",
-    "Piece",
     "ProcessLog",
     "Step",
     "edge_key",

@@ -29,7 +29,6 @@ from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.records import Record
 
 if TYPE_CHECKING:
-    from nccl_inspect.grammar.production import Production
     from nccl_inspect.model.fold.fold import Fold
 
 _WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -82,7 +81,7 @@ class Share:
         self.processes = {log.process: log for log in everything}
         self.unrecognised = unrecognised
         self.alongside = alongside
-        self.productions: set[Production] = _productions(everything, fold.productions)
+        self.productions: set[tuple[str, str]] = _productions(everything) & fold.productions
 
     def gathered(self) -> Gathered:
         """Its processes."""
@@ -375,10 +374,9 @@ def _is_closing(note: Note) -> bool:
     )
 
 
-def _productions(logs: Iterable[ProcessLog], productions: Iterable[Production]) -> set[Production]:
+def _productions(logs: Iterable[ProcessLog]) -> set[tuple[str, str]]:
     """The productions that recognised lines of these logs, as far as something of the lines is kept."""
-    own = {(event.dialect, event.production) for log in logs for event in _events(log)}
-    return {production for production in productions if (production.dialect, production.name) in own}
+    return {(event.dialect, event.production) for log in logs for event in _events(log)}
 
 
 def _events(log: ProcessLog) -> Iterator[Event]:

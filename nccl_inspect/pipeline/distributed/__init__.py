@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from nccl_inspect.ingest.sources import partition
 from nccl_inspect.ingest.sources.blocks import Input, Progress
-from nccl_inspect.model.fold.fold import Fold, Piece
+from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.distributed import cluster
+from nccl_inspect.pipeline.reader import Piece
 from nccl_inspect.pipeline.workers import is_wrapped
 
 _SHARE = 4 << 20

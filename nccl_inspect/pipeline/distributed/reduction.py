@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeAlias, cast
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources.partition import Part
-from nccl_inspect.model.fold.fold import Fold, Piece
+from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import workers
 from nccl_inspect.pipeline.distributed import cluster, tasks
 from nccl_inspect.pipeline.distributed.tasks import Stretch
+from nccl_inspect.pipeline.reader import Piece
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -10,15 +10,13 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_inspect.errors import NoInputError
-from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources import limits
-from nccl_inspect.ingest.sources.blocks import Source
 from nccl_inspect.ingest.sources.partition import Part
-from nccl_inspect.ingest.sources.streams import StreamError, failing
+from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import workers
 from nccl_inspect.pipeline.distributed import cluster
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.util.gc_pause import uncollected
 
 _FAST = 1
@@ -79,19 +77,13 @@ def read(group: Sequence[Part], number: int, wrapped: bool, asker: Asker) -> lis
         NcclInspectError: this worker has another version.
     """
     asker.check()
-    state = _begun(wrapped)
+    reader = Reader(wrapped)
     with limits.as_given(asker.limit):
         for part in group:
-            for piece in workers.read(state, [part], lambda _: None):
-                state.add(piece)
-            _look_for(part, state)
-    return [_stretch(number, number + 1, state)]
-
-
-def _begun(wrapped: bool) -> Fold:
-    state = Fold(engine.shipped())
-    state.wrapped = wrapped
-    return state
+            for piece in workers.read(reader.fold, [part], lambda _: None):
+                reader.add(piece)
+            _look_for(part, reader.fold)
+    return [_stretch(number, number + 1, reader.fold)]
 
 
 def _look_for(part: Part, state: Fold) -> None:
@@ -121,10 +113,9 @@ def unread(group: Sequence[Part], number: int, wrapped: bool, why: str) -> list[
         wrapped: whether the lines before stood in envelopes.
         why: it could not be read.
     """
-    state = _begun(wrapped)
+    state = Fold(wrapped)
     for part in group:
-        state.add(Source(part.name, failing(StreamError(why, ""))))
-        state.add(NoInputError(f"{part.name}: {why}"))
+        state.start(part.name).problem = f"{part.name}: {why}"
     return [_stretch(number, number + 1, state)]
 
 

@@ -1,0 +1,84 @@
+"""Reads sources into a fold: a scanner finds the messages in their lines, the fold takes in what these say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TypeAlias
+
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.lines.elisions import PASTE, is_elided, spared
+from nccl_inspect.ingest.sources.blocks import Lines, Source
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.scanning.bulk import BulkScanner
+from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
+
+Piece: TypeAlias = Source | Lines | NoInputError | Fold
+"""A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
+
+
+class Reader:
+    """Reads sources, one after the other.
+
+    Args:
+        wrapped: whether the lines before, which another one reads, stood in envelopes.
+    """
+
+    def __init__(self, wrapped: bool = False) -> None:
+        self.fold = Fold(wrapped)
+        """What was read so far."""
+        self._scanner = BulkScanner(engine.shipped(), self.fold)
+        if wrapped:
+            self._scanner.unwrap()
+
+    def add(self, piece: Piece) -> None:
+        """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""
+        if isinstance(piece, Lines):
+            self.feed(piece)
+        elif isinstance(piece, Source):
+            self.fold.start(piece.name, piece.newest_first)
+        elif isinstance(piece, Fold):
+            self.fold.merge(piece)
+            if piece.wrapped:
+                self._scanner.unwrap()
+        else:
+            self.fold.sources[-1].problem = str(piece)
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Read whole lines of the source begun last."""
+        if not isinstance(lines, Lines):
+            lines = list(lines)
+            lines = Lines(lines, sum(map(len, lines)) + len(lines))
+        source = self.fold.sources[-1]
+        account(source, lines)
+        if lines:
+            before = source.counts.lines
+            self._scanner.read(lines, source.counts)
+            self.fold.productions.update(production.key for production in self._scanner.productions)
+            if self._scanner.wrapped:
+                self.fold.wrapped = True
+                _look_for_spared(source, lines, before)
+
+
+def account(source: SourceCounts, lines: Lines) -> None:
+    """Count the bytes of the next lines of a source, and keep what is known of these as a whole."""
+    source.bytes += lines.size
+    if lines.mended and lines.mended.stands is not None:
+        source.stands.extend(lines.mended.stands)
+    if source.bytes <= PASTE and not source.elided:
+        source.elided = is_elided(lines.text)
+
+
+def _look_for_spared(source: SourceCounts, lines: Lines, before: int) -> None:
+    """Keep what a collector says of lines that it left out.
+
+    Args:
+        source: what is read.
+        lines: some lines of it.
+        before: how many lines came before them.
+    """
+    for index, line in islice(spared(lines.text), MAX_EXAMPLES - len(source.spared)):
+        number = lines.mended.numbers[index] if lines.mended else before + index + 1
+        source.spared.append((number, line[:TAIL_WIDTH]))
