@@ -218,8 +218,12 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd]
         is_late |= end.is_unconfirmed and line.order > first_worker.get(line.source, line.order)
         mine = end.ranks if end.is_unconfirmed and not end.is_crash_or_kill else [end.trace.rank] if end.trace else []
         is_victim = victims.is_behind(line, mine, lost)
-        is_victim |= end.is_crash_or_abort and victims.is_behind(line, end.ranks, gave_up)
         (effects if is_late or is_victim else own).append(end)
+    crashed = [
+        end for end in own if end.is_crash_or_abort and victims.is_behind(end.begin.evidence[0], end.ranks, gave_up)
+    ]
+    if 0 < len(crashed) < len(own):  # else the first of them says most
+        own, effects = [end for end in own if end not in crashed], [*effects, *crashed]
     return own, effects
 
 
