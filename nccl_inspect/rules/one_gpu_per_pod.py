@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, first_lines, ranks_of_paths
+from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, ranks_of_paths
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if machine and machine.nvlink else "warning",
         confidence="certain" if shared else "likely",
-        ranks=ranks_of_paths(paths) or facts.job.ranks_seen,
+        ranks={rank for comm in alone for rank in global_ranks(comm, range(comm.nranks))} or ranks_of_paths(paths),
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
         paths=paths,
     )
