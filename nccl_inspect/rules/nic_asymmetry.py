@@ -24,7 +24,7 @@ RULE = Rule(
 )
 _SEVERE = 5
 """This many times fewer NICs are an error."""
-_FEWER = "nccl/net-device-count-low"
+_REFUSED, _FEWER = "nccl/net-device-count-mixed", "nccl/net-device-count-low"
 _CAUSE = (
     "NICs are missing on some hosts or in some pods: a port is down, the device plugin assigned fewer, or the "
     "variables that select NICs differ"
@@ -39,6 +39,34 @@ _FIX = (
 )
 
 
+class _Devices(NamedTuple):
+    """What NCCL counts, and what it does if ranks have different numbers (src/init.cc)."""
+
+    name: str
+    cause: str
+    stops: str
+    """The impact if NCCL does not ignore it."""
+    continues: str
+    fix: tuple[str, ...]
+
+
+_NICS = _Devices("NICs", _CAUSE, "NCCL stops with an error (NCCL_IGNORE_NET_MISMATCH=0)", _SLOWEST, _FIX)
+_COLLNET = _Devices(
+    "devices for in-network reduction (CollNet)",
+    "the plugin for in-network reduction (SHARP) is loaded, or finds its NICs, on some ranks only",
+    "NCCL stops with an error: it does not ignore this difference by default",
+    "in-network reduction (CollNet) does not work between all ranks",
+    (
+        "ldconfig -p | grep libnccl-net; env | grep -E 'NCCL_|SHARP_'   # on all ranks: the same plugin and settings?",
+        "NCCL_IGNORE_COLLNET_MISMATCH=1   # on all ranks: continues despite the difference",
+    ),
+)
+
+
+def _devices(notice: Notice) -> _Devices:
+    return _COLLNET if "CollNet" in (value(notice, "kind"), value(notice, "net")) else _NICS
+
+
 class _Counts(NamedTuple):
     """How many NICs ranks or hosts have."""
 
@@ -51,6 +79,7 @@ class _Counts(NamedTuple):
     """The number of each host, where hosts were compared."""
     is_refused: bool = False
     """Whether NCCL stops because of it."""
+    devices: _Devices = _NICS
 
     @property
     def by_host(self) -> str:
@@ -71,12 +100,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _stated(facts: Facts) -> _Counts | None:
     """The numbers that rank 0 prints after it has compared all ranks; a line for each rank with fewer comes first."""
-    refused, ignored = facts.notices("nccl/net-device-count-mixed"), facts.notices("nccl/net-device-mismatch")
-    if not (compared := [*refused, *ignored]):
+    compared = facts.notices(_REFUSED, "nccl/net-device-mismatch")
+    if not compared:
         return None
-    fewer = facts.notices(_FEWER)
+    compared.sort(key=lambda notice: notice.production != _REFUSED)
+    devices = _devices(compared[0])
+    compared = [notice for notice in compared if _devices(notice) is devices]
+    fewer = [notice for notice in facts.notices(_FEWER) if _devices(notice) is devices]
     low, high = min(value(n, "min") for n in compared), max(value(n, "max") for n in compared)
-    return _Counts(low, high, [*compared, *fewer], _named(facts, fewer), is_refused=bool(refused))
+    is_refused = compared[0].production == _REFUSED
+    return _Counts(low, high, [*compared, *fewer], _named(facts, fewer), is_refused=is_refused, devices=devices)
 
 
 def _compared(facts: Facts) -> _Counts | None:
@@ -103,16 +136,20 @@ def _named(facts: Facts, fewer: list[Notice]) -> set[int] | None:
 
 def _of_one_side(facts: Facts, notices: list[Notice]) -> Finding:
     """The lines about ranks with fewer NICs, without the line that compares all."""
-    ranks = _named(facts, notices)
+    ranks, devices = _named(facts, notices), _devices(notices[0])
     return RULE.clue(
-        f"ranks do not have the same number of NICs: {notices[0].message}",
-        cause=_CAUSE,
-        impact="connections use the NICs that both sides have: the slowest rank sets the pace, or the setup fails",
+        f"ranks do not have the same number of {devices.name}: {notices[0].message}",
+        cause=devices.cause,
+        impact="connections use the NICs that both sides have: the slowest rank sets the pace, or the setup fails"
+        if devices is _NICS
+        else devices.continues,
         fix=[
             "kubectl describe pod <pod> | grep -A4 Limits   # same number of NICs (rdma/<resource>) in each pod?",
             "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on all hosts",
             EFA_CHECK,
-        ],
+        ]
+        if devices is _NICS
+        else devices.fix,
         confirm="Compare the NICs that each rank lists (NET/IB : Using …, Selected provider …).",
         notices=notices,
         ranks=ranks,
@@ -135,12 +172,15 @@ def _clue(counts: _Counts) -> Finding:
 
 
 def _finding(facts: Facts, counts: _Counts, confidence: str) -> Finding:
+    devices = counts.devices
+    is_severe = devices is _NICS and counts.high >= _SEVERE * max(counts.low, 1)
+    by_host = f": {counts.by_host}" if counts.hosts else ""
     return RULE.finding(
-        f"ranks see between {counts.low} and {counts.high} NICs" + (f": {counts.by_host}" if counts.hosts else ""),
-        cause=_CAUSE,
-        impact="NCCL stops with an error (NCCL_IGNORE_NET_MISMATCH=0)" if counts.is_refused else _SLOWEST,
-        fix=_FIX,
-        severity="error" if counts.is_refused or counts.high >= _SEVERE * max(counts.low, 1) else "warning",
+        f"ranks see between {counts.low} and {counts.high} {devices.name}{by_host}",
+        cause=devices.cause,
+        impact=devices.stops if counts.is_refused else devices.continues,
+        fix=devices.fix,
+        severity="error" if counts.is_refused or is_severe else "warning",
         confidence=confidence,
         notices=counts.notices,
         ranks=counts.ranks,

@@ -6,9 +6,11 @@ Rows are only compared here. What they mean, :mod:`.build` says of one pair for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
+from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.edge_table import NOTHING
@@ -39,6 +41,10 @@ class _Evidence:
         """See :class:`~.columns.EndLines`."""
         line = int(self._of_ends[side][row])
         return [] if line == NOTHING else [self._evidence(self._table.edge(line))]
+
+
+def _is_printed_at(side: str, event: ChannelConnect) -> bool:
+    return event.direction == side
 
 
 class Grouping:
@@ -191,7 +197,7 @@ class Grouping:
         """
         rows, of_ends = self._rows, {}
         for side in SIDES:
-            is_there = rows.table.of_kinds(lambda event, side=side: event.direction == side)[rows.row[chosen]]
+            is_there = rows.table.of_kinds(partial(_is_printed_at, side))[rows.row[chosen]]
             there = chosen[np.flatnonzero(is_there)][::-1]
             of_ends[side] = np.full(len(self._sizes), NOTHING)
             of_ends[side][self.pair[there]] = rows.row[there]
