@@ -128,7 +128,7 @@ def _are_only_named(finding: Finding, job: Job) -> bool:
 
 
 def _speakers(job: Job) -> set[int]:
-    """The ranks that failed first, or that stand in front of a line."""
+    """The ranks that failed first, or that are named in front of a line."""
     first = job.first_failure.ranks if job.first_failure else []
     return {*first, *(rank for entry in job.notices if (rank := rank_prefix(entry)) is not None)}
 
