@@ -342,6 +342,26 @@ def test_the_document_lists_the_jobs(two: str) -> None:
     assert document["verdict"] == "failed"
 
 
+def test_files_in_which_processes_only_go_on_are_no_job(tmp_path: Path) -> None:
+    """Neither where no production knows their lines, nor where another file has the same ones."""
+    for number in (1, 2):
+        lines = small(number)
+        (tmp_path / f"a{number}-begin.log").write_bytes(b"".join(lines[:-1]))
+        (tmp_path / f"z{number}-end.log").write_bytes(lines[-1])
+    first, second = (small(number)[-1].partition(b" NCCL ")[0] for number in (1, 2))
+    for name, heads, text in (
+        ("both", (first, second), b"a new message"),
+        ("first", (first, first), b"another one"),
+        ("once-more", (first,), b"another one"),
+        ("second", (second,), b"something else"),
+    ):
+        (tmp_path / f"m-{name}.log").write_bytes(b"".join(head + b" NCCL INFO " + text + b"\n" for head in heads))
+    jobs = nccl_inspect.read(str(tmp_path)).jobs
+    assert [one.ranks for one in jobs] == [4, 4]
+    files = [[Path(source.name).stem for source in one.detail.sources] for one in jobs if one.detail]
+    assert files == [["a1-begin", "m-both", "m-first", "z1-end"], ["a2-begin", "m-second", "z2-end"]]
+
+
 def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: Path) -> None:
     for number in (0, 1):
         lines = small(number)

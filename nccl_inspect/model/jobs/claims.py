@@ -134,8 +134,11 @@ class Claims:
             for source in extents:
                 folders.setdefault(self._folder(source), set()).add(job)
         fresh: dict[str, Claim] = {}
+        continued = self._continued(by_source)
         for source, counts in enumerate(self._fold.sources):
-            if source in self._by_source or not (counts.counts.nccl_lines or counts.counts.related_lines):
+            if source in self._by_source or source in continued:
+                continue
+            if not (counts.counts.nccl_lines or counts.counts.related_lines):
                 continue
             logs = by_source.get(source, [])
             jobs = folders.get(self._folder(source), set())
@@ -149,6 +152,30 @@ class Claims:
                 fresh[family] = claim
             claim.processes.update(log.process for log in logs)
             claim.sources.add(source)
+        owners = {process: claim for claim in self._claims for process in claim.processes}
+        for source, processes in continued.items():
+            claims = {id(owners[process]): owners[process] for process in processes if process in owners}
+            if len(claims) == 1:
+                claims.popitem()[1].sources.add(source)
+
+    def _continued(self, by_source: Mapping[int, list[ProcessLog]]) -> dict[int, set[Process]]:
+        """The sources in which processes only go on that print elsewhere as well, with those that are known to.
+
+        Of lines that no production knows each is kept once, so they may not be known.
+        """
+        nobodys = [log for log in self._fold.processes.values() if not log.process.host]
+        places = [place for log in nobodys for place in (log.first, log.last, *(n.place for n in log.notes.values()))]
+        begun = self._by_source.keys() | by_source.keys() | {source_and_line(place)[0] for place in places}
+        continued: dict[int, set[Process]] = {
+            source: set()
+            for source, entry in enumerate(self._fold.sources)
+            if source not in begun and entry.counts.nccl_lines
+        }
+        for note in self._fold.unrecognised.values():
+            source = source_and_line(note.place)[0]
+            if source in continued:
+                continued[source].add(note.origin.process)
+        return continued
 
     def _folder(self, source: int) -> str:
         return self._fold.sources[source].name.rpartition("/")[0]
