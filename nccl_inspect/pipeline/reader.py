@@ -14,6 +14,7 @@ from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.scanning.bulk import BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
+from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 
 Piece: TypeAlias = Source | Lines | NoInputError | Fold
 """A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
@@ -23,15 +24,14 @@ class Reader:
     """Reads sources, one after the other.
 
     Args:
-        wrapped: whether the lines before, which another one reads, stood in envelopes.
+        known: what the lines before, which another one reads, tell of how these are to be read.
     """
 
-    def __init__(self, wrapped: bool = False) -> None:
-        self.fold = Fold(wrapped)
+    def __init__(self, known: Known = NOTHING_KNOWN) -> None:
+        self.fold = Fold(known)
         """What was read so far."""
         self._scanner = BulkScanner(engine.shipped(), self.fold)
-        if wrapped:
-            self._scanner.unwrap()
+        self._scanner.know(known)
 
     def add(self, piece: Piece) -> None:
         """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""
@@ -41,8 +41,7 @@ class Reader:
             self.fold.start(piece.name, piece.newest_first)
         elif isinstance(piece, Fold):
             self.fold.merge(piece)
-            if piece.wrapped:
-                self._scanner.unwrap()
+            self._scanner.know(piece.known)
         else:
             self.fold.sources[-1].problem = str(piece)
 
@@ -57,8 +56,8 @@ class Reader:
             before = source.counts.lines
             self._scanner.read(lines, source.counts)
             self.fold.productions.update(production.key for production in self._scanner.productions)
+            self.fold.known, self.fold.takes_leads = self._scanner.known, self._scanner.takes_leads
             if self._scanner.wrapped:
-                self.fold.wrapped = True
                 _look_for_spared(source, lines, before)
 
 

@@ -12,6 +12,7 @@ from nccl_inspect.ingest.sources.partition import Part
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util import processes
 
@@ -28,9 +29,9 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
         groups: what each process reads.
         progress: told how many bytes were read.
     """
-    wrapped = is_wrapped(groups[0][0])
+    known = known_of(groups[0][0])
     with processes.Helpers() as helpers:
-        started = [helpers.start(_work, group, wrapped) for group in groups[1:]]
+        started = [helpers.start(_work, group, known) for group in groups[1:]]
         yield from read(state, groups[0], progress)
         for group, helper in zip(groups[1:], started, strict=True):
             piece = helper.result()
@@ -59,20 +60,20 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
             yield from record_lines.pieces_of(source)
 
 
-def _work(group: Sequence[Part], wrapped: bool) -> Fold:
-    reader = Reader(wrapped)
+def _work(group: Sequence[Part], known: Known) -> Fold:
+    reader = Reader(known)
     for piece in read(reader.fold, group, lambda _: None):
         reader.add(piece)
     return reader.fold
 
 
-def is_wrapped(part: Part) -> bool:
-    """Whether the first lines are in envelopes."""
+def known_of(part: Part) -> Known:
+    """What the first lines tell of how all are to be read."""
     scanner = Scanner(engine.shipped())
     for source in partition.read(part, lambda _: None):
         for lines in record_lines.pieces_of(source):
             if isinstance(lines, Lines):
                 head = lines.text[:_HEAD].split(b"\n")
                 scanner.scan(head, Counts(), lambda *_: None)
-            return scanner.wrapped
-    return False
+            return scanner.known
+    return NOTHING_KNOWN

@@ -27,6 +27,22 @@ class Extent(NamedTuple):
     final: Origin
 
 
+class Known(NamedTuple):
+    """What earlier lines tell of how later ones are to be read."""
+
+    wrapped: bool = False
+    """Whether lines are in envelopes."""
+    leads: frozenset[bytes] = frozenset()
+    """What unknown launchers put in front of NCCL's prefix, with zeros for its numbers."""
+
+    def with_more(self, other: Known) -> Known:
+        """What both tell."""
+        return Known(self.wrapped or other.wrapped, self.leads | other.leads)
+
+
+NOTHING_KNOWN = Known()
+
+
 class Found:
     """Sound lines by the process that printed them: the order of those of several processes does not matter."""
 

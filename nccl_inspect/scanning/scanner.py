@@ -19,6 +19,7 @@ from nccl_inspect.ingest.lines.timestamps import Timed
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.found import Known
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
@@ -62,10 +63,24 @@ class Scanner:
         """What unknown launchers put in front of NCCL's prefix, by its shape: they put it before other lines, too."""
         self.wrapped = False
         """Whether a line was in an envelope: then lines that continue its message are, too."""
+        self.takes_leads = False
+        """Whether it read a line from which what unknown launchers put in front is taken."""
         self._needles: list[bytes] | None = None
         """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
         self.productions: set[Production] = set()
         """The productions that recognised a line."""
+
+    @property
+    def known(self) -> Known:
+        """What was learned; a scanner of later lines is given this before it reads."""
+        return Known(self.wrapped, frozenset(self._leads))
+
+    def know(self, known: Known) -> None:
+        """Learn what earlier lines, or later ones, tell."""
+        if known.wrapped:
+            self.unwrap()
+        for lead in sorted(known.leads):
+            prefix.learn(lead, self._leads)
 
     def scan(
         self,
@@ -221,6 +236,7 @@ class Scanner:
         retells = False
         worth = bool(needles) and any(needle in line for needle in needles or ())
         if parsed is None and not worth and self._general and (match := _LAST_WORDS.search(line)):
+            self.takes_leads = True
             worth = match.start() > 0 and (self.wrapped or bool(self._leads) or b"[rank" in line)
             parsed = None if match.start() else self._grammar.parse_foreign(line, self._general)
         traces = bool(counts.tracebacks) or tracebacks.MARK in line
@@ -231,6 +247,7 @@ class Scanner:
             if rest := prefix.bare(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
+            self.takes_leads = True
             layers = list(prefix.layers(line, self._leads.values()))
             parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
             if parsed is None and self._opened(number, Inner(line, stated), counts, sink):

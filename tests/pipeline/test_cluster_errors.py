@@ -18,6 +18,7 @@ from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.distributed import cluster as connection
 from nccl_inspect.pipeline.distributed import tasks
+from nccl_inspect.scanning.found import NOTHING_KNOWN
 
 dask = pytest.importorskip("dask")
 clusters = pytest.importorskip("distributed")
@@ -136,7 +137,7 @@ def test_what_workers_do_not_see_is_told_and_the_rest_is_read(cluster: Any) -> N
 
 def test_a_group_that_nobody_could_read_is_named() -> None:
     (group,) = partition.all_of([LOG], lambda _: 1)
-    (stretch,) = tasks.unread(group, 0, False, "its workers died")
+    (stretch,) = tasks.unread(group, 0, NOTHING_KNOWN, "its workers died")
     state = Fold()
     state.merge(stretch.fold())
     assert [(source.name, source.problem) for source in state.sources] == [(LOG, f"{LOG}: its workers died")]

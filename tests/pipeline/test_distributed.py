@@ -19,7 +19,8 @@ from nccl_inspect.ingest.sources import limits, partition
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import distributed, reading
 from nccl_inspect.pipeline.distributed import reduction, tasks
-from nccl_inspect.pipeline.workers import is_wrapped
+from nccl_inspect.pipeline.workers import known_of
+from nccl_inspect.scanning.found import NOTHING_KNOWN
 
 clusters = pytest.importorskip("distributed")
 fsspec = pytest.importorskip("fsspec")
@@ -34,9 +35,11 @@ CRI = b"2026-11-20T23:13:07.071868123Z stdout %b "
 def put_together(inputs: str, jobs: int, fan: int) -> Fold:
     """What :class:`Reduction` has workers do, done here."""
     groups = partition.all_of(inputs, lambda _: jobs)
-    wrapped = is_wrapped(groups[0][0])
+    known = known_of(groups[0][0])
     asker = tasks.Asker.here()
-    found = [tasks.read(group, number, wrapped and number > 0, asker) for number, group in enumerate(groups)]
+    found = [
+        tasks.read(group, number, known if number else NOTHING_KNOWN, asker) for number, group in enumerate(groups)
+    ]
     while len(found) > 1:
         found = [tasks.joined(found[start : start + fan], asker) for start in range(0, len(found), fan)]
     (stretch,) = found[0]
@@ -56,7 +59,8 @@ def test_results_of_tasks_stay_as_they_are(tmp_path: Path) -> None:
     folder = str(per_process(tmp_path / "logs"))
     asker = tasks.Asker.here()
     found = [
-        tasks.read(group, number, False, asker) for number, group in enumerate(partition.all_of(folder, lambda _: 4))
+        tasks.read(group, number, NOTHING_KNOWN, asker)
+        for number, group in enumerate(partition.all_of(folder, lambda _: 4))
     ]
     once, again = (tasks.joined(found, asker) for _ in range(2))
     assert document(once[0].fold()) == document(again[0].fold()) == document(reading.fold(folder))

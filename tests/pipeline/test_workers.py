@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nccl_inspect.ingest.sources import partition
+from nccl_inspect.ingest.sources.partition import Part
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.pipeline import reading
+from nccl_inspect.pipeline import reading, workers
+from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.util import processes
 
 CRI = b"2026-11-20T23:13:07.071868123Z stdout %b "
@@ -50,6 +52,31 @@ def test_wrapped_logs_give_the_same_job(front: bytes, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(b"".join(front + line for line in data.splitlines(keepends=True)))
     same(log, 3)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    known=st.sampled_from([b"[rank3]: ", b"[pod/llama-0] "]),
+    unknown=st.sampled_from([b"7=> ", b"(worker-1) ~ ", b"run 1 | step 7 | "]),
+    cut=st.integers(1, 71),
+    head=st.sampled_from([100, 1 << 16]),
+)
+def test_what_unknown_launchers_put_in_front_gives_the_same_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bytes, unknown: bytes, cut: int, head: int
+) -> None:
+    """It shows in lines that have NCCL's prefix, and is taken from others, which may stand in another part."""
+    monkeypatch.setattr(workers, "_HEAD", head)
+    (data,) = sample_data.contents("v2.19.4-socket-2node")
+    bare = [b"NCCL version 2.1%d.4+cuda12.2\nRuntimeError: it broke\n" % minor for minor in range(8)]
+    part = b"".join([*data.splitlines(keepends=True)[:20], *bare]).splitlines(keepends=True)
+    lines = [front + line for front in (known, unknown) for line in part]
+    log, at = tmp_path / "job.log", sum(map(len, lines[:cut]))
+    log.write_bytes(b"".join(lines))
+    reader = Reader()
+    groups = [[Part(str(log), log, end=at)], [Part(str(log), log, start=at)]]
+    for piece in workers.shared(reader.fold, groups, lambda _: None):
+        reader.add(piece)
+    assert document(reader.fold) == document(reading.fold(str(log)))
 
 
 def test_lines_passed_on_in_parts_may_lie_on_a_border(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from nccl_inspect.model.fold.uses import (
     used,
 )
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
-from nccl_inspect.scanning.found import Found, Repeated, Row
+from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
 
 
@@ -55,13 +55,13 @@ class Fold:
     """What was read so far: it takes in what lines say, merges with others, and is then resolved.
 
     Args:
-        began_wrapped: whether the lines before stood in envelopes, where it continues another fold.
+        begun_with: what the lines before tell of how these are to be read, where it continues another fold.
     """
 
     alongside = 0
     """See :class:`~nccl_inspect.model.job.Job`: jobs are not told apart here."""
 
-    def __init__(self, began_wrapped: bool = False) -> None:
+    def __init__(self, begun_with: Known = NOTHING_KNOWN) -> None:
         self.sources: list[SourceCounts] = []
         self.processes: dict[Process, ProcessLog] = {}
         self.unrecognised: dict[bytes, Note] = {}
@@ -71,9 +71,15 @@ class Fold:
         """Lines that only the reading of excerpts knows."""
         self.productions: set[tuple[str, str]] = set()
         """The productions that recognised a line, by dialect and name."""
-        self.began_wrapped = began_wrapped
-        self.wrapped = began_wrapped
+        self.begun_with = self.known = begun_with
+        """What its lines tell of how others are to be read."""
+        self.takes_leads = False
+        """Whether it has lines from which what unknown launchers put in front is taken."""
+
+    @property
+    def wrapped(self) -> bool:
         """Whether a line was in an envelope."""
+        return self.known.wrapped
 
     def start(self, name: str, newest_first: bool = False) -> SourceCounts:
         """Begin a source; what is taken in from here on belongs to it."""
@@ -226,8 +232,8 @@ class Fold:
     def can_merge(self, later: Fold) -> bool:
         """Whether merging gives exactly what reading on would have given.
 
-        It may not if a line continues across the border, if only one of both knew of envelopes, or if too much
-        was logged to keep it apart.
+        It may not if a line continues across the border, if the later one did not know of envelopes or of what
+        launchers put in front of lines, or if too much was logged to keep it apart.
         """
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         if goes_on and (self.sources[-1].counts.goes_on or self.sources[-1].problem):
@@ -239,7 +245,13 @@ class Fold:
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
         notes = max((len(log.notes) for log in logs), default=0)
-        return self.wrapped == later.began_wrapped and max(notes, len(later.unrecognised)) < MAX_NOTES
+        return self._is_expected(later) and max(notes, len(later.unrecognised)) < MAX_NOTES
+
+    def _is_expected(self, later: Fold) -> bool:
+        """Whether a later fold began with what is known here, as far as it matters for its lines."""
+        known, begun_with = self.known, later.begun_with
+        knows_leads = known.leads <= begun_with.leads or not later.takes_leads
+        return known.wrapped == begun_with.wrapped and knows_leads
 
     def merge(self, later: Fold) -> None:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
@@ -263,7 +275,8 @@ class Fold:
                 earlier.count += note.count
             elif len(self.unrecognised) < MAX_NOTES:
                 self.unrecognised[message] = note
-        self.wrapped |= later.wrapped
+        self.known = self.known.with_more(later.known)
+        self.takes_leads |= later.takes_leads
         self.productions |= later.productions
         self.partial |= later.partial
         if goes_on:

@@ -13,7 +13,7 @@ from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.distributed import cluster
 from nccl_inspect.pipeline.reader import Piece
-from nccl_inspect.pipeline.workers import is_wrapped
+from nccl_inspect.pipeline.workers import known_of
 
 _SHARE = 4 << 20
 """Bytes for each task: some seconds of work at most, so that little is lost with a worker."""
@@ -41,7 +41,7 @@ def shared(state: Fold, inputs: Input | Sequence[Input], address: str, progress:
         threads = sum(client.nthreads().values())
         groups = partition.all_of(inputs, lambda size: task_count(size, threads))
         total = sum(part.size for group in groups for part in group)
-        reduction = Reduction(client, groups, is_wrapped(groups[0][0]), lambda size: progress and progress(size, total))
+        reduction = Reduction(client, groups, known_of(groups[0][0]), lambda size: progress and progress(size, total))
         yield from reduction.pieces(state)
 
 

@@ -20,6 +20,7 @@ from nccl_inspect.pipeline import workers
 from nccl_inspect.pipeline.distributed import cluster, tasks
 from nccl_inspect.pipeline.distributed.tasks import Stretch
 from nccl_inspect.pipeline.reader import Piece
+from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -58,16 +59,16 @@ class Reduction:
     Args:
         client: of the cluster.
         groups: what each task reads.
-        wrapped: whether the first lines are in envelopes.
+        known: what the first lines tell of how all are to be read.
         told: learns how many bytes were read.
     """
 
     def __init__(
-        self, client: Client, groups: Sequence[Sequence[Part]], wrapped: bool, progress: Callable[[int], object]
+        self, client: Client, groups: Sequence[Sequence[Part]], known: Known, progress: Callable[[int], object]
     ) -> None:
         self._client = client
         self._groups = groups
-        self._wrapped = wrapped
+        self._known = known
         self._told = progress
         self._asker = tasks.Asker.here()
         self._watch = cluster.Watch(client)
@@ -106,17 +107,17 @@ class Reduction:
                 fold = stretch.fold()
                 if state.can_merge(fold):
                     yield fold
-                elif self._begins_wrapped(stretch.first) != state.wrapped:
-                    # Whoever read on from here expected envelopes, or did not, and was wrong.
-                    self._wrapped = state.wrapped
+                elif self._begins_with(stretch.first) != state.known:
+                    # Whoever read on from here expected other envelopes, or others in front of lines.
+                    self._known = state.known
                     waiting = self._submitted(range(stretch.first, len(self._groups)), _TOPS)
                     break
                 else:
                     for group in self._groups[stretch.first : stretch.end]:
                         yield from workers.read(state, group, lambda _: None)
 
-    def _begins_wrapped(self, number: int) -> bool:
-        return self._wrapped and number > 0
+    def _begins_with(self, number: int) -> Known:
+        return self._known if number else NOTHING_KNOWN
 
     def _submitted(self, span: range, most: int) -> _Waiting:
         return deque((part, None if self._is_given_up(part) else self._put_together(part)) for part in _cut(span, most))
@@ -160,8 +161,8 @@ class Reduction:
             ]
             folds = cast("list[list[Stretch]]", parts)  # Dask gives a task what its futures stand for
             return self._submit(number, tasks.joined, folds, self._asker)
-        group, wrapped = self._groups[number], self._begins_wrapped(number)
-        future = self._submit(number, tasks.read, group, number, wrapped, self._asker)
+        group, known = self._groups[number], self._begins_with(number)
+        future = self._submit(number, tasks.read, group, number, known, self._asker)
         future.add_done_callback(partial(self._hear, number))
         return future
 
@@ -170,7 +171,7 @@ class Reduction:
 
     def _unread(self, number: int) -> list[Stretch]:
         """The fold of a group that is given up, made here: a worker might die of what another one was given."""
-        return tasks.unread(self._groups[number], number, self._begins_wrapped(number), self._failures[number])
+        return tasks.unread(self._groups[number], number, self._begins_with(number), self._failures[number])
 
     def _submit(
         self, first: int, task: Callable[_About, list[Stretch]], *about: _About.args, **rest: _About.kwargs

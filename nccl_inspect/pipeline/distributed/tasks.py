@@ -17,6 +17,7 @@ from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import workers
 from nccl_inspect.pipeline.distributed import cluster
 from nccl_inspect.pipeline.reader import Reader
+from nccl_inspect.scanning.found import Known
 from nccl_inspect.util.gc_pause import uncollected
 
 _FAST = 1
@@ -64,20 +65,20 @@ def _stretch(first: int, end: int, fold: Fold) -> Stretch:
 
 
 @uncollected()
-def read(group: Sequence[Part], number: int, wrapped: bool, asker: Asker) -> list[Stretch]:
+def read(group: Sequence[Part], number: int, known: Known, asker: Asker) -> list[Stretch]:
     """The fold of a group.
 
     Args:
         group: what to read.
         number: of the group.
-        wrapped: whether the lines before stood in envelopes.
+        known: what the lines before tell of how these are to be read.
         asker: who wants it.
 
     Raises:
         NcclInspectError: this worker has another version.
     """
     asker.check()
-    reader = Reader(wrapped)
+    reader = Reader(known)
     with limits.as_given(asker.limit):
         for part in group:
             for piece in workers.read(reader.fold, [part], lambda _: None):
@@ -104,16 +105,16 @@ def _worker() -> str:
     return str(get_worker().address)
 
 
-def unread(group: Sequence[Part], number: int, wrapped: bool, why: str) -> list[Stretch]:
+def unread(group: Sequence[Part], number: int, known: Known, why: str) -> list[Stretch]:
     """The fold of a group that nobody could read.
 
     Args:
         group: what it was to read.
         number: of the group.
-        wrapped: whether the lines before stood in envelopes.
+        known: what the lines before tell of how these are to be read.
         why: it could not be read.
     """
-    state = Fold(wrapped)
+    state = Fold(known)
     for part in group:
         state.start(part.name).problem = f"{part.name}: {why}"
     return [_stretch(number, number + 1, state)]
