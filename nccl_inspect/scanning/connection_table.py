@@ -16,7 +16,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.line_table import Printers, Table
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, again
 
 NONE = -1
 """In a column, what a line does not state."""
@@ -137,7 +137,7 @@ class Edges(Record):
         self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Edges, tuple(getattr(self, entry.name) for entry in fields(self) if entry.init)
+        return again, (Edges, tuple(getattr(self, entry.name) for entry in fields(self)))
 
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""

@@ -32,9 +32,14 @@ class Helper(Record):
     def result(self) -> Any:
         """What its work gave; None when it died, also while it sent that."""
         try:
-            return pickle.loads(self.connection.recv_bytes())  # noqa: S301 - from our own process
+            sizes = self.connection.recv()
+            pieces = [bytearray(size) for size in sizes]
+            for piece in pieces:
+                if piece:
+                    self.connection.recv_bytes_into(piece)
         except (EOFError, OSError):
             return None
+        return pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - from our own process
 
 
 class Helpers:
@@ -75,6 +80,10 @@ class Helpers:
 
 def _work(work: Callable[..., object], values: tuple[object, ...], connection: Connection) -> None:
     left_to_parent()
-    result = work(*values)
+    columns: list[pickle.PickleBuffer] = []
+    result = pickle.dumps(work(*values), pickle.HIGHEST_PROTOCOL, buffer_callback=columns.append)
+    pieces = [memoryview(result), *(column.raw() for column in columns)]  # columns are sent as they are
     with suppress(BrokenPipeError):  # nobody is there any more
-        connection.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
+        connection.send([len(piece) for piece in pieces])
+        for piece in filter(len, pieces):
+            connection.send_bytes(piece)

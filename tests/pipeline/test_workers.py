@@ -162,6 +162,15 @@ def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
     assert partition.planned(torn.read_bytes(), 4, 1) == []
 
 
+def test_columns_are_handed_over_as_they_are() -> None:
+    numpy = pytest.importorskip("numpy")
+    columns = [numpy.arange(1 << 20), numpy.zeros(0), numpy.arange(10)[::2], {"a": numpy.ones((2, 3))}]
+    with processes.Helpers() as helpers:
+        handed_over = helpers.start(list, columns).result()
+    assert repr(handed_over) == repr(columns)
+    handed_over[0][0] = 7  # like those that were made here
+
+
 def test_a_process_that_dies_at_any_moment_has_no_result() -> None:
     with processes.Helpers() as helpers:
         assert helpers.start(bytes, 3).result() == bytes(3)

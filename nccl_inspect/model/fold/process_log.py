@@ -340,7 +340,7 @@ class ProcessLog(Record):
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
-                self.steps.append(step._replace(place=move(step.place)))
+                self.steps.append(Step(move(step.place), step.origin, step.event))
             elif id(step) not in joined:
                 step.move(move)
                 self.steps.append(step)
