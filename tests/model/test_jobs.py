@@ -342,6 +342,29 @@ def test_the_document_lists_the_jobs(two: str) -> None:
     assert document["verdict"] == "failed"
 
 
+TABLE = b"""Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_10:23:45
+  host      : somewhere
+  rank      : 6 (local_rank: 6)
+  exitcode  : 1 (pid: 777)
+  error_file: <N/A>
+"""
+
+
+@pytest.mark.parametrize("end", [TABLE, b"Global rank 6 (PID 888) exited with code 1\n"], ids=["torchrun", "one line"])
+def test_the_end_of_a_rank_is_that_of_a_job_with_so_many(end: bytes) -> None:
+    """Nothing else says which of two jobs that run at once it is about, and the smaller one printed last."""
+    large, few = small(1, 2, 4), small(9, 1, 4)
+    for log in (mixed([large, few]) + few[-1] + end, mixed([few, large]) + few[-1] + end):
+        jobs = {job.world_size: job for job in judged(log)}
+        assert jobs[8].verdict == "failed"
+        assert [one.ranks for one in jobs[8].findings if one.rule == "peer-death"] == [[6]]
+        assert jobs[4].verdict != "failed"
+    about_both = mixed([large, few]) + few[-1] + end.replace(b"6", b"2")
+    assert [job.world_size for job in judged(about_both) if job.verdict == "failed"] == [4]
+
+
 def test_files_in_which_processes_only_go_on_are_no_job(tmp_path: Path) -> None:
     """Neither where no production knows their lines, nor where another file has the same ones."""
     for number in (1, 2):

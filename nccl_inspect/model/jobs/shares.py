@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event.base import Event, Process, is_named
+from nccl_inspect.event.process_ended import ProcessEnded
 from nccl_inspect.event.types import CommEnd, ErrorCascade
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.jobs.landmarks import Landmarks
 from nccl_inspect.model.processes import identity as processes
 from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 _WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
-_JUST = 400
-"""Lines of other jobs after the last line of a job within which its end is reported."""
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 
@@ -99,54 +98,6 @@ def shares(fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> l
     return _Division(fold, gathered, claims).shares()
 
 
-class _Landmarks:
-    """Lines of known jobs in one source, in their order."""
-
-    def __init__(self) -> None:
-        self.places: list[int] = []
-        self.jobs: list[int] = []
-        self.first: dict[int, int] = {}
-        self.last: dict[int, int] = {}
-        self.concluded: set[int] = set()
-        """Jobs that destroyed their communicators: nothing ended them from outside."""
-        self.closings: list[int] = []
-        """Places of errors and ends of unknown processes."""
-
-    def sort(self) -> None:
-        """Put what was added in its order."""
-        rows = sorted(zip(self.places, self.jobs, strict=True))
-        self.places, self.jobs = [place for place, _ in rows], [job for _, job in rows]
-        for place, job in rows:
-            self.first.setdefault(job, place)
-            self.last[job] = place
-        self.closings.sort()
-
-    def owner(self, place: int, is_end: bool = False) -> int:
-        """The job that a line belongs to by its place; an end is that of one that stopped just before it."""
-        at = bisect_right(self.places, place)
-        if at == 0:
-            return self.jobs[0]
-        before = self.jobs[at - 1]
-        if is_end and (self.last[before] > place or before in self.concluded):
-            late = reversed(self.jobs[max(0, at - _JUST) : at])
-            before = next((job for job in late if self._may_end(job, place, before)), before)
-        if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
-            return before
-        after, begin = self.jobs[at], self.places[at]
-        closing = self.closings[bisect_left(self.closings, begin) - 1] if self.closings else 0
-        return before if place <= closing < begin else after
-
-    def _may_end(self, job: int, place: int, beside: int) -> bool:
-        """Whether an end behind a line of another job may be that of this one, which ran at the same time."""
-        is_beside = self.first[beside] < self.last[job] <= place
-        return is_beside and job not in self.concluded
-
-    def end(self, job: int) -> int:
-        """The number of the last line of a job, where another job follows; else 0."""
-        last = self.last.get(job, self.places[-1])
-        return source_and_line(last)[1] if last < self.places[-1] else 0
-
-
 class _Division:
     """Divides what a fold has among jobs."""
 
@@ -155,7 +106,7 @@ class _Division:
         self._numbered = fold.numbered
         self._of_process = {process: job for job, claim in enumerate(claims) for process in claim.processes}
         self._of_source = {source: job for job, claim in enumerate(claims) for source in claim.sources}
-        self._landmarks: dict[int, _Landmarks] = {}
+        self._landmarks: dict[int, Landmarks] = {}
         self._hosts: dict[bytes, set[int]] = {}
         self._pids: dict[bytes, set[int]] = {}
         self._labels: dict[str, set[int]] = {}
@@ -166,6 +117,7 @@ class _Division:
         self._close()
         for marks in self._landmarks.values():
             marks.sort()
+        self._mark_ranks()
 
     def _known(self) -> Iterator[tuple[ProcessLog, list[ProcessLog]]]:
         return zip(self._gathered.logs, self._gathered.lives, strict=True)
@@ -188,7 +140,7 @@ class _Division:
         self._pids.setdefault(b"%d" % pid, set()).add(job)
         self._labels.setdefault(log.opening.label or label, set()).add(job)
         for place in (log.first, *(step.place for step in log.steps), log.last):
-            marks = self._landmarks.setdefault(source_and_line(place)[0], _Landmarks())
+            marks = self._landmarks.setdefault(source_and_line(place)[0], Landmarks())
             marks.places.append(place)
             marks.jobs.append(job)
         if any(map(_is_destroyed, log.steps)):
@@ -206,6 +158,32 @@ class _Division:
         for place in (place for note in notes for place in _places(note)):
             if marks_there := self._landmarks.get(source_and_line(place)[0]):
                 marks_there.closings.append(place)
+
+    def _mark_ranks(self) -> None:
+        """Give lines of nobody about a rank that their job cannot have to the nearest one that can.
+
+        They become lines of that job, so that what follows in the same report is given to it, too.
+        """
+        sizes = [0] * len(self._claims)
+        for comm in self._gathered.communicators:
+            job = self._of_process[next(iter(comm.members.values())).log.process]
+            sizes[job] = max(sizes[job], comm.nranks)
+        about = [(place, _rank(note)) for log in self._loose for note in log.notes.values() for place in _places(note)]
+        for number, source in self._numbered.items():
+            about.extend((position(number, exception.number), exception.rank) for exception in source.raised)
+        moved: list[tuple[Landmarks, int, int]] = []
+        for place, rank in about:
+            marks = self._landmarks.get(source_and_line(place)[0])
+            if marks is None or rank is None or not 0 < sizes[marks.owner(place)] <= rank:
+                continue
+            job = marks.nearest(place, lambda other, rank=rank: rank < sizes[other])
+            if job is not None:
+                moved.append((marks, place, job))
+        for marks, place, job in moved:
+            marks.places.append(place)
+            marks.jobs.append(job)
+        for marks in {id(marks): marks for marks, *_ in moved}.values():
+            marks.sort()
 
     def _owner(self, place: int, text: bytes, label: str | None = None, is_end: bool = False) -> int:
         """The job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
@@ -361,6 +339,12 @@ def _is_destroyed(step: Step | Burst) -> bool:
 def _places(note: Note) -> list[int]:
     """Where a statement of nobody was made, as far as that is kept."""
     return sorted({note.place, *(note.places or ()), note.last})
+
+
+def _rank(note: Note) -> int | None:
+    """The highest rank that a statement of nobody is about."""
+    ended = note.event.ranks if isinstance(note.event, ProcessEnded) else ()
+    return max((*ended, *(() if note.origin.rank is None else (note.origin.rank,))), default=None)
 
 
 def _is_closing(note: Note) -> bool:
