@@ -27,6 +27,7 @@ from nccl_inspect.ingest.sources import partition
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import distributed, reading
 from nccl_inspect.pipeline.distributed import tasks
+from nccl_inspect.scanning.found import NOTHING_KNOWN
 from nccl_inspect.util.gc_pause import uncollected
 
 COSTS = (
@@ -85,7 +86,7 @@ def _row(ranks: int) -> list[float]:
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
         groups, listing = _timed(lambda: partition.all_of(folder, lambda size: distributed.task_count(size, 2)))
         asker = tasks.Asker.here()
-        found, reads = _timed(lambda: [tasks.read(group, 0, False, asker) for group in groups])
+        found, reads = _timed(lambda: [tasks.read(group, 0, NOTHING_KNOWN, asker) for group in groups])
     (stretch,), joins = _timed(lambda: tasks.joined(found, asker))
     state, merges = _timed(lambda: _merged(stretch))
     job, judges = _timed(lambda: reading.Judge(reading.Options())(state))

@@ -21,6 +21,7 @@ from nccl_inspect.ingest.sources import partition
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import distributed, reading
 from nccl_inspect.pipeline.distributed import reduction, tasks
+from nccl_inspect.scanning.found import NOTHING_KNOWN
 from nccl_inspect.util.interruption import Interruption
 
 dask = pytest.importorskip("dask")
@@ -140,7 +141,7 @@ def test_what_is_given_up_is_asked_of_nobody() -> None:
     """A worker might die of what another one was given; then all would fail for a file that is left out anyway."""
     died: Any = Died()
     group = [partition.Part("nccl.13.log", None, problem=("not found", ""))]
-    reducing = reduction.Reduction(died, [group], False, lambda _: None)
+    reducing = reduction.Reduction(died, [group], NOTHING_KNOWN, lambda _: None)
     found = list(reducing.pieces(Fold()))
     assert [source.problem for fold in found for source in cast("Fold", fold).sources] == [
         "nccl.13.log: the workers that read it, or what comes with it, died: they may need more memory"
@@ -169,7 +170,7 @@ class Died:
 def test_all_that_died_together_are_read_alone() -> None:
     """The news come one after the other, and the first of them is of a task that may be innocent."""
     died: Any = Died()
-    reducing = reduction.Reduction(died, [[]] * 20, False, lambda _: None)
+    reducing = reduction.Reduction(died, [[]] * 20, NOTHING_KNOWN, lambda _: None)
     reducing._hear(12, died)
     reducing._listen()
     threading.Timer(0.1, reducing._hear, (13, died)).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from nccl_inspect.model.fold.process_log import source_and_line
 
@@ -48,11 +48,17 @@ class Landmarks:
         closing = self.closings[bisect_left(self.closings, begin) - 1] if self.closings else 0
         return before if place <= closing < begin else after
 
-    def nearest(self, place: int, fits: Callable[[int], bool]) -> int | None:
-        """The job that fits and whose lines are nearest to a place: the one before it, or else the one behind it."""
+    def nearest(self, place: int, sizes: Sequence[int], rank: int) -> int | None:
+        """The job with a rank whose lines are nearest to a place: the one before it, or else the one behind it.
+
+        Args:
+            place: of a line.
+            sizes: how many ranks each job has.
+            rank: that it is to have.
+        """
         at = bisect_right(self.places, place)
         near = *reversed(self.jobs[max(0, at - _JUST) : at]), *self.jobs[at : at + _JUST]
-        return next(filter(fits, near), None)
+        return next((job for job in near if rank < sizes[job]), None)
 
     def _may_end(self, job: int, place: int, beside: int) -> bool:
         """Whether an end behind a line of another job may be that of this one, which ran at the same time."""

@@ -176,9 +176,9 @@ class _Division:
             marks = self._landmarks.get(source_and_line(place)[0])
             if marks is None or rank is None or not 0 < sizes[marks.owner(place)] <= rank:
                 continue
-            job = marks.nearest(place, lambda other, rank=rank: rank < sizes[other])
-            if job is not None:
-                moved.append((marks, place, job))
+            nearest = marks.nearest(place, sizes, rank)
+            if nearest is not None:
+                moved.append((marks, place, nearest))
         for marks, place, job in moved:
             marks.places.append(place)
             marks.jobs.append(job)
