@@ -17,7 +17,7 @@ from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
+from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame, in_most
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import flood, sparse
@@ -162,7 +162,7 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         numbers = counts.number(text.count(b"\n") + 1)
-        split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        split = columns.split(text, numbers[0], in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
             return numbers, text.split(b"\n")
         block.lines, block.connections = split.lines, split.connections
@@ -178,11 +178,11 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen > self.columns_from:
             try:
-                from nccl_inspect.scanning import columns  # loads numpy
+                from nccl_inspect.scanning import columns, heads  # these load numpy
             except ImportError:
                 self.columns_from = inf
                 return None
-            memory = columns.Known(
+            memory = heads.Known(
                 lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
             )
             self._columns = columns.Columns(self._grammar, self._sound_text, memory)

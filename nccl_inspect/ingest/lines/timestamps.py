@@ -140,6 +140,12 @@ def place(head: bytes) -> tuple[int, int]:
     return match.span() if match else (0, 0)
 
 
+def in_most(lines: Sequence[bytes]) -> bool:
+    """Whether most prefixes of lines have a time."""
+    heads = {line.partition(MARK)[0] for line in lines if MARK in line}
+    return 2 * sum(place(head) != (0, 0) for head in heads) > len(heads)
+
+
 def _around(head: bytes, time: re.Match[bytes]) -> bytes:
     start, end = time.span()
     return head[:start] + time[0].translate(_FORM) + head[end:]
