@@ -76,7 +76,9 @@ class Block:
             piece = form[begin : begin + _WORD]
             digits = int.from_bytes(bytes(0xFF * (byte == ord("0")) for byte in piece), "little")
             words = self.words[at + begin]
-            fits &= (words ^ np.uint64(int.from_bytes(piece, "little"))) & np.uint64(~digits & _ALL | digits & _HIGH) == 0
+            fits &= (words ^ np.uint64(int.from_bytes(piece, "little"))) & np.uint64(
+                ~digits & _ALL | digits & _HIGH
+            ) == 0
             fits &= (words & _LOW) + _PAST_NINE & np.uint64(digits & _CARRY) == 0
         return fits
 

@@ -6,7 +6,9 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
+from functools import partial
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -84,13 +86,18 @@ class Fold:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
         block.close()
+        tables = None
         if block.lines is not None:
-            from nccl_inspect.model.fold import tables  # large logs only
+            from nccl_inspect.model.fold.tables import Tables  # large logs only
 
-            tables.put_among(block, fate_of)
+            tables = Tables(block, fate_of, base)
         for process, extent in block.extents.items():
             log = self._log(base | extent.first, extent.opening)
-            self._take_of(log, block.by_process.get(process, ()), block, base)
+            rows = block.by_process.get(process, ())
+            if tables is None:
+                self._take_of(log, rows, block, base)
+            else:
+                tables.put_into(log, rows, partial(self._take_of, log, block=block, base=base))
             log.last, log.final = base | extent.last, extent.final
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
@@ -101,10 +108,6 @@ class Fold:
         thread = 0
         last: Text | None = None
         for number, origin, text, channel in rows:
-            if isinstance(text, tuple):  # several of a table
-                text.add_to(log, base, number, origin)
-                last = None
-                continue
             if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1
@@ -129,7 +132,7 @@ class Fold:
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == BOOTSTRAP:
-                log.bootstraps.append(place)
+                insort(log.bootstraps, place)
         elif how == LOOSE:
             assert text.parsed is not None
             message = text.parsed.message
