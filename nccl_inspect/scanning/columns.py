@@ -7,7 +7,7 @@ is not proved to be a connection line is left to the scanner, line by line. Only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
