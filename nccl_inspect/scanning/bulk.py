@@ -178,14 +178,19 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen > self.columns_from:
             try:
-                from nccl_inspect.scanning import columns, heads  # these load numpy
+                from nccl_inspect.scanning import columns, heads, text_forms  # these load numpy
             except ImportError:
                 self.columns_from = inf
                 return None
             memory = heads.Known(
                 lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
             )
-            self._columns = columns.Columns(self._grammar, self._sound_text, memory)
+            texts = text_forms.TextForms(
+                self._sound_text,
+                lambda rest: self._texts.young.get(rest),
+                lambda rest, text: self._texts.keep(rest, text),
+            )
+            self._columns = columns.Columns(self._grammar, texts, memory)
         return self._columns
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
@@ -200,7 +205,7 @@ class BulkScanner(Scanner):
     def unwrap(self) -> None:
         """Know from here on that lines are in envelopes."""
         if self._columns is not None and not self.wrapped:
-            self._columns.forms.forget()
+            self._columns.forget()
         super().unwrap()
 
     def _is_news(self, head: bytes) -> bool:

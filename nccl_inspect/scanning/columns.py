@@ -7,19 +7,19 @@ is not proved to be a connection line is left to the scanner, line by line. Only
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.ingest.lines.prefix import MARK, Origin
+from nccl_inspect.ingest.lines.prefix import MARK
 from nccl_inspect.scanning.connection_table import MAX_CHANNEL, ConnectionTable
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.forms import CHANNEL, TAIL, Forms
 from nccl_inspect.scanning.heads import Known, heads_of
 from nccl_inspect.scanning.line_table import Heads, LineTable
 from nccl_inspect.scanning.spans import Block, Mask, Rows, number_of
+from nccl_inspect.scanning.text_forms import TextForms
 
 _WIDEST = 256
 """Bytes of a prefix, or of a text, that is read in columns."""
@@ -43,14 +43,19 @@ class Columns:
 
     Args:
         grammar: what recognises them.
-        text_of: what level and message of a line mean to its reader; None where that depends on the line.
+        texts: read what they mean.
         known: what is known of prefixes.
     """
 
-    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text | None], known: Known) -> None:
-        self.forms = Forms(grammar, text_of)
-        self._text_of = text_of
+    def __init__(self, grammar: Grammar, texts: TextForms, known: Known) -> None:
+        self._forms = Forms(grammar, texts.text_of)
+        self._texts = texts
         self._known = known
+
+    def forget(self) -> None:
+        """Forget what was learned of texts: from here on they may mean something else."""
+        self._forms.forget()
+        self._texts.forget()
 
     def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
         """Read a block.
@@ -85,7 +90,7 @@ class Columns:
         at = at[_may_connect(block, mark[at] + len(MARK), block.end[row[at]])]
         begin, end = mark[at] + len(MARK) + TAIL, block.end[row[at]]
         number, where = number_of(block.alike((begin, end)))
-        read = self.forms.read(block, begin[where], end[where], lambda one: heads.origin(int(at[where[one]])))
+        read = self._forms.read(block, begin[where], end[where], lambda one: heads.origin(int(at[where[one]])))
         tens, ones = (block.bytes[begin - place].astype(np.int32) - ord("0") for place in (2, 1))
         channel = 10 * tens + ones
         kept = np.flatnonzero(read.way[number] >= 0)
@@ -96,8 +101,8 @@ class Columns:
             ConnectionTable(
                 heads=heads,
                 at=of,
-                ways=self.forms.ways,
-                texts=self.forms.texts,
+                ways=self._forms.ways,
+                texts=self._forms.texts,
                 channel=channel[kept],
                 template=number[kept],
                 way=read.way,
@@ -120,12 +125,11 @@ class Columns:
         texts: list[Text] = []
         numbers = np.full(len(where), -1, np.int32)
         origins, printers = heads.printers.origins, heads.printer[at[where]].tolist()
-        rests = block.pieces(begin[where], end[where])
-        for index, (rest, printer) in enumerate(zip(rests, printers, strict=True)):
-            recognized = self._text_of(rest, origins[printer])
-            if recognized is not None:
+        meanings = self._texts.read(block, begin[where], end[where], lambda one: origins[printers[one]])
+        for index, text in enumerate(meanings):
+            if text is not None:
                 numbers[index] = len(texts)
-                texts.append(recognized)
+                texts.append(text)
         text_number = numbers[number]
         kept = np.flatnonzero(text_number >= 0)
         of = at[kept]

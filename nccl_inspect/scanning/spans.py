@@ -47,6 +47,12 @@ class Block:
         data = self.data
         return [data[start:stop] for start, stop in zip(begin.tolist(), end.tolist(), strict=True)]
 
+    def windows(self, begin: Rows, width: int) -> NDArray[np.uint8]:
+        """The bytes from each place on, row by row."""
+        letters = np.ndarray((len(self.data) - width + 1, width), np.uint8, self.data, strides=(1, 1))
+        rows: NDArray[np.uint8] = letters[begin]
+        return rows
+
     def first_in_lines(self, text: bytes) -> tuple[Rows, Rows]:
         """The lines that hold a text of up to eight bytes, and its first place in each.
 
