@@ -88,10 +88,13 @@ class TextForms:
         self._seen = seen
         self._keep = keep
         self._forms: dict[bytes, _Form | None] = {}
+        self._general = set[tuple[object, ...]]()
+        """Productions and fields of which texts mean the same with other numbers and pointers."""
 
     def forget(self) -> None:
         """Forget what was learned: from here on texts may mean something else."""
         self._forms.clear()
+        self._general.clear()
 
     def read(self, block: Block, begin: Rows, end: Rows, origin_of: Callable[[int], Origin]) -> Iterable[Text | None]:
         """What texts mean; None where that depends on the line.
@@ -148,14 +151,17 @@ class TextForms:
         texts: list[Text | None] = [None] * len(rests)
         for at, message, event in zip(sound, messages, events, strict=True):
             text = texts[at] = Text(level, message, Parsed(parsed.production, message, parsed.kind, event))
-            self._keep(rests[at], text)
+            if not form.pointers:  # else it hardly comes again
+                self._keep(rests[at], text)
         return texts
 
     def _learned(self, rest: bytes, origin: Origin) -> _Form | None:
         """The form of a text; None where it has none."""
         text = self.text_of(rest, origin)
         spans = _spans(text, rest)
-        if text is None or text.parsed is None or spans is None or not making.is_plain(text.parsed.production):
+        if text is None or text.parsed is None or spans is None:
+            return None
+        if text.parsed.kind.kept and not making.is_plain(text.parsed.production):
             return None
         lead = len(text.level) + 1
         numbers: list[_Number] = []
@@ -180,8 +186,11 @@ class TextForms:
                 numbers.append(_Number(name, digits, divisor, kind.read is float))
             else:
                 constants[name] = kind.read(value)
-        if not self._is_general(text, spans, numbers, letters, firsts, origin):
-            return None
+        structure = text.level, text.parsed.production, *(name for name, *_ in spans)
+        if structure not in self._general:
+            if not self._is_general(text, spans, numbers, letters, firsts, origin):
+                return None
+            self._general.add(structure)
         digits = [place for number in numbers for place in number.digits]
         weights = np.zeros((len(digits), len(numbers)), np.int64)
         for index, number in enumerate(numbers):

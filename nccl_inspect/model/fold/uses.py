@@ -46,9 +46,12 @@ class Use(NamedTuple):
     edge: tuple[object, ...] = ()
 
 
+_USES = [Use(how) for how in range(LOOSE + 1)]
+
+
 def used(text: Text) -> Use:
     """What is done with a text; remembered with it."""
-    use = text.use = Use(_how(text))
+    use = text.use = _USES[_how(text)]
     if use.how == CONNECTS:
         assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
         event = text.parsed.event
