@@ -161,15 +161,17 @@ class BulkScanner(Scanner):
             return counts.number(len(cleaned), lines.mended), cleaned
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        numbers = counts.number(text.count(b"\n") + 1)
-        split = columns.split(text, numbers[0], in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        first = counts.lines + 1
+        split = columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
-            return numbers, text.split(b"\n")
+            cleaned = text.split(b"\n")
+            return counts.number(len(cleaned)), cleaned
+        counts.number(split.size)
         block.lines, block.connections = split.lines, split.connections
         unknown = split.lines.count([text.parsed is None for text in split.lines.texts])
         size = len(split.lines) + (0 if split.connections is None else len(split.connections))
         counts.add(size, unknown)
-        return (split.others + numbers[0]).tolist(), split.left
+        return (split.others + first).tolist(), split.left
 
     def _columns_of(self, text: bytes) -> Columns | None:
         """What reads a block in columns; None where log or block are not that large, or numpy is not there."""

@@ -30,6 +30,8 @@ _LEAST = 8
 class Split(NamedTuple):
     """A block: what was read in columns, and the other lines."""
 
+    size: int
+    """How many lines there are."""
     lines: LineTable
     connections: ConnectionTable | None
     others: Rows
@@ -81,7 +83,7 @@ class Columns:
         lines, of = self._lines(block, at, row, mark, heads)
         is_left[row[of]] = False
         others = np.flatnonzero(is_left)
-        return Split(lines, connections, others, block.pieces(block.begin[others], block.end[others]))
+        return Split(len(block.begin), lines, connections, others, block.pieces(block.begin[others], block.end[others]))
 
     def _connections(
         self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads

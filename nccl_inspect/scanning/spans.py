@@ -61,6 +61,8 @@ class Block:
         place = len(text.rstrip()) - 1
         at = np.flatnonzero(self.bytes[place : len(self.words) + place] == text[place])
         at = at[self.has(at, text)]
+        if len(at) == len(self.begin) and bool(((at >= self.begin) & (at < self.end)).all()):  # mostly there is one in each
+            return np.arange(len(at)), at
         row = np.searchsorted(self.begin, at, side="right") - 1
         is_first = np.ones(len(at), bool)
         is_first[1:] = row[1:] != row[:-1]

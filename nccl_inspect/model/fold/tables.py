@@ -240,8 +240,9 @@ class Tables:
             (number, origin, fate_of(text)) for rows in block.by_process.values() for number, origin, text, _ in rows
         ]
         everywhere = [(number, origin) for number, origin, entry in broken if entry & ENDS_ALL]
-        for row in np.flatnonzero(fate & ENDS_ALL).tolist():
-            everywhere.append((int(lines.line[row]), origins[lines.printer[row]]))
+        at = lines.at[np.flatnonzero(fate & ENDS_ALL)]
+        printers = lines.heads.printer[at].tolist()
+        everywhere += zip(lines.heads.line[at].tolist(), map(origins.__getitem__, printers), strict=True)
         some = [(number, self._thread(origin)) for number, origin, entry in broken if entry & ENDS_BURST]
         several: dict[Process, list[int]] = {}
         for (process, _), thread in self._threads.items() if everywhere else ():
