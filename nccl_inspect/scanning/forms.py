@@ -17,7 +17,7 @@ from nccl_inspect.grammar.types import field_type
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.connection_table import NONE, Part, Way
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.spans import ZERO, Block, Column, Rows
+from nccl_inspect.scanning.spans import ZERO, Block, Column, Rows, number_of
 from nccl_inspect.util.records import slots
 from nccl_inspect.util.text import decode
 
@@ -90,18 +90,15 @@ class Forms:
         """
         columns = {name: np.full(len(begin), NONE, np.int32) for name in _FIELDS}
         way = np.full(len(begin), NONE, np.int32)
-        data = block.data
-        forms: dict[int, tuple[_Form, list[int]]] = {}
-        for at, text in enumerate(block.pieces(begin, end)):
-            shape = text.translate(ZERO)
-            if shape in self._forms:
-                form = self._forms[shape]
-            else:
-                form = self._learn(shape, data[begin[at] - TAIL : end[at]], origin_of(at))
+        number, where = number_of(block.shaped(begin, end))
+        order = np.argsort(number, kind="stable")
+        rows = np.split(order, np.cumsum(np.bincount(number, minlength=len(where)))[:-1])
+        for at, of_shape in zip(where.tolist(), rows, strict=True):
+            text = block.data[begin[at] - TAIL : end[at]]
+            shape = text[TAIL:].translate(ZERO)
+            form = self._forms[shape] if shape in self._forms else self._learn(shape, text, origin_of(at))
             if form is not None:
-                forms.setdefault(id(form), (form, []))[1].append(at)
-        for form, places in forms.values():
-            self._fill(form, np.array(places), block, begin, way, columns)
+                self._fill(form, of_shape, block, begin, way, columns)
         return Read(way, columns)
 
     def _fill(

@@ -19,6 +19,9 @@ _MIX, _AGAIN, _FOLD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B
 _ALL, _HIGH, _LOW, _CARRY = (1 << 64) - 1, 0xF0F0F0F0F0F0F0F0, np.uint64(0x0F0F0F0F0F0F0F0F), 0x1010101010101010
 _PAST_NINE = np.uint64(0x0606060606060606)
 """What makes a digit carry, if it is more than nine."""
+_ZEROS, _SEVEN_BITS, _EIGHTH_BIT, _UP_TO_NINE = (
+    np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x7F, 0x80, 0x76)
+)
 _MASKS = np.array([(1 << 8 * width) - 1 for width in range(_WORD + 1)], np.uint64)
 _USUAL = 64
 """Bytes up to which most pieces reach."""
@@ -61,7 +64,9 @@ class Block:
         place = len(text.rstrip()) - 1
         at = np.flatnonzero(self.bytes[place : len(self.words) + place] == text[place])
         at = at[self.has(at, text)]
-        if len(at) == len(self.begin) and bool(((at >= self.begin) & (at < self.end)).all()):  # mostly there is one in each
+        if len(at) == len(self.begin) and bool(
+            ((at >= self.begin) & (at < self.end)).all()
+        ):  # mostly there is one in each
             return np.arange(len(at)), at
         row = np.searchsorted(self.begin, at, side="right") - 1
         is_first = np.ones(len(at), bool)
@@ -100,6 +105,11 @@ class Block:
             columns += self._words_in(begin, end)
         return firsts(columns)
 
+    def shaped(self, begin: Rows, end: Rows) -> Rows:
+        """For each of some pieces the first one that differs in digits only."""
+        width, *words = self._words_in(begin, end)
+        return firsts([width, *map(_without_digits, words)])
+
     def _words_in(self, begin: Rows, end: Rows) -> Iterator[NDArray[Any]]:
         """The widths of some pieces, and the words that cover them."""
         width = end - begin
@@ -115,6 +125,15 @@ class Block:
                 word = np.zeros(len(begin), np.uint64)
                 word[longer] = self.words[np.minimum(begin[longer] + place, last[longer])]
                 yield word
+
+
+def _without_digits(words: Bits) -> Bits:
+    """Words with zeros for digits."""
+    high = words ^ _ZEROS
+    other = ((high & _SEVEN_BITS) + _UP_TO_NINE | high) & _EIGHTH_BIT
+    digits = (_EIGHTH_BIT ^ other) >> np.uint64(7)
+    digits *= np.uint64(0xFF)
+    return words & ~digits | _ZEROS & digits
 
 
 def firsts(columns: Sequence[NDArray[Any]]) -> Rows:
@@ -136,24 +155,25 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
     """
     bits = max(8, len(mixed).bit_length() + 1)
     table = np.zeros(1 << bits, np.int64)
-    left = np.arange(len(mixed))
+    left = result = np.arange(len(mixed))
     own: Sequence[NDArray[Any]] = columns
     """The columns of the rows that are left."""
-    result = left
     for _ in range(_ROUNDS):
         mixed = mixed * _MIX
         slot = (mixed >> np.uint64(64 - bits)).astype(np.int64)
         table[slot[::-1]] = left[::-1]
         first = table[slot]
-        same = np.ones(len(left), bool)
+        other = np.zeros(len(left), bool)
         for column, mine in zip(columns, own, strict=True):
-            same &= mine == column[first]
+            other |= mine != column[first]
         if len(left) == len(result):
-            result = first.copy()
-        result[left[same]] = first[same]
-        left, mixed = left[~same], mixed[~same]
-        if not len(left):
+            result = first
+        else:
+            result[left] = first
+        again = np.flatnonzero(other)
+        if not len(again):
             return result
+        left, mixed = left[again], mixed[again]
         own = [column[left] for column in columns]
         mixed ^= mixed >> _FOLD
         mixed *= _AGAIN
