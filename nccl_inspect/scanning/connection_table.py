@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.scanning.line_table import Printers, Table
+from nccl_inspect.scanning.line_table import Printers, Table, Times
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
 from nccl_inspect.util.records import Record
 
@@ -109,8 +109,8 @@ class Edges(Record):
     """By edges: the number of the first line. Those of a burst follow each other in the order of these."""
     printer: Column
     """By edges: an index into the printers."""
-    head: list[bytes] | None
-    """By edges: the prefix of the first line, where lines have times of their own."""
+    time: Times | None
+    """By edges: the time of the first line, where lines have times of their own; more bytes may follow it."""
     channel: Column
     """By edges: the channel of the first line."""
     channels: Bits
@@ -141,7 +141,7 @@ class Edges(Record):
 
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""
-        return self.printers.origin(int(self.printer[edge]), self.head[edge] if self.head else b"")
+        return self.printers.origin(int(self.printer[edge]), b"" if self.time is None else bytes(self.time[edge]))
 
     def level(self, edge: int) -> str:
         """The level of its lines."""
@@ -208,7 +208,7 @@ def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) 
         ends=np.searchsorted(burst[heads], np.arange(burst[-1] + 1), side="right"),
         line=table.line[rows],
         printer=table.printer[rows],
-        head=table.heads.texts(table.at[rows]),
+        time=table.heads.times(table.at[rows]),
         channel=table.channel[rows],
         channels=np.bitwise_or.reduceat(bits, np.cumsum(lines) - lines),
         lines=lines,

@@ -224,10 +224,10 @@ class Tables:
         grouped = edges(table, self._thread_of, breaks, breaking)
         begin = np.concatenate(([0], grouped.ends[:-1]))
         line, printer = grouped.line[begin], grouped.printer[begin]
-        columns = begin, grouped.ends, line + self._base, printer, grouped.columns["conn"][begin], grouped.rank[begin]
+        columns = begin, grouped.ends, line + self._base, grouped.columns["conn"][begin], grouped.rank[begin]
         bursts = []
-        for first, end, place, one, conn, rank in zip(*(column.tolist() for column in columns), strict=True):
-            origin = table.heads.printers.origin(one, grouped.head[first] if grouped.head else b"")
+        for first, end, place, conn, rank in zip(*(column.tolist() for column in columns), strict=True):
+            origin = grouped.origin(first)
             key = BurstKey(origin.tid, None if conn == NONE else conn, rank)
             bursts.append(Burst(key, place, origin, rows=[EdgeRows(grouped, first, end, self._base)]))
         return _Bursts(printer, line, bursts)
