@@ -185,7 +185,10 @@ class BulkScanner(Scanner):
                 self.columns_from = inf
                 return None
             memory = heads.Known(
-                lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
+                lambda distinct: map(self._origins.young.get, distinct),
+                self._origin_of,
+                self._timed.proven,
+                self._is_news,
             )
             texts = text_forms.TextForms(
                 self._sound_text,

@@ -93,7 +93,7 @@ class Forms:
         number, where = number_of(block.shaped(begin, end))
         order = np.argsort(number, kind="stable")
         rows = np.split(order, np.cumsum(np.bincount(number, minlength=len(where)))[:-1])
-        for at, of_shape in zip(where.tolist(), rows, strict=True):
+        for at, of_shape in zip(where.tolist(), rows, strict=False):  # of nothing, numpy makes one part
             text = block.data[begin[at] - TAIL : end[at]]
             shape = text[TAIL:].translate(ZERO)
             form = self._forms[shape] if shape in self._forms else self._learn(shape, text, origin_of(at))

@@ -5,7 +5,7 @@ Where lines have times, prefixes that differ in these only are one, as soon as t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +23,8 @@ _MAX_FORMS = 64
 class Known(NamedTuple):
     """What a scanner knows of prefixes."""
 
-    seen: Callable[[bytes], Origin | None]
-    """Who printed a line with a prefix that was seen lately."""
+    seen: Callable[[Iterable[bytes]], Iterable[Origin | None]]
+    """Who printed lines with these prefixes, as far as they were seen lately."""
     parsed: Callable[[bytes], Origin | None]
     """Who printed a line with this prefix."""
     proven: Callable[[bytes], Frame | None]
@@ -53,8 +53,8 @@ def heads_of(block: Block, row: Rows, mark: Rows, first: int, is_timed: bool, kn
     left = np.flatnonzero(printer < 0)
     number, where = number_of(block.alike((begin[left], mark[left])))
     numbers = np.full(len(where), -1, np.int32)
-    for index, head in enumerate(block.pieces(begin[left[where]], mark[left[where]])):
-        origin = known.seen(head)
+    distinct = block.pieces(begin[left[where]], mark[left[where]])
+    for index, (head, origin) in enumerate(zip(distinct, list(known.seen(distinct)), strict=True)):
         if origin is None:
             if known.is_news(head):
                 return None

@@ -68,7 +68,9 @@ class Heads(Record):
             return None
         begins = np.array([0 if frame is None else frame.begin for frame in frames])
         width = max(0 if frame is None else len(frame.time) for frame in frames)
-        return self.block.windows(self.begin[at] + begins[self.printer[at]], max(width, 1)).view(f"S{max(width, 1)}")[:, 0]
+        return self.block.windows(self.begin[at] + begins[self.printer[at]], max(width, 1)).view(f"S{max(width, 1)}")[
+            :, 0
+        ]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -86,6 +86,7 @@ class Fold:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
         block.close()
+        take = partial(self._take_of, block=block, base=base)
         tables = None
         if block.lines is not None:
             from nccl_inspect.model.fold.tables import Tables  # large logs only
@@ -95,9 +96,9 @@ class Fold:
             log = self._log(base | extent.first, extent.opening)
             rows = block.by_process.get(process, ())
             if tables is None:
-                self._take_of(log, rows, block, base)
+                take(log, rows)
             else:
-                tables.put_into(log, rows, partial(self._take_of, log, block=block, base=base))
+                tables.put_into(log, rows, take)
             log.last, log.final = base | extent.last, extent.final
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)

@@ -321,7 +321,8 @@ class ProcessLog(Record):
             note = self.notes.get(key)
         if note is not None:
             note.count += count
-            note.last = max(note.last, last, place)
+            if (last or place) > note.last:
+                note.last = last or place
             if not self.process.host:
                 note.again(place)
         else:

@@ -89,11 +89,14 @@ class Tables:
         assert lines is not None
         self._lines, self._base = lines, base
         self._numbers: dict[Process, int] = {}
-        self._threads: dict[tuple[Process, int], int] = {}
+        self._threads: dict[tuple[int, int], int] = {}
+        """By number of the process and thread."""
         heads, numbers = lines.heads, self._numbers
         origins = heads.printers.origins
         self._process_of = np.array([numbers.setdefault(one.process, len(numbers)) for one in origins], np.int32)
-        self._thread_of = np.array([self._thread(one) for one in origins], np.int32)
+        self._thread_of = np.array(
+            list(map(self._thread, self._process_of.tolist(), [one.tid for one in origins])), np.int32
+        )
         """By printers, as the one before."""
         is_row = np.zeros(len(heads.printer), bool)
         for table in (lines, connections):
@@ -113,7 +116,7 @@ class Tables:
             bursts = self._bursts(connections, *self._breaks(block, fate, fate_of))
         self._steps, self._ends = self._ordered(np.flatnonzero(fate & IN_ORDER), bursts)
 
-    def put_into(self, log: ProcessLog, rows: Sequence[Row], take: Callable[[Sequence[Row]], None]) -> None:
+    def put_into(self, log: ProcessLog, rows: Sequence[Row], take: Callable[[ProcessLog, Sequence[Row]], None]) -> None:
         """Add the lines of a process to what it printed.
 
         Args:
@@ -147,14 +150,14 @@ class Tables:
         log.steps += [step for at, step in enumerate(steps) if at not in continuing] if continuing else steps
 
     def _merge_into(
-        self, log: ProcessLog, entries: list[Any], rows: list[Row], take: Callable[[Sequence[Row]], None]
+        self, log: ProcessLog, entries: list[Any], rows: list[Row], take: Callable[[ProcessLog, Sequence[Row]], None]
     ) -> None:
         """The same where some lines were read one by one, in the order of lines."""
         places = [(entry.place, entry) for entry in entries] + [(self._base | row[0], row) for row in rows]
         for kind, some in groupby(sorted(places, key=itemgetter(0)), lambda placed: type(placed[1])):
             run = [entry for _, entry in some]
             if kind is tuple:
-                take(run)
+                take(log, run)
             for entry in run if kind is not tuple else ():
                 if kind is Step:
                     log.step(*entry)
@@ -163,8 +166,8 @@ class Tables:
                 else:
                     log.note(*entry)
 
-    def _thread(self, origin: Origin) -> int:
-        return self._threads.setdefault((origin.process, origin.tid), len(self._threads))
+    def _thread(self, process: int, tid: int) -> int:
+        return self._threads.setdefault((process, tid), len(self._threads))
 
     def _sorted(self, rows: Rows, entries: Callable[..., Iterable[Any]]) -> _Sorted:
         """Some rows as they are.
@@ -216,7 +219,7 @@ class Tables:
         ends: dict[int, list[tuple[int, int, int]]] = {}
         for (process, tid), since, until in zip(self._threads, first.tolist(), last.tolist(), strict=True):
             if since >= 0:
-                ends.setdefault(self._numbers[process], []).append((tid, since, until))
+                ends.setdefault(process, []).append((tid, since, until))
         return ordered, ends
 
     def _bursts(self, table: ConnectionTable, breaks: Rows, breaking: Rows) -> _Bursts:
@@ -243,11 +246,18 @@ class Tables:
         at = lines.at[np.flatnonzero(fate & ENDS_ALL)]
         printers = lines.heads.printer[at].tolist()
         everywhere += zip(lines.heads.line[at].tolist(), map(origins.__getitem__, printers), strict=True)
-        some = [(number, self._thread(origin)) for number, origin, entry in broken if entry & ENDS_BURST]
-        several: dict[Process, list[int]] = {}
+        numbers = self._numbers
+        some = [
+            (number, self._thread(numbers.setdefault(origin.process, len(numbers)), origin.tid))
+            for number, origin, entry in broken
+            if entry & ENDS_BURST
+        ]
+        several: dict[int, list[int]] = {}
         for (process, _), thread in self._threads.items() if everywhere else ():
             several.setdefault(process, []).append(thread)
-        some += [(line, thread) for line, origin in everywhere for thread in several.get(origin.process, ())]
+        some += [
+            (line, thread) for line, origin in everywhere for thread in several.get(numbers.get(origin.process, -1), ())
+        ]
         broken_at, broken_threads = np.array(some, np.int64).reshape(-1, 2).T
         at = lines.at[ending]
         line, printer = lines.heads.line[at], lines.heads.printer[at]
