@@ -7,7 +7,7 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -184,19 +184,18 @@ class BulkScanner(Scanner):
             except ImportError:
                 self.columns_from = inf
                 return None
-            memory = heads.Known(
-                lambda distinct: map(self._origins.young.get, distinct),
-                self._origin_of,
-                self._timed.proven,
-                self._is_news,
-            )
-            texts = text_forms.TextForms(
-                self._sound_text,
-                lambda rest: self._texts.young.get(rest),
-                lambda rest, text: self._texts.keep(rest, text),
-            )
-            self._columns = columns.Columns(self._grammar, texts, memory)
+            known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
+            texts = text_forms.TextForms(self._sound_text, self._seen_text, self._texts.keep)
+            self._columns = columns.Columns(self._grammar, texts, known)
         return self._columns
+
+    def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:
+        """Who printed lines with these prefixes, as far as they were seen lately."""
+        return map(self._origins.young.get, heads)
+
+    def _seen_text(self, rest: bytes) -> Text | None:
+        """What level and message of a line mean, if they were seen lately."""
+        return self._texts.young.get(rest)
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
         """What level and message of a line mean, if they are sound and mean the same wherever they stand."""

@@ -128,10 +128,10 @@ class Columns:
         numbers = np.full(len(where), -1, np.int32)
         origins, printers = heads.printers.origins, heads.printer[at[where]].tolist()
         meanings = self._texts.read(block, begin[where], end[where], lambda one: origins[printers[one]])
-        for index, text in enumerate(meanings):
-            if text is not None:
+        for index, meaning in enumerate(meanings):
+            if meaning is not None:
                 numbers[index] = len(texts)
-                texts.append(text)
+                texts.append(meaning)
         text_number = numbers[number]
         kept = np.flatnonzero(text_number >= 0)
         of = at[kept]

@@ -15,7 +15,6 @@ from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.spans import Block, Column, Rows
 from nccl_inspect.util.records import Record
 
-
 Times: TypeAlias = NDArray[np.bytes_]
 
 

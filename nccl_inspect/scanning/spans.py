@@ -83,7 +83,7 @@ class Block:
         return matches
 
     def has_form(self, at: Rows, form: bytes) -> Mask:
-        """Whether a text of this form, of eight bytes or more, is at each place: any digits where the form has zeros."""
+        """Whether a text of this form is at each place: any digits where it has zeros, eight bytes or more."""
         fits = np.ones(len(at), bool)
         for begin in (*range(0, len(form) - _WORD, _WORD), len(form) - _WORD):
             piece = form[begin : begin + _WORD]
@@ -133,7 +133,8 @@ def _without_digits(words: Bits) -> Bits:
     other = ((high & _SEVEN_BITS) + _UP_TO_NINE | high) & _EIGHTH_BIT
     digits = (_EIGHTH_BIT ^ other) >> np.uint64(7)
     digits *= np.uint64(0xFF)
-    return words & ~digits | _ZEROS & digits
+    without: Bits = words & ~digits | _ZEROS & digits
+    return without
 
 
 def firsts(columns: Sequence[NDArray[Any]]) -> Rows:

@@ -163,68 +163,101 @@ class TextForms:
             return None
         if text.parsed.kind.kept and not making.is_plain(text.parsed.production):
             return None
-        lead = len(text.level) + 1
-        numbers: list[_Number] = []
-        pointers: list[tuple[str, int, int]] = []
-        constants: dict[str, object] = {}
-        letters, firsts = set[int](), set[int]()
-        for name, kind, since, until in spans:
-            value = text.message[since:until]
-            number = _NUMBER.fullmatch(value) if kind.read in (int, float) and len(value) <= _WIDEST else None
-            if isinstance(kind, ListType):
-                return None
-            if kind in _POINTERS:
-                begin = since + 2 * value.startswith(b"0x")
-                letters.update(lead + at for at in range(begin, until) if text.message[at] in _HEX)
-                pointers.append((name, since, until))
-            elif number and not (number[1] and number[3]):
-                digits = [lead + at for at in range(since, until) if text.message[at : at + 1].isdigit()]
-                zero = kind.write(0) if kind.read is int else "0"
-                if number[1] or len(number[2]) > (len(zero) if zero.startswith("0") else 1):
-                    firsts.add(digits[0])
-                divisor = 10 ** len(number[3] or b"") * (-1 if number[1] else 1)
-                numbers.append(_Number(name, digits, divisor, kind.read is float))
-            else:
-                constants[name] = kind.read(value)
+        fields = _Fields(text)
+        if not all(fields.add(*span) for span in spans) or not (fields.numbers or fields.letters):
+            return None
         structure = text.level, text.parsed.production, *(name for name, *_ in spans)
         if structure not in self._general:
-            if not self._is_general(text, spans, numbers, letters, firsts, origin):
+            if not self._is_general(text, spans, fields, origin):
                 return None
             self._general.add(structure)
-        digits = [place for number in numbers for place in number.digits]
-        weights = np.zeros((len(digits), len(numbers)), np.int64)
-        for index, number in enumerate(numbers):
-            for back, place in enumerate(reversed(number.digits)):
-                weights[digits.index(place), index] = 10**back
-        places = sorted(set(range(len(rest))) - letters - set(digits))
-        same = np.frombuffer(rest, np.uint8)[places]
-        return _Form(text, len(rest), places, same, digits, sorted(firsts), numbers, weights, pointers, constants)
+        return fields.form(rest)
 
-    def _is_general(
-        self,
-        text: Text,
-        spans: Sequence[_Span],
-        numbers: Sequence[_Number],
-        letters: set[int],
-        firsts: set[int],
-        origin: Origin,
-    ) -> bool:
-        """Whether a text means the same with other digits and letters in these places."""
-        assert text.parsed is not None
-        rest = text.level.encode() + b" " + text.message
-        digits = {place for number in numbers for place in number.digits}
-        lone = {number.digits[0] for number in numbers if len(number.digits) == 1} - firsts
-        for digit, one, letter in ((b"1", b"1", b"a"), (b"9", b"9", b"f"), (b"1", b"0", b"0")):
-            other = b"".join(
-                one if at in lone else digit if at in digits else letter if at in letters else rest[at : at + 1]
-                for at in range(len(rest))
-            )
+    def _is_general(self, text: Text, spans: Sequence[_Span], fields: _Fields, origin: Origin) -> bool:
+        """Whether a text means the same with other digits and letters."""
+        for digit, lone, letter in ((b"1", b"1", b"a"), (b"9", b"9", b"f"), (b"1", b"0", b"0")):
+            other = fields.with_others(digit, lone, letter)
             meaning = self.text_of(other, origin)
-            if meaning is None or meaning.parsed is None or meaning.parsed.production is not text.parsed.production:
+            if meaning is None or meaning.parsed is None or text.parsed is None:
                 return False
-            if _spans(meaning, other) != spans:
+            if meaning.parsed.production is not text.parsed.production or _spans(meaning, other) != spans:
                 return False
-        return bool(digits or letters)
+        return True
+
+
+class _Fields:
+    """The fields of a text, as a form reads them.
+
+    Args:
+        text: with level and message.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._lead = len(text.level) + 1
+        """Bytes before the message."""
+        self.numbers: list[_Number] = []
+        self.letters = set[int]()
+        """Places of what is hexadecimal."""
+        self._firsts: list[int] = []
+        self._pointers: list[tuple[str, int, int]] = []
+        self._constants: dict[str, object] = {}
+
+    def add(self, name: str, kind: FieldType | ListType, since: int, until: int) -> bool:
+        """Add a field; False where no form has such a one."""
+        if isinstance(kind, ListType):
+            return False
+        message = self._text.message
+        value = message[since:until]
+        number = _NUMBER.fullmatch(value) if kind.read in (int, float) and len(value) <= _WIDEST else None
+        if kind in _POINTERS:
+            begin = since + 2 * value.startswith(b"0x")
+            self.letters.update(self._lead + at for at in range(begin, until) if message[at] in _HEX)
+            self._pointers.append((name, since, until))
+        elif number and not (number[1] and number[3]):
+            digits = [self._lead + at for at in range(since, until) if message[at : at + 1].isdigit()]
+            zero = kind.write(0) if kind.read is int else "0"
+            if number[1] or len(number[2]) > (len(zero) if zero.startswith("0") else 1):
+                self._firsts.append(digits[0])
+            divisor = 10 ** len(number[3] or b"") * (-1 if number[1] else 1)
+            self.numbers.append(_Number(name, digits, divisor, kind.read is float))
+        else:
+            self._constants[name] = kind.read(value)
+        return True
+
+    def with_others(self, digit: bytes, lone: bytes, letter: bytes) -> bytes:
+        """Level and message with other digits in numbers, in those of one digit, and in pointers."""
+        text = [bytes([byte]) for byte in self._text.level.encode() + b" " + self._text.message]
+        for at in self.letters:
+            text[at] = letter
+        for number in self.numbers:
+            for at in number.digits:
+                text[at] = digit if len(number.digits) > 1 or at in self._firsts else lone
+        return b"".join(text)
+
+    def form(self, rest: bytes) -> _Form:
+        """What such texts have in common."""
+        digits = [place for number in self.numbers for place in number.digits]
+        weights = np.zeros((len(digits), len(self.numbers)), np.int64)
+        row = 0
+        for index, number in enumerate(self.numbers):
+            for back in range(len(number.digits) - 1, -1, -1):
+                weights[row, index] = 10**back
+                row += 1
+        places = sorted(set(range(len(rest))) - self.letters - set(digits))
+        same = np.frombuffer(rest, np.uint8)[places]
+        return _Form(
+            self._text,
+            len(rest),
+            places,
+            same,
+            digits,
+            self._firsts,
+            self.numbers,
+            weights,
+            self._pointers,
+            self._constants,
+        )
 
 
 def _spans(text: Text | None, rest: bytes) -> list[_Span] | None:
