@@ -185,7 +185,7 @@ class BulkScanner(Scanner):
                 self.columns_from = inf
                 return None
             known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
-            texts = text_forms.TextForms(self._sound_text, self._seen_text, self._texts.keep)
+            texts = text_forms.TextForms(self._sound_text, self._seen_texts, self._texts.keep)
             self._columns = columns.Columns(self._grammar, texts, known)
         return self._columns
 
@@ -193,9 +193,9 @@ class BulkScanner(Scanner):
         """Who printed lines with these prefixes, as far as they were seen lately."""
         return map(self._origins.young.get, heads)
 
-    def _seen_text(self, rest: bytes) -> Text | None:
-        """What level and message of a line mean, if they were seen lately."""
-        return self._texts.young.get(rest)
+    def _seen_texts(self, rests: Iterable[bytes]) -> Iterable[Text | None]:
+        """What levels and messages of lines mean, as far as they were seen lately."""
+        return map(self._texts.young.get, rests)
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
         """What level and message of a line mean, if they are sound and mean the same wherever they stand."""

@@ -191,3 +191,14 @@ def number_of(first: Rows) -> tuple[Column, Rows]:
     number = np.zeros(len(first), np.int32)
     number[where] = np.arange(len(where))
     return number[first], where
+
+
+def weights_of(widths: Sequence[int]) -> NDArray[np.int64]:
+    """What digits count in numbers of these widths: a row for each digit, a column for each number."""
+    weights = np.zeros((sum(widths), len(widths)), np.int64)
+    row = 0
+    for column, width in enumerate(widths):
+        for power in reversed(range(width)):
+            weights[row, column] = 10**power
+            row += 1
+    return weights

@@ -20,7 +20,7 @@ from nccl_inspect.grammar.shape import ListType
 from nccl_inspect.grammar.types import FieldType, field_type
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.spans import Block, Rows
+from nccl_inspect.scanning.spans import Block, Rows, weights_of
 from nccl_inspect.util.text import decode
 
 TextOf: TypeAlias = Callable[[bytes, Origin], Text | None]
@@ -77,12 +77,15 @@ class TextForms:
 
     Args:
         text_of: what level and message of a line mean to its reader; None where that depends on the line.
-        seen: what a text that was read lately means.
+        seen: what texts mean that were read lately.
         keep: remembers that.
     """
 
     def __init__(
-        self, text_of: TextOf, seen: Callable[[bytes], Text | None], keep: Callable[[bytes, Text], None]
+        self,
+        text_of: TextOf,
+        seen: Callable[[Iterable[bytes]], Iterable[Text | None]],
+        keep: Callable[[bytes, Text], None],
     ) -> None:
         self.text_of = text_of
         self._seen = seen
@@ -106,7 +109,7 @@ class TextForms:
             origin_of: who printed it.
         """
         rests = block.pieces(begin, end)
-        texts = list(map(self._seen, rests))
+        texts = list(self._seen(rests))
         shapes: dict[bytes, list[int]] = {}
         for at, text in enumerate(texts):
             if text is None:
@@ -238,12 +241,6 @@ class _Fields:
     def form(self, rest: bytes) -> _Form:
         """What such texts have in common."""
         digits = [place for number in self.numbers for place in number.digits]
-        weights = np.zeros((len(digits), len(self.numbers)), np.int64)
-        row = 0
-        for index, number in enumerate(self.numbers):
-            for back in range(len(number.digits) - 1, -1, -1):
-                weights[row, index] = 10**back
-                row += 1
         places = sorted(set(range(len(rest))) - self.letters - set(digits))
         same = np.frombuffer(rest, np.uint8)[places]
         return _Form(
@@ -254,7 +251,7 @@ class _Fields:
             digits,
             self._firsts,
             self.numbers,
-            weights,
+            weights_of([len(number.digits) for number in self.numbers]),
             self._pointers,
             self._constants,
         )

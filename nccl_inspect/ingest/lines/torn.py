@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest.sources.streams import BLOCK
@@ -210,11 +211,19 @@ def _glued(text: bytes) -> int:
     hosts = {match[1] for match in _PREFIX.finditer(text[:_SAMPLE])}
     if not hosts or len(hosts) > _MAX_HOSTS:
         hosts = set(sorted(hosts)[:_MAX_HOSTS])
-    if not hosts or (len(hosts) <= _FEW_HOSTS and not any(_is_inside(text, host + b":") for host in hosts)):
+    if not hosts or not any(_is_inside(text, word) for word in _words_for(hosts)):
         return 0
     names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
     pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
     return len(re.findall(pattern, text))
+
+
+def _words_for(hosts: set[bytes]) -> list[bytes]:
+    """What stands wherever a host does: each of few, or what many begin with."""
+    if len(hosts) <= _FEW_HOSTS:
+        return [host + b":" for host in hosts]
+    first, last = min(hosts), max(hosts)
+    return [first[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))]]
 
 
 def _is_inside(text: bytes, word: bytes) -> bool:
