@@ -6,7 +6,9 @@ The result is that of :meth:`nccl_inspect.event.base.Event.build` with the value
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nccl_inspect.event.types import KINDS, Event
@@ -20,11 +22,38 @@ Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
 """The event of a match of a message."""
 
 
+def is_plain(production: Production) -> bool:
+    """Whether the fields of its events are those of its messages."""
+    kind: Any = KINDS[production.event]
+    return kind.arrange.__func__ is Event.arrange.__func__  # type: ignore[attr-defined]
+
+
+def events(
+    production: Production, same: Mapping[str, object], columns: Mapping[str, Sequence[object]], messages: Sequence[str]
+) -> list[Event]:
+    """Many events of a plain production.
+
+    Args:
+        production: of them all.
+        same: the values of fields that are the same in all.
+        columns: those of other fields, event by event.
+        messages: what was printed.
+    """
+    kind: Any = KINDS[production.event]
+    names = dict.fromkeys(name for name, _, _ in production.shape.fields)
+    blank = kind.build(production, {**names, **same}, "")
+    made: list[Event] = list(map(kind.__new__, repeat(kind, len(messages))))
+    for name, _, put in slots(kind):
+        values = messages if name == "message" else columns.get(name) or repeat(getattr(blank, name))
+        deque(map(put, made, values), maxlen=0)
+    return made
+
+
 def maker(production: Production) -> Maker:
     """A function that makes the events of a production."""
     kind: Any = KINDS[production.event]
     shape = production.shape
-    if kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
+    if not is_plain(production):
         return lambda match, message: kind.build(production, shape.values(match), decode(message))
 
     fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}

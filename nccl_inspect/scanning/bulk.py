@@ -7,7 +7,7 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -17,7 +17,7 @@ from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
+from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame, in_most
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import flood, sparse
@@ -161,15 +161,17 @@ class BulkScanner(Scanner):
             return counts.number(len(cleaned), lines.mended), cleaned
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        numbers = counts.number(text.count(b"\n") + 1)
-        split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        first = counts.lines + 1
+        split = columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
-            return numbers, text.split(b"\n")
+            cleaned = text.split(b"\n")
+            return counts.number(len(cleaned)), cleaned
+        counts.number(split.size)
         block.lines, block.connections = split.lines, split.connections
         unknown = split.lines.count([text.parsed is None for text in split.lines.texts])
         size = len(split.lines) + (0 if split.connections is None else len(split.connections))
         counts.add(size, unknown)
-        return (split.others + numbers[0]).tolist(), split.left
+        return (split.others + first).tolist(), split.left
 
     def _columns_of(self, text: bytes) -> Columns | None:
         """What reads a block in columns; None where log or block are not that large, or numpy is not there."""
@@ -178,15 +180,22 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen > self.columns_from:
             try:
-                from nccl_inspect.scanning import columns  # loads numpy
+                from nccl_inspect.scanning import columns, heads, text_forms  # these load numpy
             except ImportError:
                 self.columns_from = inf
                 return None
-            memory = columns.Known(
-                lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
-            )
-            self._columns = columns.Columns(self._grammar, self._sound_text, memory)
+            known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
+            texts = text_forms.TextForms(self._sound_text, self._seen_texts, self._texts.keep)
+            self._columns = columns.Columns(self._grammar, texts, known)
         return self._columns
+
+    def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:
+        """Who printed lines with these prefixes, as far as they were seen lately."""
+        return map(self._origins.young.get, heads)
+
+    def _seen_texts(self, rests: Iterable[bytes]) -> Iterable[Text | None]:
+        """What levels and messages of lines mean, as far as they were seen lately."""
+        return map(self._texts.young.get, rests)
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
         """What level and message of a line mean, if they are sound and mean the same wherever they stand."""
@@ -200,7 +209,7 @@ class BulkScanner(Scanner):
     def unwrap(self) -> None:
         """Know from here on that lines are in envelopes."""
         if self._columns is not None and not self.wrapped:
-            self._columns.forms.forget()
+            self._columns.forget()
         super().unwrap()
 
     def _is_news(self, head: bytes) -> bool:

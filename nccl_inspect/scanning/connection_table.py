@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.scanning.line_table import Printers, Table
+from nccl_inspect.scanning.line_table import Printers, Table, Times
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
 from nccl_inspect.util.records import Record, again
 
@@ -109,8 +109,8 @@ class Edges(Record):
     """By edges: the number of the first line. Those of a burst follow each other in the order of these."""
     printer: Column
     """By edges: an index into the printers."""
-    head: list[bytes] | None
-    """By edges: the prefix of the first line, where lines have times of their own."""
+    time: Times | None
+    """By edges: the time of the first line, where lines have times of their own; more bytes may follow it."""
     channel: Column
     """By edges: the channel of the first line."""
     channels: Bits
@@ -141,7 +141,7 @@ class Edges(Record):
 
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""
-        return self.printers.origin(int(self.printer[edge]), self.head[edge] if self.head else b"")
+        return self.printers.origin(int(self.printer[edge]), b"" if self.time is None else bytes(self.time[edge]))
 
     def level(self, edge: int) -> str:
         """The level of its lines."""
@@ -188,15 +188,16 @@ def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) 
     """
     span = np.int64(1) << np.int64(40)
     owner = thread[table.printer]
-    order = np.argsort(owner.astype(np.uint16) if len(thread) < 1 << 16 else owner, kind="stable")
+    order = _in_order(owner, len(thread))
     owner, template = owner[order], table.template[order]
-    before = np.searchsorted(np.sort(breaking * span + breaks), owner * span + table.line[order])
-    begins = np.ones(len(table), bool)
-    begins[1:] = _changes(owner) | _changes(before)
+    begins = np.ones(len(table) + 1, bool)
+    begins[1:-1] = _changes(owner)
+    begins[np.searchsorted(owner * span + table.line[order], breaking * span + breaks)] = True
+    begins = begins[:-1]
     begins[1:] |= _changes(table.columns["conn"][template]) | _changes(table.rank[template])
     burst = np.cumsum(begins, dtype=np.int32) - 1
     edge, heads = number_of(firsts([burst, table.edge[template]]))
-    by_edge = np.argsort(edge, kind="stable")
+    by_edge = _in_order(edge, len(heads))
     lines = np.bincount(edge, minlength=len(heads)).astype(np.int32)
     bits = np.uint64(1) << table.channel[order][by_edge].astype(np.uint64)
     rows, templates = order[heads], template[heads]
@@ -207,7 +208,7 @@ def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) 
         ends=np.searchsorted(burst[heads], np.arange(burst[-1] + 1), side="right"),
         line=table.line[rows],
         printer=table.printer[rows],
-        head=table.heads.texts(table.at[rows]),
+        time=table.heads.times(table.at[rows]),
         channel=table.channel[rows],
         channels=np.bitwise_or.reduceat(bits, np.cumsum(lines) - lines),
         lines=lines,
@@ -215,6 +216,11 @@ def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) 
         way=table.way[templates],
         columns={name: column[templates] for name, column in table.columns.items()},
     )
+
+
+def _in_order(numbers: Column, size: int) -> Rows:
+    """The places of numbers below a size in their order, those of equal ones as they stand: few bits sort fast."""
+    return np.argsort(numbers.astype(np.uint16) if size <= 1 << 16 else numbers, kind="stable")
 
 
 def _changes(column: NDArray[Any]) -> Any:

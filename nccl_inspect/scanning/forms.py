@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
@@ -17,7 +18,7 @@ from nccl_inspect.grammar.types import field_type
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.connection_table import NONE, Part, Way
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.spans import ZERO, Block, Column, Rows
+from nccl_inspect.scanning.spans import ZERO, Block, Column, Rows, number_of, weights_of
 from nccl_inspect.util.records import slots
 from nccl_inspect.util.text import decode
 
@@ -44,12 +45,21 @@ class _Field(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """Texts that differ in digits only."""
+    """Texts that differ in digits only; places are bytes behind the number of the channel."""
 
     way: int
+    width: int
     fields: Sequence[_Field]
-    fixed: Sequence[tuple[int, int]]
-    """Where other digits stand, and which: others may make another message of it."""
+    digits: list[int]
+    """The places of their digits."""
+    weights: NDArray[np.int64]
+    """What each digit counts in each field."""
+    firsts: list[int]
+    """Those of the digits that are not zero."""
+    fixed: list[int]
+    """The places of other digits: others there may make another message of it."""
+    same: NDArray[np.uint8]
+    """These digits."""
 
 
 class Read(NamedTuple):
@@ -90,18 +100,15 @@ class Forms:
         """
         columns = {name: np.full(len(begin), NONE, np.int32) for name in _FIELDS}
         way = np.full(len(begin), NONE, np.int32)
-        data = block.data
-        forms: dict[int, tuple[_Form, list[int]]] = {}
-        for at, text in enumerate(block.pieces(begin, end)):
-            shape = text.translate(ZERO)
-            if shape in self._forms:
-                form = self._forms[shape]
-            else:
-                form = self._learn(shape, data[begin[at] - TAIL : end[at]], origin_of(at))
+        number, where = number_of(block.shaped(begin, end))
+        order = np.argsort(number, kind="stable")
+        rows = np.split(order, np.cumsum(np.bincount(number, minlength=len(where)))[:-1])
+        for at, of_shape in zip(where.tolist(), rows, strict=False):  # of nothing, numpy makes one part
+            text = block.data[begin[at] - TAIL : end[at]]
+            shape = text[TAIL:].translate(ZERO)
+            form = self._forms[shape] if shape in self._forms else self._learn(shape, text, origin_of(at))
             if form is not None:
-                forms.setdefault(id(form), (form, []))[1].append(at)
-        for form, places in forms.values():
-            self._fill(form, np.array(places), block, begin, way, columns)
+                self._fill(form, of_shape, block, begin, way, columns)
         return Read(way, columns)
 
     def _fill(
@@ -109,19 +116,14 @@ class Forms:
     ) -> None:
         """Read texts of one form."""
         start = begin[rows]
-        is_sound = np.ones(len(rows), bool)
-        for place, digit in form.fixed:
-            is_sound &= block.bytes[start + place] == digit
-        for field in form.fields:
-            value = np.zeros(len(rows), np.int32)
-            for place in field.digits:
-                value = value * 10 + (block.bytes[start + place].astype(np.int32) - ord("0"))
+        letters = block.windows(start, form.width)
+        is_sound = (letters[:, form.fixed] == form.same).all(axis=1) & (letters[:, form.firsts] != ord("0")).all(axis=1)
+        values = (letters[:, form.digits].astype(np.int64) - ord("0")) @ form.weights
+        for field, value in zip(form.fields, values.T, strict=True):
             if field.is_text:
                 _, first, number = np.unique(value, return_index=True, return_inverse=True)
                 begins = (start[first] + field.begin).tolist()
                 value = np.array([self._text(block.data[at : at + field.width]) for at in begins], np.int32)[number]
-            elif field.width > 1:
-                is_sound &= block.bytes[start + field.begin] != ord("0")
             columns[field.name][rows] = value
         way[rows] = np.where(is_sound, form.way, NONE)
 
@@ -169,14 +171,24 @@ class Forms:
         if not self._is_general(text.message, free):
             return None
         fixed = [
-            (place - end, byte) for place, byte in enumerate(text.message) if 48 <= byte < 58 and place not in free
+            place for place, byte in enumerate(text.message) if 48 <= byte < 58 and place not in free and place >= end
         ]
         event = parsed.event
         assert isinstance(event, ChannelConnect)
         names = {name for name, _, _ in slots(ChannelConnect)}
         numbers = tuple(part.name for _, _, part in spans if part.name in names)
         self.ways.append(Way(event, text.level, parts, numbers))
-        return _Form(len(self.ways) - 1, fields, fixed)
+        digits = [place for field in fields for place in field.digits]
+        return _Form(
+            way=len(self.ways) - 1,
+            width=len(text.message) - end,
+            fields=fields,
+            digits=digits,
+            weights=weights_of([len(field.digits) for field in fields]),
+            firsts=[field.begin for field in fields if field.width > 1 and not field.is_text],
+            fixed=[place - end for place in fixed],
+            same=np.frombuffer(text.message, np.uint8)[fixed],
+        )
 
     def _spans(self, message: bytes) -> list[tuple[int, int, Part]] | None:
         """The places of the numbers and device names in a message, in their order; None for no known one."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.spans import Block, Column, Rows
 from nccl_inspect.util.records import Record
+
+Times: TypeAlias = NDArray[np.bytes_]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -23,10 +27,10 @@ class Printers(Record):
     frames: Sequence[Frame | None] = ()
     """What tells the origin of a line itself where lines have times, by the same numbers."""
 
-    def origin(self, printer: int, head: bytes) -> Origin:
+    def origin(self, printer: int, time: bytes) -> Origin:
         """Who printed a line, with its time."""
         frame = self.frames[printer] if self.frames else None
-        return self.origins[printer] if frame is None else frame.at(head)
+        return self.origins[printer] if frame is None else frame.with_time(time)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -44,25 +48,28 @@ class Heads(Record):
 
     def origin(self, at: int) -> Origin:
         """Who printed a line, with its time."""
-        return self.printers.origin(int(self.printer[at]), self.block.data[self.begin[at] : self.end[at]])
+        return self.origins(np.array([at]))[0]
 
     def origins(self, at: Rows) -> list[Origin]:
         """Who printed some lines, with their times."""
-        printers, origins = self.printer[at].tolist(), self.printers.origins
-        heads = self.texts(at)
-        if heads is None:
+        printers, origins, frames = self.printer[at].tolist(), self.printers.origins, self.printers.frames
+        if not frames:
             return [origins[printer] for printer in printers]
-        frames = self.printers.frames
         return [
             origins[printer] if (frame := frames[printer]) is None else frame.at(head)
-            for printer, head in zip(printers, heads, strict=True)
+            for printer, head in zip(printers, self.block.pieces(self.begin[at], self.end[at]), strict=True)
         ]
 
-    def texts(self, at: Rows) -> list[bytes] | None:
-        """Prefixes as they stand; None where the printers tell all."""
-        if not self.printers.frames:
+    def times(self, at: Rows) -> Times | None:
+        """The bytes of some prefixes from their times on; None where the printers tell all."""
+        frames = self.printers.frames
+        if not frames:
             return None
-        return self.block.pieces(self.begin[at], self.end[at])
+        begins = np.array([0 if frame is None else frame.begin for frame in frames])
+        width = max(0 if frame is None else len(frame.time) for frame in frames)
+        return self.block.windows(self.begin[at] + begins[self.printer[at]], max(width, 1)).view(f"S{max(width, 1)}")[
+            :, 0
+        ]
 
 
 @dataclass(slots=True, eq=False, repr=False)

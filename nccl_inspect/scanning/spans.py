@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 Rows: TypeAlias = NDArray[np.int64]
 Bits: TypeAlias = NDArray[np.uint64]
 Column: TypeAlias = NDArray[np.int32]
+Mask: TypeAlias = NDArray[np.bool_]
 
 ZERO = bytes.maketrans(b"123456789", b"000000000")
 _WORD = 8
 _MIX, _AGAIN, _FOLD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(32)
+_ALL, _HIGH, _LOW, _CARRY = (1 << 64) - 1, 0xF0F0F0F0F0F0F0F0, np.uint64(0x0F0F0F0F0F0F0F0F), 0x1010101010101010
+_PAST_NINE = np.uint64(0x0606060606060606)
+"""What makes a digit carry, if it is more than nine."""
+_ZEROS, _SEVEN_BITS, _EIGHTH_BIT, _UP_TO_NINE = (
+    np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x7F, 0x80, 0x76)
+)
+_MASKS = np.array([(1 << 8 * width) - 1 for width in range(_WORD + 1)], np.uint64)
 _USUAL = 64
 """Bytes up to which most pieces reach."""
 _ROUNDS = 16
@@ -26,36 +34,27 @@ class Block:
 
     Args:
         data: the lines with a line end between each two.
-        like: a block with lines in the same places, if there is one.
     """
 
-    def __init__(self, data: bytes, like: Block | None = None) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data = data
         self.bytes = np.frombuffer(data, np.uint8)
         self.words: Bits = np.ndarray((max(len(data) - _WORD + 1, 0),), "<u8", data, strides=(1,))
         """The eight bytes from each place on."""
-        places = (like.begin, like.end) if like else self._lines()
-        self.begin: Rows = places[0]
-        self.end: Rows = places[1]
-
-    def _lines(self) -> tuple[Rows, Rows]:
         ends = np.flatnonzero(self.bytes == ord("\n"))
-        return np.concatenate(([0], ends + 1)), np.concatenate((ends, [len(self.data)]))
+        self.begin: Rows = np.concatenate(([0], ends + 1))
+        self.end: Rows = np.concatenate((ends, [len(data)]))
 
     def pieces(self, begin: Rows, end: Rows) -> list[bytes]:
         """Some bytes, piece by piece."""
         data = self.data
         return [data[start:stop] for start, stop in zip(begin.tolist(), end.tolist(), strict=True)]
 
-    def overwritten(self, begin: Rows, end: Rows, other: Block) -> Block:
-        """The block with the bytes of another one in some pieces; one shorter than eight bytes stays as it is."""
-        data = self.bytes.copy()
-        words = np.ndarray(len(self.words), "<u8", data, strides=(1,))
-        for place in range(0, int((end - begin).max(initial=0)), _WORD):
-            rows = end - begin > max(place, _WORD - 1)
-            at = np.minimum(begin[rows] + place, end[rows] - _WORD)
-            words[at] = other.words[at]
-        return Block(data.tobytes(), self)
+    def windows(self, begin: Rows, width: int) -> NDArray[np.uint8]:
+        """The bytes from each place on, row by row."""
+        letters = np.ndarray((len(self.data) - width + 1, width), np.uint8, self.data, strides=(1, 1))
+        rows: NDArray[np.uint8] = letters[begin]
+        return rows
 
     def first_in_lines(self, text: bytes) -> tuple[Rows, Rows]:
         """The lines that hold a text of up to eight bytes, and its first place in each.
@@ -65,12 +64,16 @@ class Block:
         place = len(text.rstrip()) - 1
         at = np.flatnonzero(self.bytes[place : len(self.words) + place] == text[place])
         at = at[self.has(at, text)]
+        if len(at) == len(self.begin) and bool(
+            ((at >= self.begin) & (at < self.end)).all()
+        ):  # mostly there is one in each
+            return np.arange(len(at)), at
         row = np.searchsorted(self.begin, at, side="right") - 1
         is_first = np.ones(len(at), bool)
         is_first[1:] = row[1:] != row[:-1]
         return row[is_first], at[is_first]
 
-    def has(self, at: Rows, text: bytes) -> NDArray[np.bool_]:
+    def has(self, at: Rows, text: bytes) -> Mask:
         """Whether a text is at each place; eight bytes must follow it."""
         matches = np.ones(len(at), bool)
         for begin in range(0, len(text), _WORD):
@@ -79,30 +82,66 @@ class Block:
             matches &= self.words[at + begin] & mask == np.uint64(int.from_bytes(piece, "little"))
         return matches
 
-    def alike(self, begin: Rows, end: Rows) -> Rows:
-        """For each piece the first one with the same bytes; none may be shorter than eight."""
+    def has_form(self, at: Rows, form: bytes) -> Mask:
+        """Whether a text of this form is at each place: any digits where it has zeros, eight bytes or more."""
+        fits = np.ones(len(at), bool)
+        for begin in (*range(0, len(form) - _WORD, _WORD), len(form) - _WORD):
+            piece = form[begin : begin + _WORD]
+            digits = int.from_bytes(bytes(0xFF * (byte == ord("0")) for byte in piece), "little")
+            words = self.words[at + begin]
+            fits &= (words ^ np.uint64(int.from_bytes(piece, "little"))) & np.uint64(
+                ~digits & _ALL | digits & _HIGH
+            ) == 0
+            fits &= (words & _LOW) + _PAST_NINE & np.uint64(digits & _CARRY) == 0
+        return fits
+
+    def alike(self, *spans: tuple[Rows, Rows], also: Rows | None = None) -> Rows:
+        """For each row the first one with the same bytes in all spans, and with the same of something else.
+
+        Eight bytes must follow where a span begins.
+        """
+        columns: list[NDArray[Any]] = [] if also is None else [also]
+        for begin, end in spans:
+            columns += self._words_in(begin, end)
+        return firsts(columns)
+
+    def shaped(self, begin: Rows, end: Rows) -> Rows:
+        """For each of some pieces the first one that differs in digits only."""
+        width, *words = self._words_in(begin, end)
+        return firsts([width, *map(_without_digits, words)])
+
+    def _words_in(self, begin: Rows, end: Rows) -> Iterator[NDArray[Any]]:
+        """The widths of some pieces, and the words that cover them."""
         width = end - begin
-        words: list[NDArray[Any]] = [width]
-        mixed = width.astype(np.uint64)
-        for place in range(0, int(width.max(initial=0)), _WORD):
+        yield width
+        narrow, wide = int(width.min(initial=_WORD)), int(width.max(initial=0))
+        last = end - _WORD if narrow >= _WORD else np.maximum(end - _WORD, begin)
+        for place in range(0, wide, _WORD):
             if place < _USUAL:
-                word = self.words[np.minimum(begin + place, end - _WORD)]
+                word = self.words[np.minimum(begin + place, last)]
+                yield word if narrow >= _WORD else word & _MASKS[np.minimum(width, _WORD)]
             else:
                 longer = np.flatnonzero(width > place)
                 word = np.zeros(len(begin), np.uint64)
-                word[longer] = self.words[np.minimum(begin[longer] + place, end[longer] - _WORD)]
-            words.append(word)
-            mixed ^= word
-            mixed *= _MIX
-            mixed ^= mixed >> _FOLD
-        return first_alike(mixed, words)
+                word[longer] = self.words[np.minimum(begin[longer] + place, last[longer])]
+                yield word
+
+
+def _without_digits(words: Bits) -> Bits:
+    """Words with zeros for digits."""
+    high = words ^ _ZEROS
+    other = ((high & _SEVEN_BITS) + _UP_TO_NINE | high) & _EIGHTH_BIT
+    digits = (_EIGHTH_BIT ^ other) >> np.uint64(7)
+    digits *= np.uint64(0xFF)
+    without: Bits = words & ~digits | _ZEROS & digits
+    return without
 
 
 def firsts(columns: Sequence[NDArray[Any]]) -> Rows:
     """For each row the first one that is the same in all columns."""
     mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        mixed ^= column.astype(np.uint64)
+        mixed ^= column.astype(np.uint64, copy=False)
         mixed *= _MIX
         mixed ^= mixed >> _FOLD
     return first_alike(mixed, columns)
@@ -117,24 +156,25 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
     """
     bits = max(8, len(mixed).bit_length() + 1)
     table = np.zeros(1 << bits, np.int64)
-    left = np.arange(len(mixed))
+    left = result = np.arange(len(mixed))
     own: Sequence[NDArray[Any]] = columns
     """The columns of the rows that are left."""
-    result = left
     for _ in range(_ROUNDS):
         mixed = mixed * _MIX
         slot = (mixed >> np.uint64(64 - bits)).astype(np.int64)
         table[slot[::-1]] = left[::-1]
         first = table[slot]
-        same = np.ones(len(left), bool)
+        other = np.zeros(len(left), bool)
         for column, mine in zip(columns, own, strict=True):
-            same &= mine == column[first]
+            other |= mine != column[first]
         if len(left) == len(result):
-            result = first.copy()
-        result[left[same]] = first[same]
-        left, mixed = left[~same], mixed[~same]
-        if not len(left):
+            result = first
+        else:
+            result[left] = first
+        again = np.flatnonzero(other)
+        if not len(again):
             return result
+        left, mixed = left[again], mixed[again]
         own = [column[left] for column in columns]
         mixed ^= mixed >> _FOLD
         mixed *= _AGAIN
@@ -151,3 +191,14 @@ def number_of(first: Rows) -> tuple[Column, Rows]:
     number = np.zeros(len(first), np.int32)
     number[where] = np.arange(len(where))
     return number[first], where
+
+
+def weights_of(widths: Sequence[int]) -> NDArray[np.int64]:
+    """What digits count in numbers of these widths: a row for each digit, a column for each number."""
+    weights = np.zeros((sum(widths), len(widths)), np.int64)
+    row = 0
+    for column, width in enumerate(widths):
+        for power in reversed(range(width)):
+            weights[row, column] = 10**power
+            row += 1
+    return weights

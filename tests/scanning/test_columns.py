@@ -60,6 +60,61 @@ def test_numbers_at_their_limits(lines: list[bytes]) -> None:
     assert fuzz_columns.difference([lines * 3, lines]) is None
 
 
+NUMBERS = tuple(b"%d" % number for number in (1, 2, 9, 0, 7, 10, 12, 23, 98, 99, -1, -2, -3, -10, -12, -13, -14))
+POINTERS = tuple(b"0x7f01 0xabcd 0x0001 0x12ab 0xA2ab ax12ab 0x12ag (nil) 0x1 0xa 0x0 0xf".split())
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (b"comm %b rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0", POINTERS),
+        (b"comm 0x5 rank %b nRanks 99 nNodes 1 localRanks 8 localRank 0 MNNVL 0", (*NUMBERS, b"01", b"-0", b"-01")),
+        (
+            b"ncclCommSplit comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId %b parent 0x4 color 7 key 0- Init START",
+            (b"60", b"b0", b"0a", b"101d0", b"fffff", b"00000", b"g0", b"B0"),
+        ),
+        (
+            b"ncclCommSplit comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 parent 0x4 color %b key 0- Init START",
+            (*NUMBERS, b"01", b"-0", b"-01"),
+        ),
+        (
+            b"Init timings - ncclCommSplit: rank 0 nranks 4 total %b (kernels 0.00, alloc 0.00, bootstrap 0.00, "
+            b"allgathers 0.02, topo 0.01, graphs 0.00, connections 0.00, rest 2.75)",
+            (b"0.29", b"2.79", b"9.99", b"0.07", b"1.10", b"12.79", b"98.76", b"01.10", b"10.07", b"1e.10", b"-0.00"),
+        ),
+        (b"[Proxy Service] Device %b CPU core 3", (*NUMBERS, b"01", b"-0", b"-01")),
+        (b"Trees [0] %b/-1/-1->1->0 [1] -1/-1/-1->1->0", (*NUMBERS, b"01", b"-0", b"-01")),
+        (b"Channel %b/16 : 0 1 2 3", (b"00", b"01", b"09", b"15", b"99", b"100", b"001", b"1")),
+        (b"NET/IB : Using [0]mlx5_%b:1/RoCE [RO]; OOB eth0:10.0.0.%b<0>", (b"1", b"2", b"3", b"a", b"b", b"0", b"9")),
+    ],
+)
+def test_texts_that_differ_in_numbers(text: bytes, values: tuple[bytes, ...]) -> None:
+    lines = [
+        b"vm:%d:7 [0] NCCL INFO " % pid + text.replace(b"%b", value) for pid, value in enumerate((*values, *values[:4]))
+    ]
+    assert fuzz_columns.difference([lines, lines[::-1]]) is None
+    assert fuzz_columns.difference([lines[::-1] * 3]) is None
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        b"[2026-11-20 %02d:%02d:%02d] ",
+        b"2026-11-20T%02d:%02d:%02d.1234Z stdout F ",
+        b"[pod/llama] 2026-11-20T%02d:%02d:%02dZ ",
+        b"%02d:%02d:%02d,789 ",
+        b"17000%02d%02d%d.5 ",
+    ],
+)
+def test_times_of_any_resolution(form: bytes) -> None:
+    """Whether most lines have the same time, or each another one, or one that no clock shows."""
+    text = b"vm:%d:7 [0] NCCL INFO Channel 00/0 : %d[0] -> 1[1] via P2P/CUMEM"
+    for clock in ((12, 0, 0), (23, 59, 59), (24, 0, 0), (12, 60, 7), (7, 7, 61)):
+        same = [form % clock + text % (number % 3, number) for number in range(40)]
+        differ = [form % (number % 30, number % 70, number) + text % (number % 3, number) for number in range(10, 50)]
+        assert fuzz_columns.difference([same, same + differ, [line[20:] for line in same] + differ]) is None
+
+
 def test_a_burst_ends_where_its_process_begins_anew() -> None:
     connects = [CONNECTS % (tid, channel, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for channel in (0, 1) for tid in (8, 9)]
     anew = b"vm:7:7 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.7<0>"

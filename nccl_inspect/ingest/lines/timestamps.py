@@ -57,6 +57,11 @@ class Frame(NamedTuple):
         # Each line with a time has its own: this takes a third of what calling the class takes.
         return _new(Origin, (head, process, tid, device, stamp, location, label, rank, wrapped, lead))
 
+    def with_time(self, time: bytes) -> Origin:
+        """The origin of a prefix with another time; more bytes may follow it."""
+        own = self.origin.head
+        return self.at(own[: self.begin] + time[: len(self.time)] + own[len(own) - self.rest :])
+
 
 class Timed:
     """Tells the origin of a prefix by what stands around its time.
@@ -138,6 +143,12 @@ def place(head: bytes) -> tuple[int, int]:
     """The span of the time in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
     match = _TIME.search(head)
     return match.span() if match else (0, 0)
+
+
+def in_most(lines: Sequence[bytes]) -> bool:
+    """Whether most prefixes of lines have a time."""
+    heads = {line.partition(MARK)[0] for line in lines if MARK in line}
+    return 2 * sum(place(head) != (0, 0) for head in heads) > len(heads)
 
 
 def _around(head: bytes, time: re.Match[bytes]) -> bytes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest.sources.streams import BLOCK
@@ -29,6 +30,8 @@ _BLOCK = 4096
 _SAMPLE = 1 << 18
 _MAX_HOSTS = 32
 _FEW_HOSTS = 8
+_LEAST = 4
+"""Bytes with which names of hosts begin that are worth a search."""
 _MAX_HEADS = 10_000
 """Lines that wait for their end; then the oldest one is given as it is."""
 _PREFIX = re.compile(
@@ -210,11 +213,20 @@ def _glued(text: bytes) -> int:
     hosts = {match[1] for match in _PREFIX.finditer(text[:_SAMPLE])}
     if not hosts or len(hosts) > _MAX_HOSTS:
         hosts = set(sorted(hosts)[:_MAX_HOSTS])
-    if not hosts or (len(hosts) <= _FEW_HOSTS and not any(_is_inside(text, host + b":") for host in hosts)):
+    if not hosts or not _may_be_inside(text, hosts):
         return 0
     names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
     pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
     return len(re.findall(pattern, text))
+
+
+def _may_be_inside(text: bytes, hosts: set[bytes]) -> bool:
+    """Whether a host may stand inside a line; of many hosts only what all begin with tells that."""
+    first, last = min(hosts), max(hosts)
+    width = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
+    if width >= _LEAST and not _is_inside(text, first[:width]):
+        return False
+    return len(hosts) > _FEW_HOSTS or any(_is_inside(text, host + b":") for host in hosts)
 
 
 def _is_inside(text: bytes, word: bytes) -> bool:

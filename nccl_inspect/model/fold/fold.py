@@ -6,7 +6,9 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
+from functools import partial
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -90,13 +92,19 @@ class Fold:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
         block.close()
+        take = partial(self._take_of, block=block, base=base)
+        tables = None
         if block.lines is not None:
-            from nccl_inspect.model.fold import tables  # large logs only
+            from nccl_inspect.model.fold.tables import Tables  # large logs only
 
-            tables.put_among(block, fate_of)
+            tables = Tables(block, fate_of, base)
         for process, extent in block.extents.items():
             log = self._log(base | extent.first, extent.opening)
-            self._take_of(log, block.by_process.get(process, ()), block, base)
+            rows = block.by_process.get(process, ())
+            if tables is None:
+                take(log, rows)
+            else:
+                tables.put_into(log, rows, take)
             log.last, log.final = base | extent.last, extent.final
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
@@ -107,10 +115,6 @@ class Fold:
         thread = 0
         last: Text | None = None
         for number, origin, text, channel in rows:
-            if isinstance(text, tuple):  # several of a table
-                text.add_to(log, base, number, origin)
-                last = None
-                continue
             if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1
@@ -135,7 +139,7 @@ class Fold:
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == BOOTSTRAP:
-                log.bootstraps.append(place)
+                insort(log.bootstraps, place)
         elif how == LOOSE:
             assert text.parsed is not None
             message = text.parsed.message

@@ -291,12 +291,19 @@ class ProcessLog(Record):
 
     def burst(self, place: int, origin: Origin, conn: int | None, rank: int) -> Burst:
         """The burst that a connection line at this place belongs to."""
-        burst = self.open.get(origin.tid)
-        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self._began_anew(burst.place, place):
+        burst = self.continued(place, origin.tid, conn, rank)
+        if burst is None:
             burst = Burst(BurstKey(origin.tid, conn, rank), place, origin)
             self.open[origin.tid] = burst
             self.begun.setdefault(origin.tid, burst)
             self.steps.append(burst)
+        return burst
+
+    def continued(self, place: int, tid: int, conn: int | None, rank: int) -> Burst | None:
+        """The burst that a connection line at this place continues."""
+        burst = self.open.get(tid)
+        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self._began_anew(burst.place, place):
+            return None
         return burst
 
     def _began_anew(self, since: int, until: int) -> bool:
@@ -314,7 +321,8 @@ class ProcessLog(Record):
             note = self.notes.get(key)
         if note is not None:
             note.count += count
-            note.last = max(note.last, last, place)
+            if (last or place) > note.last:
+                note.last = last or place
             if not self.process.host:
                 note.again(place)
         else:

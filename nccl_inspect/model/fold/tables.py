@@ -1,4 +1,4 @@
-"""Lines that were read in columns, put among the others of their processes.
+"""Lines that were read in columns, put into what their processes printed.
 
 Loaded where there are such only: this module needs numpy.
 """
@@ -6,7 +6,8 @@ Loaded where there are such only: this module needs numpy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, repeat
+from functools import partial
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -15,82 +16,252 @@ from numpy.typing import NDArray
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.process_log import EdgeRows, ProcessLog
-from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, KEPT
-from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, Edges, edges
+from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog, Step
+from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, IN_ORDER, KEPT
+from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, edges
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.found import Extent, Found
+from nccl_inspect.scanning.found import Extent, Found, Row
 from nccl_inspect.scanning.line_table import Heads, LineTable
 from nccl_inspect.scanning.spans import Column, Rows, firsts, number_of
 
+_step = partial(tuple.__new__, Step)
+"""Makes a step of its fields in a third of the time."""
 
-class Counted(NamedTuple):
-    """Lines of one process that say the same."""
 
+class _Note(NamedTuple):
+    """Lines of one process that say the same: what :meth:`ProcessLog.note` takes."""
+
+    place: int
+    origin: Origin
     text: Text
     last: int
     times: int
 
-    def add_to(self, log: ProcessLog, base: int, number: int, origin: Origin) -> None:
-        """Add them to what their process printed."""
-        log.note(base | number, origin, self.text, base | self.last, self.times)
+
+_note = partial(tuple.__new__, _Note)
 
 
-class Connected(NamedTuple):
-    """The edges of a burst."""
+class _Bursts(NamedTuple):
+    """Bursts, by columns: who printed the first line of each, and its number."""
 
-    edges: Edges
-    begin: int
-    end: int
-    conn: int
-    rank: int
-
-    def add_to(self, log: ProcessLog, base: int, number: int, origin: Origin) -> None:
-        """Add them to what their process printed."""
-        burst = log.burst(base | number, origin, None if self.conn == NONE else self.conn, self.rank)
-        burst.rows.append(EdgeRows(self.edges, self.begin, self.end, base))
-
-
-class _Put(NamedTuple):
-    """Rows of :class:`~nccl_inspect.scanning.found.Found`, of several processes."""
-
+    printer: Column
     line: Rows
-    process: Column
-    rows: Iterable[tuple[int, Origin, Any, int | None]]
+    bursts: list[Burst]
 
 
-def put_among(block: Found, fate_of: Callable[[Text], int]) -> None:
-    """Merge the rows of a block's tables with its other lines.
+class _Sorted:
+    """Entries by process, and those of a process in the order of their lines.
 
     Args:
-        block: of the block.
-        fate_of: what becomes of lines with a text.
+        process: the number of the process of each entry.
+        line: its line.
+        entries: in any order.
     """
-    lines, connections = block.lines, block.connections
-    assert lines is not None
-    heads = lines.heads
-    numbers: dict[Process, int] = {}
-    process_of = np.array(
-        [numbers.setdefault(printer.process, len(numbers)) for printer in heads.printers.origins], np.int32
-    )
-    is_row = np.zeros(len(heads.printer), bool)
-    for table in (lines, connections):
-        if table is not None:
-            is_row[table.at] = True
-    _extend(block.extents, heads, np.flatnonzero(is_row), process_of, list(numbers))
-    fate = np.fromiter(map(fate_of, lines.texts), np.uint8, len(lines.texts))[lines.text]
-    _unknown(block, lines)
-    parts = [_by_line(block, numbers), *_counted(lines, np.flatnonzero(fate & COUNTED), process_of)]
-    parts.append(_kept(lines, np.flatnonzero(fate & KEPT), process_of))
-    if connections is not None:
-        parts.append(_bursts(connections, _Breaks(block, lines, fate, fate_of), process_of))
-    process = np.concatenate([part.process for part in parts])
-    order = np.lexsort((np.concatenate([part.line for part in parts]), process))
-    rows = list(chain.from_iterable(part.rows for part in parts))
-    rows = [rows[at] for at in order.tolist()]
-    ends = np.searchsorted(process[order], np.arange(len(numbers) + 1)).tolist()
-    for printer, begin, end in zip(numbers, ends, ends[1:], strict=False):
-        block.by_process[printer] = rows[begin:end]
+
+    def __init__(self, process: NDArray[Any], line: Rows, entries: Iterable[Any]) -> None:
+        self.order = np.lexsort((line, process))
+        given = list(entries)
+        self._entries = [given[at] for at in self.order.tolist()]
+        self._begins = np.searchsorted(process[self.order], np.arange(process.max(initial=-1) + 2))
+        self._bounds = self._begins.tolist()
+
+    def of(self, process: int) -> list[Any]:
+        """Those of a process."""
+        begin, end = self._bounds[process : process + 2] if process + 1 < len(self._bounds) else (0, 0)
+        return self._entries[begin:end]
+
+    def places(self) -> Rows:
+        """The place of each, as sorted, among those of its process."""
+        return np.arange(len(self._entries)) - np.repeat(self._begins[:-1], np.diff(self._begins))
+
+
+class Tables:
+    """The lines in the tables of a block, by process; where processes begin and end in these is put into the block.
+
+    Args:
+        block: what was found.
+        fate_of: what becomes of lines with a text.
+        base: what makes a place of the number of a line.
+    """
+
+    def __init__(self, block: Found, fate_of: Callable[[Text], int], base: int) -> None:
+        lines, connections = block.lines, block.connections
+        assert lines is not None
+        self._lines, self._base = lines, base
+        self._numbers: dict[Process, int] = {}
+        self._threads: dict[tuple[int, int], int] = {}
+        """By number of the process and thread."""
+        heads, numbers = lines.heads, self._numbers
+        origins = heads.printers.origins
+        self._process_of = np.array([numbers.setdefault(one.process, len(numbers)) for one in origins], np.int32)
+        self._thread_of = np.array(
+            list(map(self._thread, self._process_of.tolist(), [one.tid for one in origins])), np.int32
+        )
+        """By printers, as the one before."""
+        is_row = np.zeros(len(heads.printer), bool)
+        for table in (lines, connections):
+            if table is not None:
+                is_row[table.at] = True
+        _extend(block.extents, heads, np.flatnonzero(is_row), self._process_of, list(numbers))
+        _unknown(block, lines)
+        fates = np.fromiter(map(fate_of, lines.texts), np.uint8, len(lines.texts))
+        fate = fates[lines.text]
+        self._bootstraps = self._sorted(np.flatnonzero(fate & ENDS_ALL), lambda line, *_: (line + base).tolist())
+        self._notes = self._noted(np.flatnonzero(fate & (COUNTED | ENDS_ALL)))
+        self._kept = self._sorted(
+            np.flatnonzero(fate & KEPT), lambda line, *more: zip(line.tolist(), *more, repeat(None))
+        )
+        bursts = _Bursts(np.zeros(0, np.int32), np.zeros(0, np.int64), [])
+        if connections is not None:
+            bursts = self._bursts(connections, *self._breaks(block, fate, fate_of))
+        self._steps, self._ends = self._ordered(np.flatnonzero(fate & IN_ORDER), bursts)
+
+    def put_into(self, log: ProcessLog, rows: Sequence[Row], take: Callable[[ProcessLog, Sequence[Row]], None]) -> None:
+        """Add the lines of a process to what it printed.
+
+        Args:
+            log: of the process.
+            rows: its lines that were read one by one.
+            take: takes such lines in.
+        """
+        process = self._numbers.get(log.process, len(self._numbers))
+        notes, steps, kept = self._notes.of(process), self._steps.of(process), self._kept.of(process)
+        log.bootstraps += self._bootstraps.of(process)
+        if rows or kept:
+            self._merge_into(log, [*notes, *steps], [*rows, *kept], take)
+            return
+        for note in notes:
+            log.note(*note)
+        continuing = set[int]()
+        for tid, first, last in self._ends.get(process, ()):
+            begin, end = steps[first], steps[last]
+            if isinstance(begin, Step):
+                log.begun.setdefault(tid, None)
+            elif burst := log.continued(begin.place, *begin.key):
+                burst.rows += begin.rows
+                continuing.add(first)
+                end = burst if first == last else end
+            else:
+                log.begun.setdefault(tid, begin)
+            if isinstance(end, Step):
+                log.open.pop(tid, None)
+            else:
+                log.open[tid] = end
+        log.steps += [step for at, step in enumerate(steps) if at not in continuing] if continuing else steps
+
+    def _merge_into(
+        self, log: ProcessLog, entries: list[Any], rows: list[Row], take: Callable[[ProcessLog, Sequence[Row]], None]
+    ) -> None:
+        """The same where some lines were read one by one, in the order of lines."""
+        places = [(entry.place, entry) for entry in entries] + [(self._base | row[0], row) for row in rows]
+        for kind, some in groupby(sorted(places, key=itemgetter(0)), lambda placed: type(placed[1])):
+            run = [entry for _, entry in some]
+            if kind is tuple:
+                take(log, run)
+            for entry in run if kind is not tuple else ():
+                if kind is Step:
+                    log.step(*entry)
+                elif kind is Burst:
+                    log.burst(entry.place, entry.origin, entry.key.conn, entry.key.rank).rows += entry.rows
+                else:
+                    log.note(*entry)
+
+    def _thread(self, process: int, tid: int) -> int:
+        return self._threads.setdefault((process, tid), len(self._threads))
+
+    def _sorted(self, rows: Rows, entries: Callable[..., Iterable[Any]]) -> _Sorted:
+        """Some rows as they are.
+
+        Args:
+            rows: of the lines.
+            entries: makes them of numbers of lines, of origins and of texts.
+        """
+        lines = self._lines
+        at, texts = lines.at[rows], lines.texts
+        line = lines.heads.line[at]
+        made = entries(line, lines.heads.origins(at), [texts[text] for text in lines.text[rows].tolist()])
+        return _Sorted(self._process_of[lines.heads.printer[at]], line, made)
+
+    def _noted(self, rows: Rows) -> _Sorted:
+        """Statements, by process, place in the source and text."""
+        lines, heads = self._lines, self._lines.heads
+        places: dict[str | None, int] = {}
+        place = np.array([places.setdefault(one.location, len(places)) for one in heads.printers.origins], np.int32)
+        at = lines.at[rows]
+        printer, line = heads.printer[at], heads.line[at] + self._base
+        number, where = number_of(firsts([self._process_of[printer], place[printer], lines.text[rows]]))
+        last, times = np.zeros(len(where), np.int64), np.bincount(number, minlength=len(where))
+        last[number] = line
+        more = last.tolist(), times.tolist()
+        return self._sorted(
+            rows[where], lambda line, *said: map(_note, zip((line + self._base).tolist(), *said, *more, strict=True))
+        )
+
+    def _ordered(self, rows: Rows, bursts: _Bursts) -> tuple[_Sorted, dict[int, list[tuple[int, int, int]]]]:
+        """Events whose order matters and bursts; and by process where those of each thread begin and end among them."""
+        lines = self._lines
+        at = lines.at[rows]
+        line, printer = lines.heads.line[at], lines.heads.printer[at]
+        is_event = np.zeros(len(lines.texts), bool)
+        is_event[lines.text[rows]] = True
+        events = [
+            text.parsed.event if some and text.parsed else None
+            for text, some in zip(lines.texts, is_event.tolist(), strict=True)
+        ]
+        said = map(events.__getitem__, lines.text[rows].tolist())
+        steps = map(_step, zip((line + self._base).tolist(), lines.heads.origins(at), said, strict=True))
+        printer = np.concatenate([printer, bursts.printer])
+        line = np.concatenate([line, bursts.line])
+        ordered = _Sorted(self._process_of[printer], line, [*steps, *bursts.bursts])
+        thread, place = self._thread_of[printer[ordered.order]], ordered.places()
+        first, last = np.full((2, len(self._threads)), -1)
+        first[thread[::-1]], last[thread] = place[::-1], place
+        ends: dict[int, list[tuple[int, int, int]]] = {}
+        for (process, tid), since, until in zip(self._threads, first.tolist(), last.tolist(), strict=True):
+            if since >= 0:
+                ends.setdefault(process, []).append((tid, since, until))
+        return ordered, ends
+
+    def _bursts(self, table: ConnectionTable, breaks: Rows, breaking: Rows) -> _Bursts:
+        """The bursts of a table, and the lines that end those of threads."""
+        grouped = edges(table, self._thread_of, breaks, breaking)
+        begin = np.concatenate(([0], grouped.ends[:-1]))
+        line, printer = grouped.line[begin], grouped.printer[begin]
+        columns = begin, grouped.ends, line + self._base, grouped.columns["conn"][begin], grouped.rank[begin]
+        bursts = []
+        for first, end, place, conn, rank in zip(*(column.tolist() for column in columns), strict=True):
+            origin = grouped.origin(first)
+            key = BurstKey(origin.tid, None if conn == NONE else conn, rank)
+            bursts.append(Burst(key, place, origin, rows=[EdgeRows(grouped, first, end, self._base)]))
+        return _Bursts(printer, line, bursts)
+
+    def _breaks(self, block: Found, fate: NDArray[np.uint8], fate_of: Callable[[Text], int]) -> tuple[Rows, Rows]:
+        """The lines that end bursts, and whose: threads."""
+        lines, origins = self._lines, self._lines.heads.printers.origins
+        ending = np.flatnonzero(fate & ENDS_BURST)
+        broken = [
+            (number, origin, fate_of(text)) for rows in block.by_process.values() for number, origin, text, _ in rows
+        ]
+        everywhere = [(number, origin) for number, origin, entry in broken if entry & ENDS_ALL]
+        at = lines.at[np.flatnonzero(fate & ENDS_ALL)]
+        printers = lines.heads.printer[at].tolist()
+        everywhere += zip(lines.heads.line[at].tolist(), map(origins.__getitem__, printers), strict=True)
+        numbers = self._numbers
+        some = [
+            (number, self._thread(numbers.setdefault(origin.process, len(numbers)), origin.tid))
+            for number, origin, entry in broken
+            if entry & ENDS_BURST
+        ]
+        several: dict[int, list[int]] = {}
+        for (process, _), thread in self._threads.items() if everywhere else ():
+            several.setdefault(process, []).append(thread)
+        some += [
+            (line, thread) for line, origin in everywhere for thread in several.get(numbers.get(origin.process, -1), ())
+        ]
+        broken_at, broken_threads = np.array(some, np.int64).reshape(-1, 2).T
+        at = lines.at[ending]
+        line, printer = lines.heads.line[at], lines.heads.printer[at]
+        return np.concatenate([broken_at, line]), np.concatenate([broken_threads, self._thread_of[printer]])
 
 
 def _extend(extents: dict[Process, Extent], heads: Heads, at: Rows, process_of: Column, all: Sequence[Process]) -> None:
@@ -128,82 +299,3 @@ def _unknown(block: Found, table: LineTable) -> None:
     for line, origin, text, count in zip(*columns, strict=True):
         block.unknown.append((line, origin, table.texts[text], count))
     block.unknown.sort(key=itemgetter(0))
-
-
-def _by_line(block: Found, numbers: dict[Process, int]) -> _Put:
-    """Lines that were read one by one; processes of these only get numbers, too."""
-    rows = [row for some in block.by_process.values() for row in some]
-    process = [numbers.setdefault(row[1].process, len(numbers)) for row in rows]
-    return _Put(np.array([row[0] for row in rows], np.int64), np.array(process, np.int32), rows)
-
-
-def _counted(table: LineTable, rows: Rows, process_of: Column) -> tuple[_Put, _Put]:
-    """Lines of which the number matters, by process, place in the source and text: those that came once, and others."""
-    places: dict[str | None, int] = {}
-    origins = table.heads.printers.origins
-    place = np.array([places.setdefault(origin.location, len(places)) for origin in origins], np.int32)
-    printer, line = table.printer[rows], table.line[rows]
-    number, where = number_of(firsts([process_of[printer], place[printer], table.text[rows]]))
-    last, times = np.zeros(len(where), np.int64), np.bincount(number, minlength=len(where))
-    last[number] = line
-    several = np.flatnonzero(times > 1)
-    once, again = _kept(table, rows[where[times == 1]], process_of), _kept(table, rows[where[several]], process_of)
-    texts = map(Counted, (row[2] for row in again.rows), last[several].tolist(), times[several].tolist())
-    counted = zip(again.line.tolist(), (row[1] for row in again.rows), texts, repeat(None))
-    return once, again._replace(rows=counted)
-
-
-def _kept(table: LineTable, rows: Rows, process_of: Column) -> _Put:
-    """Lines as they are."""
-    at, texts = table.at[rows], table.texts
-    line = table.heads.line[at]
-    kept_texts = [texts[text] for text in table.text[rows].tolist()]
-    put = list(zip(line.tolist(), table.heads.origins(at), kept_texts, repeat(None)))
-    return _Put(line, process_of[table.heads.printer[at]], put)
-
-
-class _Breaks:
-    """Lines that end bursts.
-
-    Args:
-        found: those that were read one by one.
-        lines: others.
-        fate: by rows, what becomes of these.
-        fate_of: what becomes of lines with a text.
-    """
-
-    def __init__(self, block: Found, lines: LineTable, fate: NDArray[np.uint8], fate_of: Callable[[Text], int]) -> None:
-        self.threads: dict[tuple[Process, int], int] = {}
-        origins = lines.heads.printers.origins
-        self.thread_of = np.array([self._thread(entry) for entry in origins], np.int32)
-        """By printers."""
-        ending = np.flatnonzero(fate & ENDS_BURST)
-        broken = [
-            (number, origin, fate_of(text)) for rows in block.by_process.values() for number, origin, text, _ in rows
-        ]
-        everywhere = [(number, origin) for number, origin, entry in broken if entry & ENDS_ALL]
-        for row in np.flatnonzero(fate & ENDS_ALL).tolist():
-            everywhere.append((int(lines.line[row]), origins[lines.printer[row]]))
-        some = [(number, self._thread(origin)) for number, origin, entry in broken if entry & ENDS_BURST]
-        several: dict[Process, list[int]] = {}
-        for (process, _), thread in self.threads.items() if everywhere else ():
-            several.setdefault(process, []).append(thread)
-        some += [(line, thread) for line, origin in everywhere for thread in several.get(origin.process, ())]
-        broken_at, broken_threads = np.array(some, np.int64).reshape(-1, 2).T
-        self.line = np.concatenate([broken_at, lines.line[ending]])
-        self.thread = np.concatenate([broken_threads, self.thread_of[lines.printer[ending]]])
-
-    def _thread(self, origin: Origin) -> int:
-        return self.threads.setdefault((origin.process, origin.tid), len(self.threads))
-
-
-def _bursts(table: ConnectionTable, breaks: _Breaks, process_of: Column) -> _Put:
-    """The bursts of a table."""
-    grouped = edges(table, breaks.thread_of, breaks.line, breaks.thread)
-    begin = np.concatenate(([0], grouped.ends[:-1]))
-    line, printer = grouped.line[begin], grouped.printer[begin]
-    columns = begin, grouped.ends, grouped.columns["conn"][begin], grouped.rank[begin]
-    bursts = map(Connected, repeat(grouped), *(column.tolist() for column in columns))
-    heads = repeat(b"") if grouped.head is None else [grouped.head[edge] for edge in begin.tolist()]
-    origins = map(table.heads.printers.origin, printer.tolist(), heads)
-    return _Put(line, process_of[printer], zip(line.tolist(), origins, bursts, repeat(None)))

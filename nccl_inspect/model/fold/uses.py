@@ -31,9 +31,9 @@ _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, 
 NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
 SAID = (NOTE, BOOTSTRAP)
 COUNTABLE = (NOTHING, UNKNOWN, NOTE)
-COUNTED, KEPT, ENDS_BURST, ENDS_ALL = 1, 2, 4, 8
-"""What becomes of lines, as bits: only the number, the first and the last one of a process matter; each matters, and
-ends the burst of its thread, or those of all threads of its process."""
+COUNTED, IN_ORDER, KEPT, ENDS_BURST, ENDS_ALL = 1, 2, 4, 8, 16
+"""What becomes of lines, as bits: only the number, the first and the last one of a process matter; their order matters;
+each matters otherwise; each ends the burst of its thread; each is counted, and ends those of all threads."""
 
 
 class Use(NamedTuple):
@@ -46,9 +46,12 @@ class Use(NamedTuple):
     edge: tuple[object, ...] = ()
 
 
+_USES = [Use(how) for how in range(LOOSE + 1)]
+
+
 def used(text: Text) -> Use:
     """What is done with a text; remembered with it."""
-    use = text.use = Use(_how(text))
+    use = text.use = _USES[_how(text)]
     if use.how == CONNECTS:
         assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
         event = text.parsed.event
@@ -95,7 +98,7 @@ _FATES = {
     NOTHING: 0,
     UNKNOWN: 0,
     NOTE: COUNTED,
-    STEP: KEPT | ENDS_BURST,
+    STEP: IN_ORDER | ENDS_BURST,
     CONNECTS: KEPT | ENDS_BURST,
-    BOOTSTRAP: KEPT | ENDS_ALL,
+    BOOTSTRAP: ENDS_ALL,
 }
