@@ -322,5 +322,5 @@ def _is_template(rest: bytes, text: Text) -> bool:
 
 def _signs(grammar: Grammar) -> list[bytes]:
     """What makes a line without NCCL's prefix worth a look, as it is without digits."""
-    signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK)
+    signs = (*grammar.signs(), *envelopes.signs_of_partials(), tracebacks.MARK)
     return sorted({sign.translate(None, _DIGITS) for sign in signs})
