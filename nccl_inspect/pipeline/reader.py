@@ -12,7 +12,7 @@ from nccl_inspect.ingest.lines.elisions import PASTE, is_elided, spared
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.scanning.bulk import BulkScanner
+from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
 
 Piece: TypeAlias = Source | Lines | NoInputError | Fold
@@ -23,14 +23,15 @@ class Reader:
     """Reads sources, one after the other.
 
     Args:
-        wrapped: whether the lines before, which another one reads, stood in envelopes.
+        fold: takes in what they say; a new one where none is given.
+        large: bytes after which a log is read in columns.
     """
 
-    def __init__(self, wrapped: bool = False) -> None:
-        self.fold = Fold(wrapped)
+    def __init__(self, fold: Fold | None = None, large: float = LARGE) -> None:
+        self.fold = fold or Fold()
         """What was read so far."""
-        self._scanner = BulkScanner(engine.shipped(), self.fold)
-        if wrapped:
+        self._scanner = BulkScanner(engine.shipped(), self.fold, large)
+        if self.fold.wrapped:
             self._scanner.unwrap()
 
     def add(self, piece: Piece) -> None:

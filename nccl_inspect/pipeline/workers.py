@@ -60,7 +60,7 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
 
 
 def _work(group: Sequence[Part], wrapped: bool) -> Fold:
-    reader = Reader(wrapped)
+    reader = Reader(Fold(wrapped))
     for piece in read(reader.fold, group, lambda _: None):
         reader.add(piece)
     return reader.fold

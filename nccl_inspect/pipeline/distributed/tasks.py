@@ -77,7 +77,7 @@ def read(group: Sequence[Part], number: int, wrapped: bool, asker: Asker) -> lis
         NcclInspectError: this worker has another version.
     """
     asker.check()
-    reader = Reader(wrapped)
+    reader = Reader(Fold(wrapped))
     with limits.as_given(asker.limit):
         for part in group:
             for piece in workers.read(reader.fold, [part], lambda _: None):
