@@ -29,7 +29,6 @@ from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
 from nccl_inspect.report import json as report
-from nccl_inspect.scanning.bulk import BulkScanner
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
 Blocks = list[list[bytes]]
@@ -52,23 +51,18 @@ def document(fold: Fold) -> Any:
     return json.loads("".join(report.pieces(Judge(Options())(fold), Style())))
 
 
-def folded(blocks: Blocks, columns_from: float) -> Fold:
+def folded(blocks: Blocks, large: float) -> Fold:
     """The fold of a log.
 
     Args:
         blocks: its lines.
-        columns_from: bytes after which it is read in columns.
+        large: bytes after which it is read in columns.
     """
-    before = BulkScanner.columns_from
-    BulkScanner.columns_from = columns_from
-    try:
-        reader = Reader()
-        reader.fold.start("job.log")
-        for block in blocks:
-            reader.feed(Lines(block, sum(map(len, block)) + len(block)))
-        return reader.fold
-    finally:
-        BulkScanner.columns_from = before
+    reader = Reader(large=large)
+    reader.fold.start("job.log")
+    for block in blocks:
+        reader.feed(Lines(block, sum(map(len, block)) + len(block)))
+    return reader.fold
 
 
 _NAMES = ("processes", "unknown lines", "counts", "last lines", "productions", "envelopes", "exceptions")

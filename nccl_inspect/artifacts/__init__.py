@@ -30,7 +30,7 @@ _OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
 TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
-_SHARED = 32 << 20
+SHARED = 32 << 20
 """Bytes from which on starting processes pays."""
 _PARTS = (
     *("calls", "causes", "containers", "errors", "identity", "joining", "kernel", "located", "machine", "owner"),
@@ -160,7 +160,7 @@ def _shared(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | Non
         if progress:
             progress(size, total)
 
-    if total < _SHARED:
+    if total < SHARED:
         return one_by_one(files_of_kind, count)
     from nccl_inspect.artifacts import sharing  # most logs have few files beside them
 

@@ -19,7 +19,7 @@ from nccl_inspect.event.base import Told
 from nccl_inspect.event.types import KINDS, Event, Where
 from nccl_inspect.util.records import values
 
-_BATCH = 20_000
+BATCH = 20_000
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _NESTED = {
     "ranks": pa.list_(pa.int64()),
@@ -90,7 +90,7 @@ def batches(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> Iter
         kinds: their classes, where these are known: then other classes have no columns.
     """
     stream = iter(events)
-    while some := list(islice(stream, _BATCH)):
+    while some := list(islice(stream, BATCH)):
         yield _batch(some, schema(kinds))
 
 

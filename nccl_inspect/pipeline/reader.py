@@ -12,7 +12,7 @@ from nccl_inspect.ingest.lines.elisions import PASTE, is_elided, spared
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.scanning.bulk import BulkScanner
+from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 
@@ -24,14 +24,15 @@ class Reader:
     """Reads sources, one after the other.
 
     Args:
-        known: what the lines before, which another one reads, tell of how these are to be read.
+        fold: takes in what they say; a new one where none is given.
+        large: bytes after which a log is read in columns.
     """
 
-    def __init__(self, known: Known = NOTHING_KNOWN) -> None:
-        self.fold = Fold(known)
+    def __init__(self, fold: Fold | None = None, large: float = LARGE) -> None:
+        self.fold = fold or Fold()
         """What was read so far."""
-        self._scanner = BulkScanner(engine.shipped(), self.fold)
-        self._scanner.know(known)
+        self._scanner = BulkScanner(engine.shipped(), self.fold, large)
+        self._scanner.know(self.fold.known)
 
     def add(self, piece: Piece) -> None:
         """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""

@@ -61,7 +61,7 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
 
 
 def _work(group: Sequence[Part], known: Known) -> Fold:
-    reader = Reader(known)
+    reader = Reader(Fold(known))
     for piece in read(reader.fold, group, lambda _: None):
         reader.add(piece)
     return reader.fold

@@ -23,7 +23,7 @@ from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import flood, sparse
 from nccl_inspect.scanning.counts import TAIL, Counts, Text
 from nccl_inspect.scanning.found import Found, Repeated, Row
-from nccl_inspect.scanning.scanner import Scanner
+from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
 _DIGITS = b"0123456789"
+LARGE = BLOCK - HEAD
+"""Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
 _LOOK = 1 << 16
 """Bytes of a block that show what most of it is."""
 _SPARSE = 4
@@ -68,14 +70,13 @@ class BulkScanner(Scanner):
     Args:
         grammar: what to recognise messages with.
         collector: gets the lines.
+        large: bytes after which a log is large.
     """
 
-    columns_from: float = BLOCK - HEAD
-    """Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
-
-    def __init__(self, grammar: Grammar, collector: Collector) -> None:
+    def __init__(self, grammar: Grammar, collector: Collector, large: float = LARGE) -> None:
         super().__init__(grammar)
         self._collector = collector
+        self._large = large
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
         self._boring: set[bytes] = set()
@@ -176,13 +177,13 @@ class BulkScanner(Scanner):
     def _columns_of(self, text: bytes) -> Columns | None:
         """What reads a block in columns; None where log or block are not that large, or numpy is not there."""
         self._seen += len(text)
-        if len(text) < min(_SMALL, self.columns_from):
+        if len(text) < min(_SMALL, self._large):
             return None
-        if self._columns is None and self._seen > self.columns_from:
+        if self._columns is None and self._seen > self._large:
             try:
                 from nccl_inspect.scanning import columns, heads, text_forms  # these load numpy
             except ImportError:
-                self.columns_from = inf
+                self._large = inf
                 return None
             known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
             texts = text_forms.TextForms(self._sound_text, self._seen_texts, self._texts.keep)
@@ -238,7 +239,7 @@ class BulkScanner(Scanner):
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         text = super()._new_text(rest, origin)
         if _is_template(rest, text):
-            if len(self._templates) >= self.limit:
+            if len(self._templates) >= MAX_TEXTS:
                 self._templates.clear()
             self._templates[rest[_DIGITS_END:]] = text
         return text
@@ -331,5 +332,5 @@ def _is_template(rest: bytes, text: Text) -> bool:
 
 def _signs(grammar: Grammar) -> list[bytes]:
     """What makes a line without NCCL's prefix worth a look, as it is without digits."""
-    signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK)
+    signs = (*grammar.signs(), *envelopes.signs_of_partials(), tracebacks.MARK)
     return sorted({sign.translate(None, _DIGITS) for sign in signs})

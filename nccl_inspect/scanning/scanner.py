@@ -23,7 +23,7 @@ from nccl_inspect.scanning.found import Known
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
-_MAX_REMEMBERED = 8 << 20
+MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
 _LAST_WORDS = re.compile(
     rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
@@ -31,7 +31,10 @@ _LAST_WORDS = re.compile(
     rb"|Exception (?:in thread|ignored) )"
 )
 """Where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope."""
-_MAX_PENDING = 10_000
+_MAX_ORIGINS = 50_000
+MAX_TEXTS = 20_000
+"""Distinct messages of a generation; some (collective calls, pointers) never repeat, so there is a limit."""
+MAX_PENDING = 10_000
 """Streams of which the beginning of a line is kept; then the oldest one is given up."""
 
 
@@ -46,15 +49,11 @@ class Scanner:
         grammar: what to recognise messages with.
     """
 
-    limit = 20_000
-    """Distinct messages of a generation; some (collective calls, pointers) never repeat, so there is a limit."""
-    _max_origins = 50_000
-
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
-        self._origins: Memory[Origin | None] = Memory(self._max_origins, _MAX_REMEMBERED)
-        self._timed = Timed(self._max_origins, _MAX_REMEMBERED)
-        self._texts: Memory[Text] = Memory(self.limit, _MAX_REMEMBERED)
+        self._origins: Memory[Origin | None] = Memory(_MAX_ORIGINS, MAX_REMEMBERED)
+        self._timed = Timed(_MAX_ORIGINS, MAX_REMEMBERED)
+        self._texts: Memory[Text] = Memory(MAX_TEXTS, MAX_REMEMBERED)
         self._foreign: list[Production] = []
         self._general: list[Production] = []
         """Those of them that are general: asked where a line has the form of an exception and nothing else is in it."""
@@ -216,7 +215,7 @@ class Scanner:
         if part.stated.partial:
             first, text = before or (number, b"")
             counts.pending[key] = first, text if len(text) >= BLOCK else (text + part.text)[:BLOCK]
-            if len(counts.pending) > _MAX_PENDING:
+            if len(counts.pending) > MAX_PENDING:
                 del counts.pending[next(iter(counts.pending))]
         elif before is not None:
             first, text = before

@@ -135,8 +135,10 @@ def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: p
     dumps = {rank: [entry(1, "0", 1, "all_reduce")] for rank in range(9)}
     beside(tmp_path, dumps)
     (tmp_path / "nccl_trace_rank_9").write_text(json.dumps({"version": "2.10", "pg_config": 1, "pg_status": 1}) + "}")
+    large = json.dumps({"rank": 1}) + " " * artifacts.SHARED
+    (tmp_path / "nccl_trace_rank_10").write_text(large)
+    monkeypatch.setattr("nccl_inspect.artifacts.sharing.processors", lambda: 1)
     alone = artifacts.parted(str(tmp_path))
-    monkeypatch.setattr(artifacts, "_SHARED", 0)
     monkeypatch.setattr("nccl_inspect.artifacts.sharing.processors", lambda: 3)
     shared = artifacts.parted(str(tmp_path))
     assert [file.name for file in shared[0]] == [file.name for file in alone[0]]

@@ -20,6 +20,7 @@ from mcp.types import TextContent, TextResourceContents
 
 from nccl_inspect.assistant import bounds, server
 from nccl_inspect.assistant.quotes import NOTE
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report import brief
 
 LOGS = sample_data.FOLDER
@@ -272,13 +273,13 @@ def test_a_log_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkey
     log.write_bytes(sample_data.contents("peer-killed")[0])
     reads = reader(tmp_path)
     times: list[int] = []
-    read = reads._read
+    read = reading.fold
 
     def counted(*args: Any) -> Any:
         times.append(1)
         return read(*args)
 
-    monkeypatch.setattr(reads, "_read", counted)
+    monkeypatch.setattr(reading, "fold", counted)
 
     async def ask() -> None:
         async with Client(server.of(reads)) as client:

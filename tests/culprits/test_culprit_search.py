@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
+from call_count import calls_by_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import Ends, World, found, named, tcp_on
 
 import nccl_inspect
-from nccl_inspect.culprits import search
+from nccl_inspect.culprits import search, traits
 from nccl_inspect.culprits.traits import Trait
 from nccl_inspect.judging import culprits
-from nccl_inspect.model.job import Job, PathKind
+from nccl_inspect.model.job import Job
 
 KINDS = ("host", "gpu")
 Units = list[tuple[tuple[int, int], bool]]
@@ -79,25 +82,28 @@ def test_counts_add_up(units: Units) -> None:
     assert not found.culprits or found.explained >= 0.95 * len(compared.bad)
 
 
-def test_a_sound_job_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(culprits, "Traits", None)
+def calls_in(module: ModuleType, work: Callable[[], object]) -> Counter[str]:
+    """How often functions of a module are called, by their names."""
+    called: Counter[str] = Counter()
+    for name, number in calls_by_function(work).items():
+        if name.startswith(f"{module.__file__}:"):
+            called[name.rpartition(" ")[2]] += number
+    return called
+
+
+def test_a_sound_job_costs_nothing() -> None:
     assert World(16).job().verdict == "ok"
+    assert not calls_in(traits, World(16).job)
+    assert calls_in(traits, World(8, 4, remote=tcp_on(1)).job)
 
 
 @pytest.mark.parametrize("hosts", [8, 16, 32])
-def test_each_path_is_looked_at_a_fixed_number_of_times(hosts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = 0
-    plain = culprits._slowness
-
-    def counted(kind: PathKind) -> int:
-        nonlocal calls
-        calls += 1
-        return plain(kind)
-
-    monkeypatch.setattr(culprits, "_slowness", counted)
-    job = World(hosts, 4, remote=tcp_on(1)).job()
-    assert named(found(job, "socket-instead-of-ib")) == [("host", "node-001")]
-    assert calls <= 2 * len(job.paths)
+def test_each_path_is_looked_at_a_fixed_number_of_times(hosts: int) -> None:
+    jobs: list[Job] = []
+    world = World(hosts, 4, remote=tcp_on(1))
+    called = calls_in(culprits, lambda: jobs.append(world.job()))
+    assert named(found(jobs[0], "socket-instead-of-ib")) == [("host", "node-001")]
+    assert 0 < max(called.values()) <= 2 * len(jobs[0].paths)
 
 
 # --- what ranks say -------------------------------------------------------------------------------------------------

@@ -66,6 +66,6 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     from nccl_inspect.pipeline import distributed
     from nccl_inspect.pipeline.distributed import reduction
 
-    monkeypatch.setattr(distributed, "_SHARE", 3000)
-    monkeypatch.setattr(reduction, "_TOPS", 3)
-    monkeypatch.setattr(reduction, "_FAN", 2)
+    monkeypatch.setattr(distributed, "SHARE", 3000)
+    monkeypatch.setattr(reduction, "TOPS", 3)
+    monkeypatch.setattr(reduction, "FAN", 2)

@@ -281,10 +281,9 @@ def test_that_it_was_turned_is_told() -> None:
     assert "newest line first" in report.load("html").render(job, report.Style())
 
 
-def test_one_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(record_lines, "MAX_TURNED", 1000)
+def test_one_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
-    path.write_bytes(turned("timestamps", "peer-killed"))
+    path.write_bytes(turned("timestamps", "peer-killed") + b"\n" + b"step\n" * (record_lines.MAX_TURNED // 5))
     with pytest.raises(NoInputError, match="newest line comes first") as error:
         nccl_inspect.read(path)
     assert f"tac {path} | nccl-inspect summarize" in str(error.value)
@@ -299,9 +298,8 @@ def test_a_stream_is_turned_as_long_as_it_is_short(monkeypatch: pytest.MonkeyPat
     data = turned("timestamps", "peer-killed")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert told(nccl_inspect.read("-")) == plain("peer-killed")
-    monkeypatch.setattr(files, "_MAX_KEPT", 1000)
     with pytest.raises(NoInputError, match=r"newest line comes first.*tac \| nccl-inspect summarize"):
-        nccl_inspect.read(io.BytesIO(data))
+        nccl_inspect.read(io.BytesIO(data + b"\n" + b"step\n" * (files.MAX_KEPT // 5)))
 
 
 def test_only_what_has_the_newest_line_first_is_turned(tmp_path: Path) -> None:

@@ -52,6 +52,23 @@ def test_what_an_envelope_states_is_kept_with_the_origin(name: str) -> None:
     assert (origin.time, origin.label, origin.rank) == stated[:3]
 
 
+@pytest.mark.parametrize("name", [name for name, module in MODULES.items() if hasattr(module, "PARTS")])
+def test_a_line_in_parts_is_put_together(name: str) -> None:
+    samples: dict[bytes, Stated] = MODULES[name].SAMPLES
+    parts: list[tuple[bytes, Stated]] = [(sample, stated) for sample, stated in samples.items() if stated.partial]
+    assert parts or MODULES[name].PARTS.least, "a module has a sample of a part, unless only its length shows it"
+    for sample, stated in parts:
+        end = next(last for last, of in samples.items() if of[1:] == (*stated[1:4], False))
+        for cut in range(1, len(LINE)):
+            data = _put(name, sample, LINE[:cut]) + b"\n" + _put(name, end, LINE[cut:]) + b"\n"
+            job = nccl_inspect.read(data)
+            assert [(path.src, path.dst, path.detail) for path in job.paths] == [(0, 1, "P2P/CUMEM")], cut
+
+
+def _put(name: str, sample: bytes, text: bytes) -> bytes:
+    return sample + text if hasattr(MODULES[name], "PATTERN") else filled(sample, text)
+
+
 def test_a_line_keeps_its_own_time() -> None:
     origin = first_origin(b"2026-11-20T23:13:07Z [2026-11-20 01:02:03] vm:1:2 [3] init.cc:9 NCCL WARN x")
     assert origin is not None

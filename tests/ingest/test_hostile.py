@@ -9,12 +9,16 @@ import sys
 import pytest
 
 import nccl_inspect
+from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.torn import Rejoiner
-from nccl_inspect.model.communicators import attribution, communicator
-from nccl_inspect.model.fold import fold, process_log
-from nccl_inspect.model.paths import placement
+from nccl_inspect.model.communicators import attribution
+from nccl_inspect.model.fold import process_log
+from nccl_inspect.model.fold.bounds import MAX_RANKS
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reader import Reader
+from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.counts import Counts
-from nccl_inspect.scanning.scanner import Scanner
+from nccl_inspect.scanning.scanner import MAX_PENDING, MAX_REMEMBERED, Scanner
 
 LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 TEMPLATE = (
@@ -56,11 +60,12 @@ def test_a_torn_line_stays_bounded() -> None:
     assert max(len(line.line) for line in lines) <= (1 << 20)
 
 
-def test_the_lines_of_too_many_processes_are_left_out_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold, "MAX_PROCESSES", 10)
-    lines = [b"host%d:%d:1 [0] NCCL INFO cudaDriverVersion 13000\n" % (n, n) for n in range(100)]
-    job = nccl_inspect.read(b"".join(lines))
-    assert job.processes == 0 or job.processes <= 10
+def test_the_lines_of_too_many_processes_are_left_out_and_that_is_told() -> None:
+    reader = Reader(Fold(most_processes=10))
+    reader.fold.start("job.log")
+    reader.feed(b"host%d:%d:1 [0] NCCL INFO cudaDriverVersion 13000" % (n, n) for n in range(100))
+    job = Judge(Options())(reader.fold)
+    assert job.processes == 10
     assert job.sources[0].nccl_lines == 100
     assert "those of others were left out" in str(job.sources[0].problem)
 
@@ -72,26 +77,19 @@ def test_few_messages_of_hostile_size_are_kept() -> None:
     assert len(job.notices) <= process_log.MAX_LONG + 1
 
 
-def test_what_is_remembered_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nccl_inspect.grammar import engine
-    from nccl_inspect.scanning import scanner
-
-    monkeypatch.setattr(scanner, "_MAX_REMEMBERED", 25_000)
+def test_what_is_remembered_is_bounded_by_its_bytes() -> None:
     one = Scanner(engine.shipped())
-    lines = [b"vm:%d:1 [0] NCCL INFO %d %s" % (n, n, b"c" * 500) for n in range(2000)]
-    one.scan(lines, Counts(), lambda *_: None)
-    assert 0 < one._texts.size + one._origins.size <= 101_000
+    text = b"c" * (MAX_REMEMBERED // 100)
+    for n in range(500):
+        one.scan([b"vm:%d:1 [0] NCCL INFO %d %s" % (n, n, text)], Counts(), lambda *_: None)
+    assert MAX_REMEMBERED < one._texts.size <= 2 * MAX_REMEMBERED
 
 
-def test_parts_of_lines_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nccl_inspect.grammar import engine
-    from nccl_inspect.scanning import scanner
-
-    monkeypatch.setattr(scanner, "_MAX_PENDING", 10)
+def test_parts_of_lines_that_never_end_are_bounded() -> None:
     counts = Counts()
     part = b"[pod/p%d/c] 2026-11-20T23:13:07.071868123Z stdout P vm:1:1 [0] NCCL INFO aa"
-    Scanner(engine.shipped()).scan([part % n for n in range(100)], counts, lambda *_: None)
-    assert len(counts.pending) == 10
+    Scanner(engine.shipped()).scan([part % n for n in range(MAX_PENDING + 10)], counts, lambda *_: None)
+    assert len(counts.pending) == MAX_PENDING
 
 
 # --- numbers
@@ -111,20 +109,21 @@ def test_connections_to_impossible_ranks_are_damage() -> None:
         assert not job.paths
 
 
-def test_communicators_that_claim_too_many_ranks_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communicator, "_MAX_LISTED", 100)
-    text = "".join(TEMPLATE % ("vm", 1, n, 0, 60, n) for n in range(1, 5))
+def test_communicators_that_claim_too_many_ranks_are_not_listed() -> None:
+    text = "".join(TEMPLATE % ("vm", 1, n, 0, MAX_RANKS - 1, n) for n in range(1, 5))
     listed = [len(comm.ranks) for comm in nccl_inspect.read(text.encode()).communicators]
-    assert listed == [60, 0, 0, 0]
+    assert listed == [MAX_RANKS - 1, MAX_RANKS - 1, 0, 0]
 
 
-def test_fragments_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "_MAX_FRAGMENTS", 5)
+def test_fragments_are_bounded() -> None:
     line = b"h%d:%d:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
-    job = nccl_inspect.read(b"".join(line % (n, n) for n in range(20)))
-    assert len({name for path in job.paths for name in path.communicators}) == 5
-    assert job.unplaced_lines == 15
-    monkeypatch.setattr(attribution, "_MAX_QUESTIONS", 10)
+    job = nccl_inspect.read(b"".join(line % (n, n) for n in range(300)))
+    assert len({name for path in job.paths for name in path.communicators}) == 256
+    assert job.unplaced_lines == 44
+
+
+def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribution, "MAX_QUESTIONS", 10)
     text = "".join(TEMPLATE % ("vm", 1, n, 0, 8, n) for n in range(1, 20)).encode()
     text += b"".join(b"vm:1:%d [0] NCCL INFO Channel 00/0 : 0[0] -> 3[1] [send] via NET/IB/0\n" % n for n in range(50))
     assert nccl_inspect.read(text).unplaced_lines > 0

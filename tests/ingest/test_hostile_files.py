@@ -23,7 +23,8 @@ import pytest
 import nccl_inspect
 from nccl_inspect.cli import questions
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.ingest.sources import limits
+from nccl_inspect.ingest.sources import blocks, limits
+from nccl_inspect.ingest.sources.blocks import Source
 
 LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 COMMAND = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
@@ -47,13 +48,14 @@ def packed(kind: str, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["gzip", "bz2", "xz", "zstd"])
-def test_a_bomb_is_read_to_the_limit_and_that_is_told(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_FREE", 5 << 20)
-    monkeypatch.setattr(limits, "_RATIO", 500)
+def test_a_bomb_is_read_to_the_limit_and_that_is_told(kind: str) -> None:
     bomb = packed(kind, LINE + b"a" * (60 << 20))
-    (problem,) = problems(bomb)
-    assert "more than 500 times its size, unlike any log" in problem
-    assert "--max-unpacked" in problem
+    source = Source("job.log", lambda: iter([bomb]), allowance=limits.Allowance(free=5 << 20, ratio=500))
+    first, *_, problem = blocks.pieces_of(source)
+    assert isinstance(first, blocks.Lines)
+    assert LINE.rstrip() in first
+    assert "more than 500 times its size, unlike any log" in str(problem)
+    assert "--max-unpacked" in str(problem)
 
 
 def test_the_limit_is_that_of_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

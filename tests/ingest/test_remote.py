@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import json
+import random
 import sys
 import tarfile
 import zipfile
@@ -70,46 +72,49 @@ def test_an_object_whose_name_holds_marks_of_patterns(store: Any) -> None:
     assert names("memory://job/a[1].log") == ["memory://job/a[1].log"]
 
 
-def zipped() -> bytes:
+LARGE = DATA + base64.encodebytes(random.Random(1).randbytes(remote.WHOLE + (1 << 20)))
+"""More than is fetched at once, however it is packed."""
+
+
+def zipped(data: bytes) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("job.log", DATA)
+        archive.writestr("job.log", data)
     return file.getvalue()
 
 
-def tarred() -> bytes:
+def tarred(data: bytes) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as archive:
         info = tarfile.TarInfo("job.log")
-        info.size = len(DATA)
-        archive.addfile(info, io.BytesIO(DATA))
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
     return file.getvalue()
 
 
-PACKED: dict[str, Callable[[], bytes]] = {
-    "job.log.gz": lambda: gzip.compress(DATA),
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "job.log.gz": gzip.compress,
     "job.zip": zipped,
     "job.tar.gz": tarred,
-    "job.log": lambda: DATA,
+    "job.log": lambda data: data,
 }
 
 
-@pytest.mark.parametrize("whole", [0, 1 << 20], ids=["in pieces", "at once"])
+@pytest.mark.parametrize("data", [LARGE, DATA], ids=["in pieces", "at once"])
 @pytest.mark.parametrize("name", PACKED)
-def test_packed_objects_are_unpacked(name: str, whole: int, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_WHOLE", whole)
-    store.pipe(f"/job/{name}", PACKED[name]())
+def test_packed_objects_are_unpacked(name: str, data: bytes, store: Any) -> None:
+    store.pipe(f"/job/{name}", PACKED[name](data))
+    assert (store.size(f"/job/{name}") > remote.WHOLE) is (data is LARGE)
     job = nccl_inspect.read(f"memory://job/{name}")
     assert [path.detail for path in job.paths] == [path.detail for path in nccl_inspect.read(DATA).paths]
 
 
-def test_large_objects_are_cut_and_shared_out(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_WHOLE", 0)
-    store.pipe("/job/job.log", DATA)
+def test_large_objects_are_cut_and_shared_out(store: Any) -> None:
+    store.pipe("/job/job.log", LARGE)
     groups = partition.planned("memory://job/job.log", 5, 1)
     read = [p for group in groups for part in group for s in partition.read(part, lambda _: None) for p in s.open()]
     assert len(groups) == 5
-    assert b"".join(read) == DATA
+    assert b"".join(read) == LARGE
 
 
 def test_processes_read_urls_as_one_does(tmp_path: Path) -> None:
@@ -120,7 +125,7 @@ def test_processes_read_urls_as_one_does(tmp_path: Path) -> None:
 
 
 def test_a_chain_of_stores(tmp_path: Path) -> None:
-    (tmp_path / "job.zip").write_bytes(zipped())
+    (tmp_path / "job.zip").write_bytes(zipped(DATA))
     url = f"zip://*.log::file://{tmp_path}/job.zip"
     assert names(url) == [f"zip://job.log::file://{tmp_path}/job.zip"]
     assert nccl_inspect.read(url).paths

@@ -14,7 +14,7 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
-from nccl_inspect.scanning.bulk import BulkScanner
+from nccl_inspect.scanning.bulk import LARGE
 
 SAMPLES = (
     *("socket-2node-tp4-dp2", "v2.21.5-ipc", "torn-p2p-8gpu", "peer-killed", "timestamps", "debug-file-per-process"),
@@ -26,22 +26,21 @@ def document(fold: Fold) -> str:
     return json.dumps(Judge(Options())(fold).to_dict(), indent=1)
 
 
-def folded(name: str) -> Fold:
+def folded(name: str, large: float = LARGE) -> Fold:
     files = zip(sample_data.files(name), sample_data.contents(name), strict=True)
-    return sample_data.folded([(str(file), data.splitlines()) for file, data in files])
+    return sample_data.folded([(str(file), data.splitlines()) for file, data in files], large)
 
 
 @pytest.fixture
-def in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edges, "MANY", 0)
-    monkeypatch.setattr(BulkScanner, "columns_from", 0)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_job_is_the_same(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_job_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_object = document(folded(name))
-    request.getfixturevalue("in_columns")
-    assert document(folded(name)) == by_object
+    monkeypatch.setattr(edges, "MANY", 0)
+    assert document(folded(name, large=0)) == by_object
 
 
 def quoted(fold: Fold) -> object:
@@ -85,22 +84,22 @@ def test_objects_make_a_table_too(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert document(folded(name)) == by_object
 
 
-@pytest.mark.usefixtures("in_columns")
+@pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_fold_may_be_resolved_again_and_handed_over(name: str) -> None:
-    fold = folded(name)
+    fold = folded(name, large=0)
     first = document(fold)
     assert document(pickle.loads(pickle.dumps(fold))) == first
     assert document(fold) == first
 
 
-@pytest.mark.usefixtures("in_columns")
+@pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("name", ["v2.21.5-ipc", "torn-p2p-8gpu", "timestamps"])
-def test_parts_merge(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_merge(name: str) -> None:
     file, lines = str(sample_data.files(name)[0]), sample_data.contents(name)[0].splitlines()
-    whole = document(sample_data.folded([(file, lines)]))
+    whole = document(sample_data.folded([(file, lines)], large=0))
     for border in range(0, len(lines), max(1, len(lines) // 12)):
-        before, after = sample_data.folded([(file, lines[:border])]), sample_data.folded([(file, lines[border:])])
+        before, after = (sample_data.folded([(file, part)], large=0) for part in (lines[:border], lines[border:]))
         before.merge(pickle.loads(pickle.dumps(after)))
         assert document(before) == whole, border
 
@@ -146,8 +145,8 @@ SPLIT = (
     ],
 )
 def test_the_order_of_the_log_counts(blocks: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
-    def read() -> str:
-        reader = Reader()
+    def read(large: float = LARGE) -> str:
+        reader = Reader(large=large)
         reader.fold.start("job.log")
         for lines in blocks:
             reader.feed(lines)
@@ -156,5 +155,4 @@ def test_the_order_of_the_log_counts(blocks: list[list[bytes]], monkeypatch: pyt
     by_object = read()
     monkeypatch.setattr(edges, "MANY", 0)
     assert read() == by_object
-    monkeypatch.setattr(BulkScanner, "columns_from", 0)
-    assert read() == by_object
+    assert read(large=0) == by_object

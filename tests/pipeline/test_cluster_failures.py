@@ -81,8 +81,8 @@ def strict(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def one_file_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each task read one file, and no task put together what others read."""
-    monkeypatch.setattr(distributed, "_SHARE", 10_000)
-    monkeypatch.setattr(reduction, "_TOPS", MANY)
+    monkeypatch.setattr(distributed, "SHARE", 10_000)
+    monkeypatch.setattr(reduction, "TOPS", MANY)
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_what_kills_workers_is_not_read_and_all_of_the_rest_is(
     tmp_path: Path, strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one_file_each(monkeypatch)
-    monkeypatch.setattr(reduction, "_TOPS", 3)
+    monkeypatch.setattr(reduction, "TOPS", 3)
     folder = per_process(tmp_path / "logs", 40, copies=4)
     found = reading.fold(str(folder), cluster=strict.scheduler_address)
     (culprit,) = [source for source in found.sources if source.problem]
@@ -191,11 +191,21 @@ def outcome(running: Any, *arguments: str) -> int:
 
 @pytest.mark.slow
 def test_workers_put_together_what_they_read(tmp_path: Path, threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise AssertionError("a task failed")
+    ended: list[int] = []
+    joined = tasks.joined
 
-    monkeypatch.setattr(reduction.Reduction, "_submitted_again", fail)
+    def counted(*about: Any) -> Any:
+        try:
+            stretches = joined(*about)
+        except Exception:
+            ended.append(-1)
+            raise
+        ended.append(len(stretches))
+        return stretches
+
+    monkeypatch.setattr(tasks, "joined", counted)
     same(str(per_process(tmp_path / "logs")), threads)
+    assert set(ended) == {1}
 
 
 @pytest.mark.slow
@@ -207,7 +217,7 @@ def test_what_workers_cannot_put_together_is_put_together_here(
 
     folder = str(per_process(tmp_path / "logs"))
     alone = document(reading.fold(folder))
-    monkeypatch.setattr(tasks, "_finish", fail)
+    monkeypatch.setattr(tasks, "joined", fail)
     assert document(reading.fold(folder, cluster=threads.scheduler_address)) == alone
 
 
@@ -215,8 +225,8 @@ def test_what_workers_cannot_put_together_is_put_together_here(
 def test_an_interruption_gives_what_came_until_then(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reduction, "_TOPS", 40)
-    monkeypatch.setattr(distributed, "_SHARE", 10_000)  # no file is cut
+    monkeypatch.setattr(reduction, "TOPS", 40)
+    monkeypatch.setattr(distributed, "SHARE", 10_000)  # no file is cut
     folder = per_process(tmp_path / "logs", MANY, copies=20)
     with Interruption() as interruption:
         progress = AfterSome(MANY * 3 // 4, lambda: os.kill(os.getpid(), signal.SIGINT))

@@ -5,12 +5,14 @@ Each module states ``FIRST``, the bytes with which its lines may begin (one byte
 of two kinds:
 
 - A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
-  ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line continues. Samples are
-  prefixes. It may state ``TRAILER``, what it puts after a message: a text that each holds, and the pattern.
+  ``stream`` are kept where it has them. Samples are prefixes. It may state ``TRAILER``, what it puts after a message: a
+  text that each holds, and the pattern.
 - A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
   are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
 
-Envelopes are not loaded before a line needs them: a plain log never does.
+One whose lines may continue in the next one of the same stream is a module of
+:mod:`~nccl_inspect.ingest.envelopes.in_parts`. All others are not loaded before a line needs them: a plain log never
+does.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
+from nccl_inspect.ingest.envelopes import in_parts
 from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
-from nccl_inspect.ingest.lines.envelope_fields import PART, Inner, Reader, Stated, worth
+from nccl_inspect.ingest.lines.envelope_fields import Inner, Parts, Reader, Stated, worth
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.text import decode, encode
@@ -32,18 +35,13 @@ _ANSI = re.compile(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
 )
 _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
-_PARTIAL = re.compile(b"std(?<= std)(?:out|err) P")
-"""What begins with a literal is found in half the time of another pattern."""
-_TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
 _LOOK = 256
-"""Bytes of a block that say whether its lines hold JSON."""
+"""Bytes of a block that show whether its lines hold JSON."""
 _WRITTEN_ENDS = b"\\n", b"\\n "
 """How lines end whose line end was written in letters."""
 _WRITTEN_END = re.compile(rb"\\n ?(?:\n|\Z)")
 _NUMBERS = re.compile(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
 """journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
-PARTIALS = (b" stdout P", b" stderr P")
-"""What lines hold that continue in the next one of the same stream."""
 MAX_DEPTH = 6
 """Nested envelopes; anything deeper is not a log."""
 
@@ -125,20 +123,12 @@ def _has_written_ends(block: bytes) -> bool:
 
 def has_partials(block: bytes) -> bool:
     """Whether lines continue in the next one of the same stream."""
-    if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
-        return True
-    return _PARTIAL.search(block) is not None
+    return any(parts.are_in(block) for parts in _parts())
 
 
-def _has_long_line(block: bytes) -> bool:
-    """Whether a line is as long as those that Docker cuts."""
-    place = 0
-    while len(block) - place > PART:
-        end = block.rfind(b"\n", place, place + PART)
-        if end < 0:
-            return True
-        place = end + 1
-    return False
+def signs_of_partials() -> list[bytes]:
+    """What a line holds that continues in the next one, where this alone shows it."""
+    return [text for parts in _parts() if not parts.least for text in parts.texts]
 
 
 def _last_part(line: bytes) -> bytes:
@@ -182,7 +172,7 @@ def _stated(match: re.Match[bytes]) -> Stated:
         fields.get("label"),
         None if rank is None else int(rank),
         fields.get("stream", ""),
-        fields.get("partial") == "P",
+        "partial" in fields,
     )
 
 
@@ -255,7 +245,18 @@ def without_entities(message: bytes) -> bytes:
 @cache
 def shipped() -> dict[str, ModuleType]:
     """All envelopes by name."""
-    return {name: import_module(f"{__name__}.{name}") for name in modules(__file__)}
+    return {name: import_module(f"{__name__}.{name}") for name in modules(__file__)} | _in_parts()
+
+
+@cache
+def _parts() -> tuple[Parts, ...]:
+    return tuple(dict.fromkeys(module.PARTS for module in _in_parts().values()))
+
+
+@cache
+def _in_parts() -> dict[str, ModuleType]:
+    """Those whose lines may continue in the next one, by name."""
+    return {name: import_module(f"{in_parts.__name__}.{name}") for name in modules(in_parts.__file__)}
 
 
 @cache

@@ -34,7 +34,7 @@ class JsonReader:
         rank: where its rank stands.
         needs: a member that must be there as well.
         stream: where the name of its stream stands.
-        parts: where ``P`` says that the line continues in the next one of the same stream.
+        parts: where it stands that the line continues in the next one of the same stream, and how: ``logtag=P``.
         size: a text of this many bytes without a line end continues in the next record.
     """
 
@@ -53,7 +53,8 @@ class JsonReader:
         self.message = message
         self._holder, _, self._member = message.rpartition("[].")
         self._time, self._label, self._rank = time.split(), label.split(), rank.split()
-        self._stream, self._parts = stream.split(), parts.split()
+        self._stream = stream.split()
+        self._parts = [part.partition("=") for part in parts.split()]
         self._needs = needs
         first = (self._holder or self._member).strip(".")
         self._names = {first, first.partition(".")[0]}
@@ -95,7 +96,7 @@ class JsonReader:
         )
 
     def _goes_on(self, record: Any, text: bytes) -> bool:
-        if self._parts and _strings(record, self._parts) == ["P"]:
+        if any(_strings(record, [place]) == [value] for place, _, value in self._parts):
             return True
         return 0 < self._size <= len(text) and not text.endswith(b"\n")
 

@@ -15,6 +15,8 @@ ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
 PART = 1 << 14
 """Bytes at which container runtimes cut a line."""
+_NEAR = 256
+"""Bytes at the beginning of a block that show whether an envelope opens its lines."""
 DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 """A day and time as syslog prints them."""
 
@@ -54,6 +56,40 @@ class Inner(NamedTuple):
     stated: Stated = NOTHING
 
 
+class Parts:
+    """What shows that lines continue in the next one of the same stream.
+
+    Args:
+        texts: one of them is in such a line.
+        near: what is near the beginning of each block that has such lines.
+        least: bytes that such a line has at least.
+    """
+
+    def __init__(self, *texts: bytes, near: bytes = b"", least: int = 0) -> None:
+        self.texts = texts
+        self.least = least
+        self._near = near
+
+    def are_in(self, block: bytes) -> bool:
+        """Whether a line of a block may be one."""
+        if self._near not in block[:_NEAR] or (self.least and not _has_line_of(block, self.least)):
+            return False
+        return any(block.rfind(text) >= 0 for text in self.texts)  # from the end, which takes half the time
+
+
+def _has_line_of(block: bytes, size: int) -> bool:
+    """Whether a line has so many bytes."""
+    place = 0
+    while len(block) - place > size:
+        end = block.rfind(b"\n", place, place + size)
+        if end < 0:
+            return True
+        place = end + 1
+    return False
+
+
+LOGTAG = Parts(b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"', near=b"{")
+"""The tag of container runtimes, as collectors pass it on in JSON."""
 Reader: TypeAlias = Callable[[bytes], list[Inner]]
 """Gives the lines in a whole-line envelope; none when the line is of another kind."""
 

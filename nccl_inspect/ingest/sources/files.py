@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Place: TypeAlias = "Path | Remote"
 """Where a file is that any process can open."""
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
-_MAX_KEPT = 16 << 20
+MAX_KEPT = 16 << 20
 """Bytes of a stream that are kept, should it have to be read again."""
-_TURN = f"its newest line comes first, and a stream of more than {_MAX_KEPT >> 20} MB cannot be reversed"
+_TURN = f"its newest line comes first, and a stream of more than {MAX_KEPT >> 20} MB cannot be reversed"
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
@@ -134,12 +134,12 @@ class _Kept:
         size = 0
         for piece in self._file.open():
             size += len(piece)
-            if size <= _MAX_KEPT:
+            if size <= MAX_KEPT:
                 pieces.append(piece)
             else:
                 pieces.clear()
             yield piece
-        self._is_whole = size <= _MAX_KEPT
+        self._is_whole = size <= MAX_KEPT
 
 
 def size(files: Iterable[File]) -> int | None:

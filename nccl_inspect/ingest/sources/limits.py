@@ -15,9 +15,8 @@ VARIABLE = "NCCLINSPECT_MAX_UNPACKED"
 """The environment variable that sets the limit, such as ``200G``; the option ``--max-unpacked`` is the same."""
 _DEFAULT = 64 << 30
 _FREE = 2 << 30
-"""Unpacked bytes that are read however few packed ones they came from."""
 _RATIO = 2000
-"""Beyond them, unpacked bytes for one packed one: logs pack to a twentieth, a flood of one line to a thousandth."""
+"""Logs pack to a twentieth, a flood of one line to a thousandth."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -53,12 +52,17 @@ def size(text: str) -> int:
 
 
 class Allowance:
-    """What one input may unpack to, all members of an archive together."""
+    """What one input may unpack to, all members of an archive together.
 
-    def __init__(self) -> None:
+    Args:
+        free: unpacked bytes that are read however few packed ones they came from.
+        ratio: beyond them, unpacked bytes for one packed one.
+    """
+
+    def __init__(self, free: int = _FREE, ratio: int = _RATIO) -> None:
         wanted = given()
         self._most = size(wanted) if wanted else _DEFAULT
-        self._ratio = None if wanted else _RATIO
+        self._free, self._ratio = free, None if wanted else ratio
         self._packed = self._given = 0
 
     def take(self, packed: int) -> None:
@@ -74,7 +78,7 @@ class Allowance:
         self._given += unpacked
         if self._given > self._most:
             raise self._error(f"it decompresses to more than {_words(self._most)}")
-        if self._ratio and self._given > max(_FREE, self._ratio * self._packed):
+        if self._ratio and self._given > max(self._free, self._ratio * self._packed):
             raise self._error(f"it decompresses to more than {self._ratio:,} times its size, unlike any log")
 
     def counted(self, data: Pieces) -> Pieces:

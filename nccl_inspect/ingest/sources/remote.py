@@ -15,7 +15,7 @@ from nccl_inspect.util.records import Record
 from nccl_inspect.util.secrets import masked
 
 _WEB = re.compile(r"https?://[^?#]*")
-_WHOLE = 4 << 20
+WHOLE = 4 << 20
 """Bytes up to which an object is fetched by one request: a store answers slowly, and then fast."""
 _EXTRA = "pip install 'nccl-inspect[dask]'"
 _MAX_WORDS = 200
@@ -39,7 +39,7 @@ class Remote(Record):
         """
         system, path = _system(self.url)
         with _told():
-            if self.size is not None and self.size <= _WHOLE:
+            if self.size is not None and self.size <= WHOLE:
                 return io.BytesIO(system.cat_file(path))
             return _Stream(system.open(path, "rb"))
 

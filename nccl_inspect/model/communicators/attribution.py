@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nccl_inspect.model.fold.edge_table import EdgeTable
 
 _Test: TypeAlias = Callable[[Member], bool]
-_MAX_QUESTIONS = 1_000_000
+MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is compared with a communicator: about a second's work."""
 
 
@@ -113,7 +113,7 @@ def _release(process: ProcessMembers, misplaced: AbstractSet[int]) -> None:
 class _Work:
     def __init__(self, processes: list[ProcessMembers], certainty: Certainty | None) -> None:
         self.result = Attribution()
-        self._left = _MAX_QUESTIONS
+        self._left = MAX_QUESTIONS
         self._open: dict[Process, list[Unit]] = {}
         self._used: dict[Slot, dict[int, int]] = {}
         """The channels of a connection that are there already, by the ids of members."""
@@ -167,11 +167,11 @@ class _Work:
     def run(self) -> None:
         """Decide what is certain in all processes first: guesses go by what others did."""
         for units in self._open.values():
-            self._left = _MAX_QUESTIONS
+            self._left = MAX_QUESTIONS
             units.sort(key=lambda unit: unit.place)
             self._settle(units)
         for units in self._open.values():
-            self._left = _MAX_QUESTIONS
+            self._left = MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
             self.result.paired.update(id(burst) for unit in units if _is_same_pair(unit) for burst in unit.bursts)

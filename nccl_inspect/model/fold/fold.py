@@ -58,12 +58,14 @@ class Fold:
 
     Args:
         begun_with: what the lines before tell of how these are to be read, where it continues another fold.
+        most_processes: the processes that are kept apart.
     """
 
     alongside = 0
     """See :class:`~nccl_inspect.model.job.Job`: jobs are not told apart here."""
 
-    def __init__(self, begun_with: Known = NOTHING_KNOWN) -> None:
+    def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
+        self._most_processes = most_processes
         self.sources: list[SourceCounts] = []
         self.processes: dict[Process, ProcessLog] = {}
         self.unrecognised: dict[bytes, Note] = {}
@@ -155,7 +157,7 @@ class Fold:
         log = self.processes.get(origin.process)
         if log is None:
             log = ProcessLog(origin.process)
-            self.sources[-1].crowded |= len(self.processes) >= MAX_PROCESSES
+            self.sources[-1].crowded |= len(self.processes) >= self._most_processes
             if not self.sources[-1].crowded:
                 self.processes[origin.process] = log
         if not log.first:
@@ -243,7 +245,7 @@ class Fold:
         if goes_on and (self.sources[-1].counts.goes_on or self.sources[-1].problem):
             return False
         logs = later.processes.values()
-        if any(log.long_notes for log in logs) or len(self.processes) + len(logs) > MAX_PROCESSES:
+        if any(log.long_notes for log in logs) or len(self.processes) + len(logs) > self._most_processes:
             return False
         unknown = len(self.unrecognised) + len(later.unrecognised)
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):

@@ -15,7 +15,7 @@ from nccl_inspect.pipeline.distributed import cluster
 from nccl_inspect.pipeline.reader import Piece
 from nccl_inspect.pipeline.workers import known_of
 
-_SHARE = 4 << 20
+SHARE = 4 << 20
 """Bytes for each task: some seconds of work at most, so that little is lost with a worker."""
 _LEAST = 64 << 10
 """Bytes that are worth a task where the cluster could take more of them."""
@@ -47,4 +47,4 @@ def shared(state: Fold, inputs: Input | Sequence[Input], address: str, progress:
 
 def task_count(size: int, threads: int, share: int | None = None) -> int:
     """Number of tasks for an input of this size, with ``share`` bytes for each."""
-    return min(max(size // (share or _SHARE), min(2 * threads, size // _LEAST)), _MOST)
+    return min(max(size // (share or SHARE), min(2 * threads, size // _LEAST)), _MOST)

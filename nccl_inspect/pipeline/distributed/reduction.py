@@ -25,9 +25,9 @@ from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-_TOPS = 16
+TOPS = 16
 """Folds that are merged here."""
-_FAN = 8
+FAN = 8
 """Folds that a task puts together."""
 _RETRIES = 2
 """How often a task that failed is tried again; one whose worker died is tried again by Dask itself."""
@@ -91,7 +91,7 @@ class Reduction:
         Args:
             state: the fold, to which each piece must be added before the next one is asked for.
         """
-        waiting = self._submitted(range(len(self._groups)), _TOPS)
+        waiting = self._submitted(range(len(self._groups)), TOPS)
         while waiting:
             span, future = waiting.popleft()
             if self._is_given_up(span):
@@ -110,7 +110,7 @@ class Reduction:
                 elif self._begins_with(stretch.first) != state.known:
                     # Whoever read on from here expected other envelopes, or others in front of lines.
                     self._known = state.known
-                    waiting = self._submitted(range(stretch.first, len(self._groups)), _TOPS)
+                    waiting = self._submitted(range(stretch.first, len(self._groups)), TOPS)
                     break
                 else:
                     for group in self._groups[stretch.first : stretch.end]:
@@ -137,7 +137,7 @@ class Reduction:
             parts = _around(span, suspects)
             later = [part.start in suspects or self._is_given_up(part) for part in parts]
             return deque((p, None if waits else self._put_together(p)) for p, waits in zip(parts, later, strict=True))
-        return self._submitted(span, 1 if unread else _FAN)
+        return self._submitted(span, 1 if unread else FAN)
 
     def _blame(self, group: int, error: BaseException | None) -> None:
         """Remember why a group could not be read."""
@@ -156,8 +156,7 @@ class Reduction:
         number = span.start
         if len(span) > 1:
             parts = [
-                self._unread(part.start) if self._is_given_up(part) else self._fold_of(part)
-                for part in _cut(span, _FAN)
+                self._unread(part.start) if self._is_given_up(part) else self._fold_of(part) for part in _cut(span, FAN)
             ]
             folds = cast("list[list[Stretch]]", parts)  # Dask gives a task what its futures stand for
             return self._submit(number, tasks.joined, folds, self._asker)

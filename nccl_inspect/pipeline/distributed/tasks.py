@@ -78,7 +78,7 @@ def read(group: Sequence[Part], number: int, known: Known, asker: Asker) -> list
         NcclInspectError: this worker has another version.
     """
     asker.check()
-    reader = Reader(known)
+    reader = Reader(Fold(known))
     with limits.as_given(asker.limit):
         for part in group:
             for piece in workers.read(reader.fold, [part], lambda _: None):
