@@ -14,7 +14,6 @@ from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
-from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 
 Piece: TypeAlias = Source | Lines | NoInputError | Fold
 """A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""

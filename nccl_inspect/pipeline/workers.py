@@ -16,7 +16,7 @@ from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util import processes
 
-_HEAD = 1 << 16
+HEAD = 1 << 16
 
 
 def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[int], None]) -> Iterator[Piece]:
@@ -73,7 +73,7 @@ def known_of(part: Part) -> Known:
     for source in partition.read(part, lambda _: None):
         for lines in record_lines.pieces_of(source):
             if isinstance(lines, Lines):
-                head = lines.text[:_HEAD].split(b"\n")
+                head = lines.text[:HEAD].split(b"\n")
                 scanner.scan(head, Counts(), lambda *_: None)
             return scanner.known
     return NOTHING_KNOWN

@@ -67,7 +67,7 @@ def test_what_unknown_launchers_put_in_front_gives_the_same_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bytes, unknown: bytes, cut: int, head: int
 ) -> None:
     """It shows in lines that have NCCL's prefix, and is taken from others, which may stand in another part."""
-    monkeypatch.setattr(workers, "_HEAD", head)
+    monkeypatch.setattr(workers, "HEAD", head)
     (data,) = sample_data.contents("v2.19.4-socket-2node")
     bare = [b"NCCL version 2.1%d.4+cuda12.2\nRuntimeError: it broke\n" % minor for minor in range(8)]
     part = b"".join([*data.splitlines(keepends=True)[:20], *bare]).splitlines(keepends=True)
