@@ -29,30 +29,29 @@ The guillemets were chosen because NCCL prints brackets, bars, parentheses and q
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Literal(Record):
+@frozen
+class Literal(Frozen):
     """Literal text of the message."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Field(Record):
+@frozen
+class Field(Frozen):
     """A named, typed part of the message."""
 
     name: str
     spec: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Choice(Record):
+@frozen
+class Choice(Frozen):
     """One of several sequences; ``optional`` if it may be left out."""
 
     options: tuple["Sequence", ...]
