@@ -28,6 +28,7 @@ from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.columns import Columns
+    from nccl_inspect.scanning.records import Records
 
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what tells the origin of each where this is that of another time."""
@@ -84,6 +85,7 @@ class BulkScanner(Scanner):
         self._seen = 0
         """Bytes that were read."""
         self._columns: Columns | None = None
+        self._records: Records | None = None
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.
@@ -162,7 +164,9 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         numbers = counts.number(text.count(b"\n") + 1)
-        split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        split = self._records.split(text, numbers[0]) if self.wrapped and self._records else None
+        if split is None:
+            split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
             return numbers, text.split(b"\n")
         block.lines, block.connections = split.lines, split.connections
@@ -178,7 +182,7 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen > self.columns_from:
             try:
-                from nccl_inspect.scanning import columns  # loads numpy
+                from nccl_inspect.scanning import columns, records  # loads numpy
             except ImportError:
                 self.columns_from = inf
                 return None
@@ -186,6 +190,7 @@ class BulkScanner(Scanner):
                 lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
             )
             self._columns = columns.Columns(self._grammar, self._sound_text, memory)
+            self._records = records.Records(self._columns, memory)
         return self._columns
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:

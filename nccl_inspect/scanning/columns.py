@@ -70,20 +70,22 @@ class Columns:
         self._text_of = text_of
         self._known = known
 
-    def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
+    def split(self, data: bytes, first: int, is_timed: bool, known: Known | None = None) -> Split | None:
         """Read a block.
 
         Args:
             data: lines with a line end between each two.
             first: the number of the first one.
             is_timed: whether most lines have a time of their own.
+            known: what is known of their prefixes.
 
         Returns:
             None where nothing can be read so.
         """
         block = Block(data)
         row, mark = _prefixed(block)
-        heads = (_timed_heads if is_timed else _heads)(block, row, mark, first, self._known) if len(row) else None
+        read = _timed_heads if is_timed else _heads
+        heads = read(block, row, mark, first, known or self._known) if len(row) else None
         if heads is None:
             return None
         at = np.flatnonzero(heads.printer >= 0)
