@@ -101,21 +101,23 @@ class BulkScanner(Scanner):
             self._by_line(lines, counts)
         elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
             self._sparse(lines, counts)
-        elif lines.mended is None and self._flood(lines, counts):
+        elif (repeats := None if lines.mended else flood.found(lines)) and self._flood(repeats, counts):
             pass
         elif envelopes.has_partials(text):
             self._by_line(lines, counts)
         else:
-            self._dense(lines, counts)
+            # The next block of a flood is counted: for one alone numpy is not loaded.
+            self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
 
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
         self._collector.take(block)
 
-    def _dense(self, lines: Lines, counts: Counts) -> None:
+    def _dense(self, lines: Lines, counts: Counts, in_columns: bool) -> None:
         block = Found()
-        numbers, cleaned = self._without_columns(lines, counts, block)
+        columns = self._columns_of(lines.text) if in_columns and lines.mended is None else None
+        numbers, cleaned = self._without_columns(lines, counts, block, columns)
         self._begin(cleaned)
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
@@ -154,10 +156,11 @@ class BulkScanner(Scanner):
         counts.add(quick, unknown)
         self._collector.take(block)
 
-    def _without_columns(self, lines: Lines, counts: Counts, block: Found) -> tuple[Sequence[int], Sequence[bytes]]:
+    def _without_columns(
+        self, lines: Lines, counts: Counts, block: Found, columns: Columns | None
+    ) -> tuple[Sequence[int], Sequence[bytes]]:
         """The numbers and the lines that are left when those of a large log were read in columns."""
         text = lines.text
-        columns = self._columns_of(text) if lines.mended is None else None
         if columns is None:
             cleaned = envelopes.cleaned(lines.lines, text)
             return counts.number(len(cleaned), lines.mended), cleaned
@@ -239,13 +242,12 @@ class BulkScanner(Scanner):
             self._templates[rest[_DIGITS_END:]] = text
         return text
 
-    def _flood(self, block: Lines, counts: Counts) -> bool:
-        """Count lines of which most are the same; False, and nothing happened, when they are not.
+    def _flood(self, repeats: flood.Repeats, counts: Counts) -> bool:
+        """Count lines of which most are the same; False, and nothing happened, when they are not to be counted.
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
         """
-        repeats = flood.found(block)
-        if repeats is None or counts.awaited or counts.tracebacks:
+        if counts.awaited or counts.tracebacks:
             return False
         recognized: dict[bytes, tuple[Origin, Text]] = {}
         others = set[bytes]()
@@ -254,7 +256,7 @@ class BulkScanner(Scanner):
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
                 recognized[line] = origin, text
-            elif mark or sparse.NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
+            elif mark or self._worth({line.translate(None, _DIGITS)} - self._boring):
                 return False
             else:
                 others.add(line)
@@ -281,17 +283,17 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         shapes = text.translate(None, _DIGITS).split(b"\n")
-        distinct = set(shapes)
-        worth = self._worth(distinct - self._boring)
-        if worth and (envelopes.has_partials(text) or last_error.MARK in text):
+        worth = self._worth(set(shapes) - self._boring)
+        signs = b"\n".join(worth)
+        if last_error.MARK in signs or (_may_have_partials(text, signs) and envelopes.has_partials(text)):
             self._by_line(lines, counts)
             return
-        picked = list(sparse.among(text, shapes, worth) if worth else sparse.with_nccl(text, shapes, distinct))
+        picked = sparse.picked(text, shapes, worth)
         numbers = counts.number(len(shapes))
         block = Found()
         self._begin([line for _, line in picked])
         wanted = sparse.with_tail(text, len(shapes), picked)
-        if counts.tracebacks or tracebacks.MARK in text:
+        if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
@@ -307,10 +309,13 @@ class BulkScanner(Scanner):
         worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()
         if len(self._boring) > _MAX_SHAPES:
             self._boring.clear()
-        self._boring.update(
-            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and sparse.NAME not in shape
-        )
+        self._boring.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
         return worth
+
+
+def _may_have_partials(text: bytes, signs: bytes) -> bool:
+    """Whether lines may continue in the next one, by what the lines worth a look look like."""
+    return b"{" in text[: envelopes.LOOK] or b" std" in signs
 
 
 def _is_template(rest: bytes, text: Text) -> bool:
@@ -327,5 +332,5 @@ def _is_template(rest: bytes, text: Text) -> bool:
 
 def _signs(grammar: Grammar) -> list[bytes]:
     """What makes a line without NCCL's prefix worth a look, as it is without digits."""
-    signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK)
+    signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK, sparse.NAME)
     return sorted({sign.translate(None, _DIGITS) for sign in signs})

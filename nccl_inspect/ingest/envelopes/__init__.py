@@ -34,7 +34,7 @@ _ANSI = re.compile(
 _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
 _PARTIAL = re.compile(b" std(?:out|err) P")
 _TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
-_LOOK = 256
+LOOK = 256
 """Bytes of a block that say whether its lines hold JSON."""
 _WRITTEN_ENDS = b"\\n", b"\\n "
 """How lines end whose line end was written in letters."""
@@ -109,7 +109,7 @@ def _as_text(match: re.Match[bytes]) -> bytes:
 
 def _has_numbers(block: bytes) -> bool:
     """Whether the text of a line is written as a list of bytes."""
-    return b"{" in block[:_LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
+    return b"{" in block[:LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
 
 
 def _has_web_blank(block: bytes) -> bool:
@@ -124,7 +124,7 @@ def _has_written_ends(block: bytes) -> bool:
 
 def has_partials(block: bytes) -> bool:
     """Whether lines continue in the next one of the same stream."""
-    if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
+    if b"{" in block[:LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
         return True
     return b" std" in block and _PARTIAL.search(block) is not None
 

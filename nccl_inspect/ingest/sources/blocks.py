@@ -227,16 +227,17 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     pieces = grown(pieces)
     for piece in pieces:
         size += len(piece)
-        text = rest + piece
-        if seen < look and is_torn(text):
-            yield from _rejoined(chain([text], pieces), Rejoiner(ends), size)
+        if seen < look and is_torn(rest + piece):
+            yield from _rejoined(chain([rest + piece], pieces), Rejoiner(ends), size)
             return
         seen += len(piece)
-        end = text.rfind(b"\n")
-        rest = text[end + 1 :][:BLOCK]
+        end = piece.rfind(b"\n")
         if end < 0:
+            rest = (rest + piece)[:BLOCK]
             continue
-        whole = Lines(None, size, text=_sound(text[:end]))
+        text = b"".join((rest, memoryview(piece)[:end]))  # copied once: a large log is in megabytes
+        rest = piece[end + 1 :][:BLOCK]
+        whole = Lines(None, size, text=_sound(text))
         if seen < look:
             ends += len(whole)
         yield whole
