@@ -29,29 +29,25 @@ The guillemets were chosen because NCCL prints brackets, bars, parentheses and q
 
 import re
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.util.records import Frozen, frozen
 
 
-@frozen
-class Literal(Frozen):
+class Literal(NamedTuple):
     """Literal text of the message."""
 
     text: str
 
 
-@frozen
-class Field(Frozen):
+class Field(NamedTuple):
     """A named, typed part of the message."""
 
     name: str
     spec: str
 
 
-@frozen
-class Choice(Frozen):
+class Choice(NamedTuple):
     """One of several sequences; ``optional`` if it may be left out."""
 
     options: tuple["Sequence", ...]

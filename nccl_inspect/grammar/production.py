@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from nccl_inspect.event.types import Event
-from nccl_inspect.grammar import notation, partial
+from nccl_inspect.grammar import notation
 from nccl_inspect.grammar.making import Maker, maker
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar.types import Value
@@ -233,6 +233,8 @@ class Production:
 
     def matched_up_to(self, message: bytes) -> int:
         """The number of bytes of the message that match this shape: for error texts and cut lines."""
+        from nccl_inspect.grammar import partial  # few messages are cut
+
         fits = partial.beginning(self.shape.pattern.encode())
         low, high = 0, len(message)
         while low < high:
