@@ -181,6 +181,29 @@ def _partials(lines: list[bytes], chance: random.Random) -> list[bytes]:
     return found
 
 
+def objects(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """What a collector writes of each line in JSON."""
+    forms = (
+        b'{"log":"%b","stream":"%b","time":"%b"}',
+        b'{"time":"%b","log":"%b","kubernetes":{"pod_name":"%b"}}',
+        b'{"severity":"INFO","textPayload":"%b","resource":{"type":"%b"},"timestamp":"%b"}',
+        b'{"@timestamp": "%b", "message": "%b", "fields": {"host": "%b"}}',
+        b'{"text":"%b","tag":"%b","at":"%b"},',
+    )
+    form = chance.choice(forms)
+    is_time_first, end = b"time" in form[:12], chance.choice((b"\\n", b"\\n", b"", b"\\r\\n"))
+    ends, words = chance.choice(((b"Z",), (b"+01:00", b"Z"))), chance.choice(((b"stdout",), (b"stdout", b"", b"7")))
+    found = []
+    for number, line in enumerate(lines):
+        second, fraction = number // 50 % 60, b".%d" % chance.randrange(10**6) if chance.random() < 0.9 else b""
+        time = b"2026-11-20T23:13:%02d%b%b" % (second, fraction, chance.choice(ends))
+        text = json.dumps(line.decode("utf-8", "surrogateescape"), ensure_ascii=False)[1:-1]
+        values = text.encode("utf-8", "surrogateescape") + end, chance.choice(words), time
+        record = form % ((time, *values[:2]) if is_time_first else values)
+        found.append(record if chance.random() < 0.98 else line)
+    return found
+
+
 def _bytes(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """Other bytes here and there."""
     found = []
@@ -256,7 +279,7 @@ def _channels(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 Change = Callable[[list[bytes], random.Random], list[bytes]]
 CHANGES: tuple[Change, ...] = (
-    *(_times, _labels, _partials, _bytes, _numbers, _torn, _repeats, _again, _channels, _channels),
+    *(_times, _labels, _partials, objects, _bytes, _numbers, _torn, _repeats, _again, _channels, _channels),
 )
 
 

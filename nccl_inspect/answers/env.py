@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nccl_inspect.answers import Column, place
 from nccl_inspect.model.job import Job, Setting
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranges
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SettingRow(Record):
+@frozen
+class SettingRow(Frozen):
     """A variable with one of its values."""
 
     name: str

@@ -12,13 +12,13 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine
 from nccl_inspect.model.job import Job, PathKind
 from nccl_inspect.model.versions import cuda
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 _WEIGHTS = {"error": 3, "warning": 2, "info": 1}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HostRow(Record):
+@frozen
+class HostRow(Frozen):
     """A host."""
 
     host: str

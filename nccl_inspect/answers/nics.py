@@ -14,7 +14,7 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.nics import listed_as
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
@@ -27,8 +27,8 @@ _ONE_EACH = "SENDRECV"
 """The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class NicRow(Record):
+@frozen
+class NicRow(Frozen):
     """A NIC of a host."""
 
     host: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from nccl_inspect.answers import Column, place
@@ -15,7 +14,7 @@ from nccl_inspect.judging.places import blamed_ranks
 from nccl_inspect.judging.statements import message_of
 from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 STATES = {
     "suspect": "is the one that the verdict points at: it died, hangs, or did something different from the others",
@@ -35,8 +34,8 @@ _MOST = 0.5
 """Share of the other ranks that must have continued for one to be called silent."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class RankRow(Record):
+@frozen
+class RankRow(Frozen):
     """A rank, or a process without one."""
 
     rank: int | None

@@ -11,7 +11,7 @@ from math import prod
 from sys import intern
 from typing import Any, NamedTuple
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
 """Paths of PyTorch's own frames: the program's frames are below them."""
@@ -59,8 +59,8 @@ _Lane = tuple[str, frozenset[int]]
 """What runs one after the other: the collectives of a group, and what two ranks send each other."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Call(Record):
+@frozen
+class Call(Frozen):
     """A call of one rank."""
 
     group: str

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nccl_inspect.artifacts.located import ABSENT, Node
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 DEFAULT_SHM = 64 << 20
 """Bytes of /dev/shm that a container gets where nothing else is asked for."""
@@ -21,8 +21,8 @@ _GPUS = ("/gpu", "nvidia.com/mig-", "nvidia.com/gpu.shared")
 _EXPONENT = re.compile(r"e(\d{1,2})")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Variable(Record):
+@frozen
+class Variable(Frozen):
     """A variable that a file gives to a program."""
 
     name: str
@@ -33,8 +33,8 @@ class Variable(Record):
     """Who gets it: the container, the script."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Ended(Record):
+@frozen
+class Ended(Frozen):
     """How a container or pod ended, as who runs it says."""
 
     reason: str
@@ -48,8 +48,8 @@ class Ended(Record):
     restarts: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Place(Record):
+@frozen
+class Place(Frozen):
     """Where a part of what a container is given stands, if not beside the rest."""
 
     file: str

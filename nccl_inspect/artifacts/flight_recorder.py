@@ -19,7 +19,7 @@ from typing import Any
 from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_text, recorded
 from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 KIND = "flight recorder dump"
 NAMES = {
@@ -38,8 +38,8 @@ WORLD = "0"
 """The name of the group of all ranks."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Group(Record):
+@frozen
+class Group(Frozen):
     """A process group as one rank knows it."""
 
     name: str

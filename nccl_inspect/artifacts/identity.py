@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.model.processes.gathering import Gathered
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 from nccl_inspect.util.times import Moment, moment
 
 _LABEL = 63
@@ -24,8 +24,8 @@ NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
 """How well evidence fits a job: not at all; nothing speaks for or against it; by what it has in common with it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Identity(Record):
+@frozen
+class Identity(Frozen):
     """What a file names of its job; what it does not name is empty."""
 
     comms: Mapping[int, str] = field(default_factory=dict)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 _LEAD = re.compile(
     rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
@@ -33,8 +33,8 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Item(Record):
+@frozen
+class Item(Frozen):
     """What a tool says of one part of a machine."""
 
     part: str
@@ -49,8 +49,8 @@ class Item(Record):
     """As the file itself names it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Report(Record):
+@frozen
+class Report(Frozen):
     """What one file says."""
 
     name: str

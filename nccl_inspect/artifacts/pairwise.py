@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from nccl_inspect.artifacts.calls import Call, Direction
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 NO_END, CROSSED, DIFFERENT, OPEN, HALF = "no other end", "both the same way", "different", "open", "half"
 """The other side does not take part; both send, or both receive, first; the ends do not fit; both are open; one is
 over on the other side."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Pair(Record):
+@frozen
+class Pair(Frozen):
     """Two ranks of which at least one is in a send or receive with the other."""
 
     kind: str

@@ -13,7 +13,7 @@ from operator import index
 from typing import Any
 
 from nccl_inspect.artifacts.identity import Identity, comm_number
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 KIND = "RAS answer"
 NAMES = {
@@ -44,8 +44,8 @@ _PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Member(Record):
+@frozen
+class Member(Frozen):
     """A rank of a communicator."""
 
     rank: int
@@ -94,8 +94,8 @@ class State(Record):
     """Of an error: ``Initialization`` or ``Asynchronous``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Lost(Record):
+@frozen
+class Lost(Frozen):
     """A process from which RAS has no answer."""
 
     host: str | None

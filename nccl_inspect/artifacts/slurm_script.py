@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from nccl_inspect.artifacts.containers import Variable, variables
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 KIND = "Slurm script"
 _OPTIONS = {
@@ -27,8 +27,8 @@ _LAUNCHER = re.compile(r"\bsrun\b(.*)")
 MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Option(Record):
+@frozen
+class Option(Frozen):
     """An option of sbatch or srun."""
 
     name: str

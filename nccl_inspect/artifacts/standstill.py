@@ -15,14 +15,14 @@ from nccl_inspect.artifacts import pairwise
 from nccl_inspect.artifacts.calls import SYMMETRIC, Call
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
 """Operations to which every rank passes the same number of elements."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Part(Record):
+@frozen
+class Part(Frozen):
     """What one rank has to do with a standstill."""
 
     rank: int
@@ -59,8 +59,8 @@ class Standstill(Record):
         return sorted({*self.silent, *self.older, *self.overwritten})
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Wait(Record):
+@frozen
+class _Wait(Frozen):
     """Ranks that did not come to a call of a group, with those that wait there for them."""
 
     group: Group

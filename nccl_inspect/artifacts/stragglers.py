@@ -8,12 +8,11 @@ put a call into the queue says nothing of the sort: a rank that prints the loss 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from nccl_inspect.artifacts import standstill
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 FEWEST = 16
 """Calls in which some rank is late: fewer may be chance."""
@@ -27,8 +26,8 @@ _WORTH = 0.1
 """Share of the time that the others lose."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Timed(Record):
+@frozen
+class Timed(Frozen):
     """How long one call took on one rank."""
 
     rank: int
@@ -38,8 +37,8 @@ class Timed(Record):
     milliseconds: float
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Straggler(Record):
+@frozen
+class Straggler(Frozen):
     """A rank that comes last."""
 
     rank: int

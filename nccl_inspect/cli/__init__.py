@@ -26,7 +26,7 @@ COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """The variable with which shells ask for completions; the default name would look like a variable of NCCL."""
 EXITS_AFTERWARDS = object()
 """The object of the context if the process exits after the command."""
-_KEPT = 4 << 20
+_KEPT = 6 << 20
 """Bytes: more than a block of a log and its lines take; twice as many would fragment the memory."""
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100

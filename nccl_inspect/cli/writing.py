@@ -6,14 +6,13 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from nccl_inspect.cli import redirect_to_devnull
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
@@ -34,8 +33,8 @@ def exit_quietly() -> NoReturn:
     sys.exit(0)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Output(Record):
+@frozen
+class Output(Frozen):
     """Where a report goes, and how it looks."""
 
     target: str

@@ -6,19 +6,18 @@ One module for each target: ``ARGUMENT`` names what it needs (empty for nothing)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
 from nccl_inspect.collecting.collection import Collection
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 _PARTS = ("collection", "commands", "manifests", "ras")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Wanted(Record):
+@frozen
+class Wanted(Frozen):
     """What to collect."""
 
     argument: str = ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from nccl_inspect.collecting import commands, manifests
 from nccl_inspect.collecting.commands import Command
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import masked
 
 INDEX = "collection.txt"
@@ -21,8 +20,8 @@ _AT_ONCE = 8
 _MANIFEST = ".json"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Outcome(Record):
+@frozen
+class Outcome(Frozen):
     """How one command ended."""
 
     file: str

@@ -6,11 +6,11 @@ import os
 import shlex
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import masked
 
 NOT_INSTALLED = "not installed"
@@ -20,8 +20,8 @@ _AFTER_KILL = 1
 """Seconds to wait for a process that was killed: one that hangs in a driver does not end."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Command(Record):
+@frozen
+class Command(Frozen):
     """What is run, and where its output goes."""
 
     file: str

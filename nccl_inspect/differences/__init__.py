@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "findings")
 """What is compared, causes before effects."""
@@ -45,8 +45,8 @@ class Change(Record):
         return "new" if self.before is None else "gone" if self.after is None else "changed"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CausalChain(Record):
+@frozen
+class CausalChain(Frozen):
     """A chain from a cause to its effects, as findings and their evidence show it."""
 
     causes: list[Change]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.judging.engine import CATEGORIES, Rule, registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning.meaning import Meaning
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
 
 _NOBODY = "host:1:1 [0] NCCL"
@@ -19,8 +17,8 @@ _FOLLOWING = "step 1"
 """A following line, so that the message does not count as the end of a log, where ranks may hang."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Lead(Record):
+@frozen
+class Lead(Frozen):
     """The rule that a line leads to."""
 
     rule: Rule

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.explain import lead as leads
@@ -11,15 +10,15 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.scanning import meaning, nearness
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
 
 LIST_RULES = "run 'nccl-inspect rules' to list the rules"
 _SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Explanation(Record):
+@frozen
+class Explanation(Frozen):
     """What a line means."""
 
     parts: list[tuple[str, str]]

@@ -29,30 +29,25 @@ The guillemets were chosen because NCCL prints brackets, bars, parentheses and q
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.util.records import Record
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Literal(Record):
+class Literal(NamedTuple):
     """Literal text of the message."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Field(Record):
+class Field(NamedTuple):
     """A named, typed part of the message."""
 
     name: str
     spec: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Choice(Record):
+class Choice(NamedTuple):
     """One of several sequences; ``optional`` if it may be left out."""
 
     options: tuple["Sequence", ...]

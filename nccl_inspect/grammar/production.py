@@ -5,22 +5,22 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.event.types import Event
-from nccl_inspect.grammar import notation, partial
+from nccl_inspect.grammar import notation
 from nccl_inspect.grammar.making import Maker, maker
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar.types import Value
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
 
 _TRIES = 1000
 """Number of non-matching messages after which compiling the pattern is faster than checking literals."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Details(Record):
+@frozen
+class Details(Frozen):
     """What a grammar file says about a production, besides its shape."""
 
     event: str = "Message"
@@ -233,6 +233,8 @@ class Production:
 
     def matched_up_to(self, message: bytes) -> int:
         """The number of bytes of the message that match this shape: for error texts and cut lines."""
+        from nccl_inspect.grammar import partial  # few messages are cut
+
         fits = partial.beginning(self.shape.pattern.encode())
         low, high = 0, len(message)
         while low < high:

@@ -9,19 +9,18 @@ length.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Node, Sequence, fields, leads
 from nccl_inspect.grammar.types import FieldType, Value, field_type
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 _MAX_RUN = 512
 """Characters of a name whose end depends on the rest of the message."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ListType(Record):
+@frozen
+class ListType(Frozen):
     """``{x:*frag}``: any number of a fragment, read as a tuple of its value or of the tuple of its values."""
 
     fragment: "Shape"

@@ -6,20 +6,19 @@ foreign text is refused. Digits are limited so that hostile input can neither ov
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.util import signals
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode
 
 Value: TypeAlias = int | float | str | bool | tuple[object, ...] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FieldType(Record):
+@frozen
+class FieldType(Frozen):
     """One type: its pattern (without groups), the reader of the matched bytes and the writer of the value."""
 
     pattern: str

@@ -9,20 +9,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, fields, parse
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.shape import Shape
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 Capture = Callable[[int, str], str]
 """Writes a group of a pattern: gets its number and what is in it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Syntax(Record):
+@frozen
+class Syntax(Frozen):
     """What the regular expressions of a program know."""
 
     tries_again: bool

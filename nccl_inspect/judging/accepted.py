@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 
 from nccl_inspect.model.finding import Finding, Suppressed
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Suppression(Record):
+@frozen
+class Suppression(Frozen):
     """Findings that the user accepts, with the reason."""
 
     rules: frozenset[str]
@@ -33,8 +33,8 @@ class Suppression(Record):
         return any(fnmatchcase(host, pattern) for pattern in self.hosts)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Terms(Record):
+@frozen
+class Terms(Frozen):
     """Severities and suppressions that the user set."""
 
     severities: Mapping[str, str] = field(default_factory=dict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -17,7 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Selection
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 SEVERITIES = ("info", "warning", "error")
@@ -39,8 +38,8 @@ _MAX_SUMMARY = 300
 """Characters: a summary may quote a message of any length, and the evidence has all of it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Rule(Record):
+@frozen
+class Rule(Frozen):
     """The declaration of a rule; its results are :class:`~nccl_inspect.model.finding.Finding` objects."""
 
     name: str
@@ -219,8 +218,8 @@ Result = Finding | NotJudged | Effects
 """One result of a rule."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Registered(Record):
+@frozen
+class Registered(Frozen):
     """A rule with its ``judge`` function."""
 
     rule: Rule

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.places import Places
@@ -13,7 +12,7 @@ from nccl_inspect.live.watch import Change, End, News, Stall, Turn, Verdict
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.digest import reason
 from nccl_inspect.report.head import step_now
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
 
@@ -28,8 +27,8 @@ _MAX_BYTES = 100_000
 _STDERR = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Alarm(Record):
+@frozen
+class Alarm(Frozen):
     """Why a watch ends."""
 
     condition: str

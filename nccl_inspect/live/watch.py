@@ -16,15 +16,15 @@ from nccl_inspect.model.fold.fold import Burst, Step
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 _PACKED = b"\x1f\x8b"
 _REST = 5
 """Looking may take this part of the time at most: a sixth, however large the job."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Timing(Record):
+@frozen
+class Timing(Frozen):
     """How often and how soon; all in seconds."""
 
     interval: float = 10.0

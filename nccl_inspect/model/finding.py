@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.model.job import Notice, Selection
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Culprit(Record):
+@frozen
+class Culprit(Frozen):
     """What the bad paths or ranks of a finding have in common and the good ones lack."""
 
     kind: str
@@ -31,8 +31,8 @@ class Culprit(Record):
     """The ranks that it is or that have it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Reference(Record):
+@frozen
+class Reference(Frozen):
     """Where a figure comes from."""
 
     figure: str
@@ -88,8 +88,8 @@ class Finding(Record):
     """Errors that it explains, besides those among its evidence."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Suppressed(Record):
+@frozen
+class Suppressed(Frozen):
     """A finding that the user knows and accepts: it counts for nothing and is still told."""
 
     finding: Finding
@@ -97,8 +97,8 @@ class Suppressed(Record):
     """Why it is accepted, in the user's words."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Needs(Record):
+@frozen
+class Needs(Frozen):
     """What would answer an open question: reports print it, and one command captures it."""
 
     log: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, Record, frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.event.base import Process
@@ -195,8 +195,8 @@ class Artifact(Record):
     """The host of the job that it is about, where it is about one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PassedOver(Record):
+@frozen
+class PassedOver(Frozen):
     """A file in a folder or archive that is neither a log nor evidence."""
 
     name: str

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 FOLD_ABOVE = 64
 """Ranks above which hosts are drawn instead of ranks."""
 UNKNOWN_HOST = "?"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DrawnLink(Record):
+@frozen
+class DrawnLink(Frozen):
     """Two neighbors: of a ring (in its direction), of a tree (parent first), or of a connection line."""
 
     src: int
@@ -30,8 +30,8 @@ class DrawnLink(Record):
     gdr: bool | str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DrawnShape(Record):
+@frozen
+class DrawnShape(Frozen):
     """A ring or a tree, with the channels that have it."""
 
     channels: tuple[int, ...]
@@ -41,8 +41,8 @@ class DrawnShape(Record):
     """Of a tree: (parent, child)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class View(Record):
+@frozen
+class View(Frozen):
     """One communicator; without rings and trees in the log, its connections."""
 
     name: str

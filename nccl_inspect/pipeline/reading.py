@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nccl_inspect import platforms, topology
@@ -28,7 +28,7 @@ from nccl_inspect.pipeline.jobs import Choice, judged
 from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Options(Record):
+@frozen
+class Options(Frozen):
     """How a job is judged."""
 
     platform: str | None = None

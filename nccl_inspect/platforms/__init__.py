@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 _IN_FRONT = ("standard-", "ml.", "nvidia-")
 """What Azure, SageMaker and the driver put in front of the names of their sizes and GPUs."""
@@ -40,8 +40,8 @@ _MODEL = re.compile(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
 """A GPU model of data centers in a name."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Source(Record):
+@frozen
+class Source(Frozen):
     """Where something is stated."""
 
     url: str
@@ -49,8 +49,8 @@ class Source(Record):
     """Keys of the platform."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Signs(Record):
+@frozen
+class Signs(Frozen):
     """What names a machine type in a log, as patterns in which ``*`` stands for anything; or what a log shows of it."""
 
     settings: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ class Signs(Record):
     """How many GPUs multi-node NVLink joins."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Platform(Record):
+@frozen
+class Platform(Frozen):
     """One machine type, or what several have in common."""
 
     name: str

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from nccl_inspect import platforms
 from nccl_inspect.platforms import Platform
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
 """One of these is in each sign that consists of settings, so that other logs do not wait for the platforms to load."""
@@ -20,8 +19,8 @@ NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*")
 """All signs that are networks, for the same reason."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Shown(Record):
+@frozen
+class Shown(Frozen):
     """What a log shows of its machines."""
 
     settings: AbstractSet[tuple[str, str]] = frozenset()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 STATES = ("broken", "undecided", "kept")
 _MAX_EVIDENCE = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Answer(Record):
+@frozen
+class Answer(Frozen):
     """What the log says to an expectation."""
 
     state: str
@@ -47,8 +47,8 @@ def undecided(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks:
     return Answer("undecided", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE])
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Expectation(Record):
+@frozen
+class Expectation(Frozen):
     """One line of a policy."""
 
     key: str
@@ -59,8 +59,8 @@ class Expectation(Record):
     """Gives at least one answer, and one for each thing that breaks it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Outcome(Record):
+@frozen
+class Outcome(Frozen):
     """An answer with the expectation that it is about."""
 
     key: str
@@ -68,8 +68,8 @@ class Outcome(Record):
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Checked(Record):
+@frozen
+class Checked(Frozen):
     """A job checked against a policy."""
 
     policy: str
@@ -98,8 +98,8 @@ class Checked(Record):
         return self.state == "kept" or (self.state == "undecided" and not strict)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Policy(Record):
+@frozen
+class Policy(Frozen):
     """Expectations of a file."""
 
     file: str

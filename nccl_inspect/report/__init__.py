@@ -6,18 +6,17 @@ A module defines ``render(job, style)``, which returns the text; its name is the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Style(Record):
+@frozen
+class Style(Frozen):
     """The look of a report; formats for programs use the last two fields only."""
 
     width: int = 100

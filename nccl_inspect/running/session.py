@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nccl_inspect.running import folder, reports, streams, variables
@@ -16,7 +15,7 @@ from nccl_inspect.running.folder import Place
 from nccl_inspect.running.gathering import Gathering
 from nccl_inspect.running.standstill import Standstill
 from nccl_inspect.running.streams import JobLog
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 _LEAVE = 5.0
 """Seconds to wait at the end for what a stand-still began."""
@@ -27,8 +26,8 @@ _STALE = 1800.0
 what it writes before it gives up, take less."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Options(Record):
+@frozen
+class Options(Frozen):
     """How a run is watched and reported."""
 
     stall: float = 0

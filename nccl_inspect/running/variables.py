@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 DEBUG_FILE = "NCCL_DEBUG_FILE"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Setting(Record):
+@frozen
+class Setting(Frozen):
     """A variable that is set where nobody set it."""
 
     name: str
@@ -41,8 +40,8 @@ _CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
 """What NCCL reads, in this order (src/misc/param.cc): a variable set there counts as well."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Launcher(Record):
+@frozen
+class Launcher(Frozen):
     """How a launcher numbers processes."""
 
     mark: str

@@ -28,6 +28,7 @@ from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.columns import Columns
+    from nccl_inspect.scanning.records import Records
 
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what tells the origin of each where this is that of another time."""
@@ -85,6 +86,7 @@ class BulkScanner(Scanner):
         self._seen = 0
         """Bytes that were read."""
         self._columns: Columns | None = None
+        self._records: Records | None = None
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.
@@ -100,21 +102,23 @@ class BulkScanner(Scanner):
             self._by_line(lines, counts)
         elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
             self._sparse(lines, counts)
-        elif lines.mended is None and self._flood(lines, counts):
+        elif (repeats := None if lines.mended else flood.found(lines)) and self._flood(repeats, counts):
             pass
         elif envelopes.has_partials(text):
             self._by_line(lines, counts)
         else:
-            self._dense(lines, counts)
+            # The next block of a flood is counted: for one alone numpy is not loaded.
+            self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
 
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
         self._collector.take(block)
 
-    def _dense(self, lines: Lines, counts: Counts) -> None:
+    def _dense(self, lines: Lines, counts: Counts, in_columns: bool) -> None:
         block = Found()
-        numbers, cleaned = self._without_columns(lines, counts, block)
+        columns = self._columns_of(lines.text) if in_columns and lines.mended is None else None
+        numbers, cleaned = self._without_columns(lines, counts, block, columns)
         self._begin(cleaned)
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
@@ -153,17 +157,20 @@ class BulkScanner(Scanner):
         counts.add(quick, unknown)
         self._collector.take(block)
 
-    def _without_columns(self, lines: Lines, counts: Counts, block: Found) -> tuple[Sequence[int], Sequence[bytes]]:
+    def _without_columns(
+        self, lines: Lines, counts: Counts, block: Found, columns: Columns | None
+    ) -> tuple[Sequence[int], Sequence[bytes]]:
         """The numbers and the lines that are left when those of a large log were read in columns."""
         text = lines.text
-        columns = self._columns_of(text) if lines.mended is None else None
         if columns is None:
             cleaned = envelopes.cleaned(lines.lines, text)
             return counts.number(len(cleaned), lines.mended), cleaned
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         first = counts.lines + 1
-        split = columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        split = self._records.split(text, first) if self.wrapped and self._records else None
+        if split is None:
+            split = columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
             cleaned = text.split(b"\n")
             return counts.number(len(cleaned)), cleaned
@@ -181,13 +188,14 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen > self._large:
             try:
-                from nccl_inspect.scanning import columns, heads, text_forms  # these load numpy
+                from nccl_inspect.scanning import columns, heads, records, text_forms  # these load numpy
             except ImportError:
                 self._large = inf
                 return None
             known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
             texts = text_forms.TextForms(self._sound_text, self._seen_texts, self._texts.keep)
             self._columns = columns.Columns(self._grammar, texts, known)
+            self._records = records.Records(self._columns, known)
         return self._columns
 
     def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:
@@ -244,13 +252,12 @@ class BulkScanner(Scanner):
             self._templates[rest[_DIGITS_END:]] = text
         return text
 
-    def _flood(self, block: Lines, counts: Counts) -> bool:
-        """Count lines of which most are the same; False, and nothing happened, when they are not.
+    def _flood(self, repeats: flood.Repeats, counts: Counts) -> bool:
+        """Count lines of which most are the same; False, and nothing happened, when they are not to be counted.
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
         """
-        repeats = flood.found(block)
-        if repeats is None or counts.awaited or counts.tracebacks:
+        if counts.awaited or counts.tracebacks:
             return False
         recognized: dict[bytes, tuple[Origin, Text]] = {}
         others = set[bytes]()
@@ -259,7 +266,7 @@ class BulkScanner(Scanner):
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
                 recognized[line] = origin, text
-            elif mark or sparse.NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
+            elif mark or self._worth({line.translate(None, _DIGITS)} - self._boring):
                 return False
             else:
                 others.add(line)
@@ -286,17 +293,17 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         shapes = text.translate(None, _DIGITS).split(b"\n")
-        distinct = set(shapes)
-        worth = self._worth(distinct - self._boring)
-        if worth and (envelopes.has_partials(text) or last_error.MARK in text):
+        worth = self._worth(set(shapes) - self._boring)
+        signs = b"\n".join(worth)
+        if last_error.MARK in signs or (_may_have_partials(text, signs) and envelopes.has_partials(text)):
             self._by_line(lines, counts)
             return
-        picked = list(sparse.among(text, shapes, worth) if worth else sparse.with_nccl(text, shapes, distinct))
+        picked = sparse.picked(text, shapes, worth)
         numbers = counts.number(len(shapes))
         block = Found()
         self._begin([line for _, line in picked])
         wanted = sparse.with_tail(text, len(shapes), picked)
-        if counts.tracebacks or tracebacks.MARK in text:
+        if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
@@ -312,10 +319,14 @@ class BulkScanner(Scanner):
         worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()
         if len(self._boring) > _MAX_SHAPES:
             self._boring.clear()
-        self._boring.update(
-            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and sparse.NAME not in shape
-        )
+        self._boring.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
         return worth
+
+
+def _may_have_partials(text: bytes, signs: bytes) -> bool:
+    """Whether lines may continue in the next one, by what the lines worth a look look like."""
+    partials = (sign.translate(None, _DIGITS) for sign in envelopes.signs_of_partials())
+    return b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
 
 
 def _is_template(rest: bytes, text: Text) -> bool:
@@ -332,5 +343,5 @@ def _is_template(rest: bytes, text: Text) -> bool:
 
 def _signs(grammar: Grammar) -> list[bytes]:
     """What makes a line without NCCL's prefix worth a look, as it is without digits."""
-    signs = (*grammar.signs(), *envelopes.signs_of_partials(), tracebacks.MARK)
+    signs = (*grammar.signs(), *envelopes.signs_of_partials(), tracebacks.MARK, sparse.NAME)
     return sorted({sign.translate(None, _DIGITS) for sign in signs})

@@ -59,20 +59,21 @@ class Columns:
         self._forms.forget()
         self._texts.forget()
 
-    def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
+    def split(self, data: bytes, first: int, is_timed: bool, known: Known | None = None) -> Split | None:
         """Read a block.
 
         Args:
             data: lines with a line end between each two.
             first: the number of the first one.
             is_timed: whether most prefixes have a time.
+            known: what is known of their prefixes.
 
         Returns:
             None where nothing can be read so.
         """
         block = Block(data)
         row, mark = _prefixed(block)
-        heads = heads_of(block, row, mark, first, is_timed, self._known) if len(row) else None
+        heads = heads_of(block, row, mark, first, is_timed, known or self._known) if len(row) else None
         if heads is None:
             return None
         at = np.flatnonzero(heads.printer >= 0)

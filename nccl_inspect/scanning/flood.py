@@ -46,7 +46,8 @@ class Repeats(NamedTuple):
 def found(block: Lines) -> Repeats | None:
     """What a block repeats; None when it does not."""
     text = block.text
-    sample = text[:_LOOK].split(b"\n")
+    middle = max(0, len(text) - _LOOK) // 2  # a flood may begin after what a job prints first
+    sample = text[middle : middle + _LOOK].split(b"\n")
     if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
         return None
     width = _cycle(text)
@@ -68,7 +69,15 @@ def _cycle(text: bytes) -> int:
     width = text.find(first, 1) if first else -1
     while 0 < width < _LOOK and text[width - 1 : width] != b"\n":
         width = text.find(first, width + 1)
-    return width if 0 < width < _LOOK and text.startswith(text[width:]) else 0
+    return width if 0 < width < _LOOK and _is_periodic(text, width) else 0
+
+
+def _is_periodic(text: bytes, width: int) -> bool:
+    """Whether each byte is the same as that ``width`` bytes before; compared in parts, which are not copied."""
+    some = text[: _LOOK // width * width]
+    end = len(text) // len(some) * len(some)
+    again = (text.startswith(some, at) for at in range(0, end, len(some)))
+    return some.startswith(some[width:]) and all(again) and some.startswith(text[end:])
 
 
 def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:

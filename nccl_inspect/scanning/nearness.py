@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from math import log
 
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 _FIELD = re.compile(r"\{[^{}]*\}")
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -26,8 +25,8 @@ _OF_SAMPLE = 0.5
 """What a word counts that only samples have: a field may hold any other."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Near(Record):
+@frozen
+class Near(Frozen):
     """A message that a text resembles."""
 
     meaning: meaning.Meaning

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import compress
 
 from nccl_inspect.ingest.lines import tracebacks
@@ -11,20 +11,20 @@ from nccl_inspect.scanning.counts import TAIL
 NAME = b"NCCL "
 
 
-def among(text: bytes, shapes: Sequence[bytes], worth: set[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines of these shapes, and those that hold NCCL's name, with their places."""
-    for index, (line, shape) in enumerate(zip(text.split(b"\n"), shapes, strict=True)):
-        if shape in worth or NAME in line:
-            yield index, line
+def picked(text: bytes, shapes: Sequence[bytes], chosen: Container[bytes]) -> list[tuple[int, bytes]]:
+    """The lines of the chosen shapes, with their places.
 
-
-def with_nccl(text: bytes, shapes: Sequence[bytes], distinct: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines that hold NCCL's name, with their places."""
-    named = {shape for shape in distinct if NAME in shape}
-    places = list(compress(range(len(shapes)), map(named.__contains__, shapes)))
-    lines = list(_named(text)) if named else []
-    # They differ where digits stand in the name.
-    return zip(places, lines, strict=True) if len(places) == len(lines) else among(text, shapes, set())
+    Args:
+        text: all lines.
+        shapes: what each looks like.
+        chosen: some of these, with all that hold NCCL's name.
+    """
+    places = list(compress(range(len(shapes)), map(chosen.__contains__, shapes)))
+    lines = list(_named(text)) if places else []
+    if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
+        every = text.split(b"\n")
+        lines = [every[place] for place in places]
+    return list(zip(places, lines, strict=True))
 
 
 def _named(text: bytes) -> Iterator[bytes]:
@@ -41,12 +41,22 @@ def with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> It
     """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(size, taken)
-    ending = text.rsplit(b"\n", size - begin)[-(size - begin) :]
+    ending = _last(text, size - begin)
     for index, line in picked:
         if index < begin:
             yield index, line, True
     for index, line in enumerate(ending, begin):
         yield index, line, index in taken
+
+
+def _last(text: bytes, size: int) -> list[bytes]:
+    """The last lines."""
+    at = len(text)
+    for _ in range(size):
+        at = text.rfind(b"\n", 0, at)
+        if at < 0:
+            break
+    return text[at + 1 :].split(b"\n")
 
 
 def with_frames(

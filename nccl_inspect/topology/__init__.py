@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.util.discovery import instead_of, modules
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 P2P_CLASSES = ("NV", "PIX", "PXB")
 """Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.31)."""
@@ -44,8 +44,8 @@ def bus_number(bus_id: str) -> int | None:
     return int(digits, 16) if re.fullmatch(r"[0-9A-Fa-f]{1,15}", digits) else None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Gpu(Record):
+@frozen
+class Gpu(Frozen):
     """One GPU, as far as the source names it."""
 
     index: int | None = None
@@ -57,8 +57,8 @@ class Gpu(Record):
     """Whether its driver supports GPUDirect RDMA."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Nic(Record):
+@frozen
+class Nic(Frozen):
     """One NIC, or one port of it."""
 
     name: str | None = None
@@ -74,8 +74,8 @@ class Nic(Record):
     """``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` by the GPU's place in :attr:`Topology.devices`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Topology(Record):
+@frozen
+class Topology(Frozen):
     """The GPUs and NICs of a machine (with multi-node NVLink: of several) and what joins them."""
 
     name: str

@@ -35,7 +35,7 @@ _ANSI = re.compile(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
 )
 _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
-_LOOK = 256
+LOOK = 256
 """Bytes of a block that show whether its lines hold JSON."""
 _WRITTEN_ENDS = b"\\n", b"\\n "
 """How lines end whose line end was written in letters."""
@@ -108,7 +108,7 @@ def _as_text(match: re.Match[bytes]) -> bytes:
 
 def _has_numbers(block: bytes) -> bool:
     """Whether the text of a line is written as a list of bytes."""
-    return b"{" in block[:_LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
+    return b"{" in block[:LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
 
 
 def _has_web_blank(block: bytes) -> bool:

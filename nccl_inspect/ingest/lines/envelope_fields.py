@@ -78,7 +78,7 @@ class Parts:
 
 
 def _has_line_of(block: bytes, size: int) -> bool:
-    """Whether a line has so many bytes."""
+    """Whether a line has at least that many bytes."""
     place = 0
     while len(block) - place > size:
         end = block.rfind(b"\n", place, place + size)

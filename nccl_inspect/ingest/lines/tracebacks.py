@@ -6,12 +6,12 @@ no such text, others print in between: lines that have no name of an exception a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated
+from nccl_inspect.util.patterns import later
 
 MARK = b"Traceback (most recent call last):"
 _OF_RAY = b": ray::"
@@ -20,12 +20,12 @@ _FAR = 5_000
 """At most this many lines later: others print in between."""
 _FRAME = b'  File "'
 """Others print lines that are indented, too."""
-_ENDS_NOTHING = re.compile(rb"SystemExit(?:: 0)?|GeneratorExit.*")
+_ENDS_NOTHING = later(rb"SystemExit(?:: 0)?|GeneratorExit.*")
 """With which programs end in order, or not at all."""
-_EXCEPTION = re.compile(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
-_IS_NAMED = re.compile(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
+_EXCEPTION = later(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
+_IS_NAMED = later(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
 """A class begins with a capital, or comes with its module: ``socket.timeout``."""
-_IS_SAFELY_NAMED = re.compile(
+_IS_SAFELY_NAMED = later(
     rb"[\w.]+\.[A-Z]\w*(?:$|:)|[\w.]+\.\w*(?:error|timeout)(?:$|:)|(?:\w*Error|Exception)(?:$|:)"
     rb"|\w+(?:Exception|Warning|Exit|Interrupt|Iteration|Fail(?:ed|ure)|Timeout|TimedOut|Expired|Empty|Full|Group"
     rb"|Abort(?:ed)?|Cancell?ed|Stop(?:ped)?|Interrupted|Exceeded|Exhausted|Unavailable|Lost|Died|Killed|NotFound)(?:$|:)"

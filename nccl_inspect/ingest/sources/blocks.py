@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, islice
 
 from nccl_inspect.errors import NoInputError
@@ -14,15 +14,15 @@ from nccl_inspect.ingest.sources.encodings import as_utf8
 from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, counted, failing, grown, peeked
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import printable
 
 Progress = Callable[[int, int | None], None]
 """Told how many bytes were read (as stored, not as unpacked), and how many there are where that is known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Source(Record):
+@frozen
+class Source(Frozen):
     """One stream of log bytes."""
 
     name: str

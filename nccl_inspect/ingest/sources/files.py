@@ -8,7 +8,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
@@ -16,7 +16,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import log_detection, rotation
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError, failing, pieces
 from nccl_inspect.util.discovery import instead_of
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.remote import Remote
@@ -30,8 +30,8 @@ _TURN = f"its newest line comes first, and a stream of more than {MAX_KEPT >> 20
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class File(Record):
+@frozen
+class File(Frozen):
     """Something that is read: a log or an archive of logs."""
 
     name: str

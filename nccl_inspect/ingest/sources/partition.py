@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection
 from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 _SLACK = 4
 """What is larger than its share by less than the share divided by this stays whole."""
@@ -26,8 +26,8 @@ _FIRST = 0.55
 log, and it puts together what the others found."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Part(Record):
+@frozen
+class Part(Frozen):
     """A file, or some of its lines."""
 
     name: str

@@ -6,12 +6,11 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.streams import StreamError
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import masked
 
 _WEB = re.compile(r"https?://[^?#]*")
@@ -21,8 +20,8 @@ _EXTRA = "pip install 'nccl-inspect[dask]'"
 _MAX_WORDS = 200
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Remote(Record):
+@frozen
+class Remote(Frozen):
     """An object in a store; opened like a path, in whatever process."""
 
     url: str

@@ -8,12 +8,11 @@ fault names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nccl_inspect.judging.evidence import machine_counters, machines
 from nccl_inspect.judging.evidence.machines import GIB, Finder
 from nccl_inspect.judging.remedies import EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 CERTAIN, LIKELY = "certain", "likely"
 _TRANSFERS = (
@@ -33,8 +32,8 @@ _GPU_FAILED = ("gpu-hardware-error", "cuda-failure-in-launch", "cuda-call-failed
 _NO_NVLINK = ("nvlink-not-used", "shm-instead-of-p2p", "p2p-disabled-driver", "nvls-fabric-manager", "bandwidth-low")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Fault(Record):
+@frozen
+class Fault(Frozen):
     """A possible fault of a machine."""
 
     find: Finder

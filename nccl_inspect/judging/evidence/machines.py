@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nccl_inspect.artifacts.machine import Item, Report, number
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.topology import bus_number
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 MIB, GIB = 1 << 20, 1 << 30
 _UP = {"ACTIVE", ""}
@@ -25,8 +25,8 @@ _FEWEST_INODES = 16
 _SHM = "/dev/shm"  # noqa: S108 - it is not opened
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Sighting(Record):
+@frozen
+class Sighting(Frozen):
     """A fault seen on a machine."""
 
     words: str

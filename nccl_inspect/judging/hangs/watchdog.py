@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.util.patterns import later
 
 
 class Wait(NamedTuple):
@@ -107,9 +107,9 @@ def _without_repeats(waiting: list[Wait]) -> list[Wait]:
     ]
 
 
-_GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
-_TIME = re.compile(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
-_ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
+_GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
+_TIME = later(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
+_ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:

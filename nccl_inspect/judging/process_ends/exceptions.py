@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import cut
 
 _WITH_TEXT = (
@@ -72,11 +72,11 @@ _OF_NCCL = (
 )
 _OWN = (*_WITH_TEXT, *_WITHOUT)
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
-_LINE = re.compile(r"\[rank(\d{1,7})\]: (?=\S)")
+_LINE = later(r"\[rank(\d{1,7})\]: (?=\S)")
 """PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
 """Exceptions that launchers raise because one of their processes ended."""
-_OF_PEERS = re.compile(
+_OF_PEERS = later(
     r"torch\.distributed\.Dist(?:Store|Network)Error: |.{0,300}remote process exited or there was a network error"
     r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
     r"|RuntimeError: (?:\[(?!enforce fail)[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
@@ -88,13 +88,13 @@ _OF_PEERS = re.compile(
 have been replaced. Gloo names peers by address: a server with a name is not a peer."""
 WAITED = "] Timed out waiting "
 """Gloo's words for another process that did not arrive in time."""
-_ABSENT = re.compile(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
-_ENDED = re.compile(r"is killed by signal: (?:Terminated|Interrupt)")
+_ABSENT = later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
+_ENDED = later(r"is killed by signal: (?:Terminated|Interrupt)")
 """Failures because the process was terminated."""
-_AGAIN = re.compile(r"Caught \w+ in DataLoader worker process")
+_AGAIN = later(r"Caught \w+ in DataLoader worker process")
 """The prefix of a data loader to the exception of its worker."""
 _THREAD, _IGNORED = "Exception in thread ", "Exception ignored in"
-_ERROR = re.compile(r"[\w.]*(?:Error|Exception)(?:$|:)")
+_ERROR = later(r"[\w.]*(?:Error|Exception)(?:$|:)")
 """Names of error classes; other exceptions, such as ``queue.Empty``, often only signal a state."""
 _WIDTH = 160
 

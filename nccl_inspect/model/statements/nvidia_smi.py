@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode, encode
 
 _BEGINS = re.compile(rb"\s*(?:GPU ?\d|MIG )")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Shown(Record):
+@frozen
+class Shown(Frozen):
     """What it printed."""
 
     lines: Mapping[str, Notice] = field(default_factory=dict)

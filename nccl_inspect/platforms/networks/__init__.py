@@ -7,15 +7,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Network(Record):
+@frozen
+class Network(Frozen):
     """What rules ask about a network."""
 
     rdma: bool = True

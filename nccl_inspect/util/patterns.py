@@ -1,0 +1,21 @@
+"""Patterns that few logs need: each is compiled when it is first used, since compiling takes longer than a match."""
+
+import re
+from typing import Any, AnyStr, cast
+
+
+class _Later:
+    """A pattern that is not compiled yet."""
+
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(re.compile(*self._given), name)
+        setattr(self, name, member)  # next time it is found without coming here
+        return member
+
+
+def later(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[AnyStr]:
+    """What ``re.compile`` gives, compiled when it is first used."""
+    return cast("re.Pattern[AnyStr]", _Later(pattern, flags))
