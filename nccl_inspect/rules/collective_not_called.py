@@ -37,7 +37,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if absent
             else f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {call} for {ranks_word(missing)}: "
             + ("no dump of it" if standstill.silent else "the dump does not show whether it made the call"),
-            cause=_cause(standstill),
+            cause=". ".join(
+                filter(
+                    None,
+                    [
+                        _cause(standstill),
+                        flight_recorder.not_known(standstill),
+                        flight_recorder.chain(facts, standstill),
+                    ],
+                )
+            ),
             impact=flight_recorder.IMPACT,
             fix=list(_fixes(standstill)),
             confidence=flight_recorder.confidence(standstill),
@@ -65,7 +74,7 @@ def _cause(standstill: Standstill) -> str:
     text = "; ".join(sentences)
     if sentences:
         text += ": since then it has been busy or stuck outside NCCL, or took another branch"
-    return ". ".join(filter(None, [text, flight_recorder.not_known(standstill)]))
+    return text
 
 
 def _fixes(standstill: Standstill) -> Iterator[str]:
