@@ -39,8 +39,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.clue(
             f"rank {straggler.rank} arrives last at {straggler.late} of {straggler.compared} collectives of group "
             f"{straggler.group.label}: {who} {does(len(others), 'wait')} {straggler.share:.0%} of the time",
-            cause=f"from one of these calls to the next it waits {straggler.gap_ms:.0f} ms less than all others, in this "
-            "group and in others: it is late by itself, because of a slower GPU, more work, or time on the CPU (data "
+            cause=f"from one of these calls to the next it waits {straggler.gap_ms:.0f} ms less than all others, in calls "
+            "of all groups together: it is late by itself, because of a slower GPU, more work, or time on the CPU (data "
             "loading, checkpoints, logging)",
             impact=f"all ranks of the group run at the pace of rank {straggler.rank}",
             fix=[
