@@ -92,7 +92,8 @@ def proved(facts: Facts) -> set[int]:
 def waiting(facts: Facts) -> set[int]:
     """The ranks that, according to the dumps, only wait for others."""
     standing = {rank for dump in dumps_of(facts) if dump.rank is not None and dump.is_waiting for rank in [dump.rank]}
-    blocks = {part.rank for still in facts.cached(all_standstills) for part in still.culprits}
+    standstills = facts.cached(all_standstills)
+    blocks = {rank for still in standstills for rank in (*still.unknown, *(part.rank for part in still.culprits))}
     return (standing | being_made(facts).keys()) - blocks if blocks else set()
 
 

@@ -132,7 +132,7 @@ def _of_ring(calls: Sequence[_Call]) -> Origin | None:
             core, f"Likely {ranks_word(core)}: all others wait for it, or for ranks that do: {listed(links, limit=3)}"
         )
     return Origin(
-        set(), f"It likely began with {ranks_word(ring)}, which wait for each other: {listed(links, limit=3)}"
+        set(), f"It likely began with {ranks_word(core or ring)}, which wait for each other: {listed(links, limit=3)}"
     )
 
 

@@ -132,6 +132,19 @@ def _without_repeats(waiting: list[Wait]) -> list[Wait]:
 
 
 _GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
+
+
+def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
+    """By process group, ranks in it with those of the job, as the watchdog states them."""
+    places: dict[str | None, set[tuple[int, int]]] = {}
+    for notice in facts.with_role("watchdog-status", "watchdog-dump"):
+        values = dict(getattr(notice.event, "values", ()))
+        member, rank = values.get("rank"), values.get("global_rank")
+        if isinstance(member, int) and isinstance(rank, int):
+            places.setdefault(group_of(notice.message), set()).add((member, rank))
+    return places
+
+
 _TIME = re.compile(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
 _ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
@@ -171,6 +184,7 @@ def communicator_of(
     if group is None and len(comms) == 1:
         return comms[0]
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
+    places |= facts.cached(_places).get(group, set())
     fits = [
         comm
         for comm in comms
