@@ -35,7 +35,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"ranks wait for each other: {listed(waits, limit=4)}",
             cause="each waits in a call that the other has not made yet: the order of the calls differs, or one rank "
             "skipped a call"
-            + (f". {ranks_word(odd).capitalize()} makes them in another order than all other ranks" if odd else "")
+            + (
+                f". {ranks_word(odd).capitalize()} makes them in another order than all other ranks, or leaves one out"
+                if odd
+                else ""
+            )
             + (f". The calls: {places}" if places else ""),
             impact=flight_recorder.IMPACT,
             fix=[
