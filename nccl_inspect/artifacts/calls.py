@@ -245,7 +245,7 @@ def _time(record: Recorded, entries: Iterable[Mapping[str, Any]]) -> None:
     for entry in entries:
         duration, name = entry.get("duration_ms"), as_text(entry.get("profiling_name"))
         is_batch = name.endswith("coalesced") and _is_batch(name, entry)
-        if type(duration) not in (float, int) or not 0 <= duration < 1e12:
+        if not isinstance(duration, float | int) or not 0 <= duration < 1e12:
             untimed, in_batch = untimed + 1, in_batch + 1
             continue
         if is_batch:

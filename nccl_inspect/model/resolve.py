@@ -94,10 +94,8 @@ class _Builder:
         if over or len(remaining) < len(self._processes):
             self._processes, self._communicators = walked(remaining)
         self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
-        world = communicator.find_world(self._communicators)
         nobody = [log for log in self._noted if not log.process.host]
-        self._world = world or stated_world.of(self._communicators, nobody)
-        self._local_ranks = communicator.local_ranks(world)
+        self._world = communicator.find_world(self._communicators) or stated_world.of(self._communicators, nobody)
         communicator.number(self._communicators, self._world)
         table = edges.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
@@ -140,7 +138,7 @@ class _Builder:
             paths=built,
             notices=notices,
             gpus=self._gpus(),
-            local_ranks=self._local_ranks,
+            local_ranks=communicator.local_ranks(self._world),
             calls=calls.gathered(self._processes, self._global_rank),
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown),

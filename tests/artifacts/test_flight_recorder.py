@@ -256,9 +256,7 @@ EIGHT = {
 """A mesh: the world, pairs of tensor parallelism and pairs of data parallelism."""
 
 
-def mesh(
-    calls: dict[int, list[dict[str, Any]]], status: dict[int, dict[str, Any]] | None = None
-) -> list[standstill.Standstill]:
+def mesh(calls: dict[int, list[dict[str, Any]]], status: dict[int, Any] | None = None) -> list[standstill.Standstill]:
     """What stands still in a mesh of eight ranks."""
     config = {
         name: {"name": name, "desc": {"0": "default_pg", "t": "tp", "d": "dp"}[name[0]], "ranks": str(ranks)}
@@ -266,7 +264,7 @@ def mesh(
     }
     dumps = []
     for rank, entries in calls.items():
-        document = {"version": "2.10", "pg_config": config, "pg_status": (status or {}).get(rank, {})}
+        document: dict[str, Any] = {"version": "2.10", "pg_config": config, "pg_status": (status or {}).get(rank, {})}
         document["entries"] = [{**DONE, "process_group": ["0", ""]}, *entries]
         dumps.append(flight_recorder.read(f"nccl_trace_rank_{rank}", pickle.dumps(document, protocol=2)))
     return standstill.of(dumps)

@@ -61,7 +61,7 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
     reached = {rank for call in calls for rank in call.reached}
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
-    if idle and len(idle) < len(waiting):
+    if idle and len(idle) <= len(waiting):
         held = [call.described for call in calls if call.absent & idle]
         return Origin(idle, f"By elimination, {ranks_word(idle)}: {listed(held, limit=3)}")
     return None if idle else _of_ring(_completed(calls)) or _innermost(calls)

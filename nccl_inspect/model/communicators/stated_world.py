@@ -83,7 +83,7 @@ def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
     for member in members.values():
         nodes.setdefault(member.log.process.host, []).append(member)
     for host in nodes:
-        nodes[host].sort(key=lambda member: member.init.cuda_dev)
+        nodes[host].sort(key=lambda member: member.init.cuda_dev or 0)
     return nodes
 
 
