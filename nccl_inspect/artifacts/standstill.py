@@ -109,16 +109,15 @@ def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
     kept = _without_repeats(waits.values())
     for cause in kept[:_MOST_CHAINS]:
         same = [number for number, other in waits.items() if _who(other) == _who(cause)]
-        cause.chain = [
-            _hop(number, blocked[number], chains) for number in chains.following(same) if waits.get(number) is not cause
-        ]
+        following = [number for number in chains.following(same) if waits.get(number) is not cause]
+        cause.chain = [_hop(number, blocked[number], chains) for number in following[:_MOST_LINKS]]
     found = [*different, *kept, *_cycle(chains.ring(), blocked, by_rank)]
     unfinished = [cause for cause in causes.values() if isinstance(cause, Standstill) and cause.kind != DIFFERENT]
     return found or unfinished
 
 
-_MOST_CHAINS = 3
-"""Causes of which the calls that wait for them are listed."""
+_MOST_CHAINS, _MOST_LINKS = 3, 8
+"""Causes of which the calls that wait for them are listed, and how many of these."""
 
 
 def _blocked(every: Sequence[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[Standstill | _Wait]:

@@ -75,6 +75,8 @@ def test_a_job_of_several_nodes_is_judged_by_all_that_it_left(recording: Recordi
     assert job.verdict == ("degraded" if recording.kind == "straggler" else "failed")
     if expected := LEADING.get(recording.kind):
         assert about[0].rule == expected
+    if recording.culprit is not None and len(about[0].ranks) == 1:
+        assert about[0].ranks == [recording.culprit]
 
 
 @pytest.mark.parametrize("recording", [one for one in OF_NODES if one.kind in _BLAME_ALONE], ids=str)

@@ -185,10 +185,19 @@ def communicator_of(
         return comms[0]
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
     places |= facts.cached(_places).get(group, set())
+    near = facts.cached(_by_place).get(min(places), []) if places else []
     fits = [
-        comm
-        for comm in comms
-        if places and all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
+        comm for comm in near if all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
     ]
-    fits = [comm for comm in fits if comm.id != "world" and tuple(comm.ranks) not in others]
+    fits = [comm for comm in fits if tuple(comm.ranks) not in others]
     return fits[0] if len({tuple(comm.ranks) for comm in fits}) == 1 else None
+
+
+def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
+    """The communicators other than the world, by each rank in them with that of the job."""
+    comms: dict[tuple[int, int], list[CommunicatorInfo]] = {}
+    for comm in facts.job.communicators:
+        for member, rank in enumerate(comm.ranks) if comm.id != "world" else ():
+            if rank is not None:
+                comms.setdefault((member, rank), []).append(comm)
+    return comms
