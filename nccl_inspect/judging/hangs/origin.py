@@ -121,18 +121,20 @@ def _different(group: str, mine: Sequence[Wait]) -> str:
 
 
 def _of_ring(calls: Sequence[_Call]) -> Origin | None:
-    """Ranks that wait for each other: that one which is in every ring, or else all of the first ring."""
+    """Ranks that wait for each other: those that are in every ring."""
     ring = _ring(calls, None)
     if not ring or len(ring) > _MOST_IN_RING:
         return None
     core = {rank for rank in ring if not _ring(calls, rank)}
+    if not core:
+        return None  # there are several rings, and nothing says which was the first
     links = [call.described for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
     if len(core) == 1:
         return Origin(
             core, f"Likely {ranks_word(core)}: all others wait for it, or for ranks that do: {listed(links, limit=3)}"
         )
     return Origin(
-        set(), f"It likely began with {ranks_word(core or ring)}, which wait for each other: {listed(links, limit=3)}"
+        set(), f"It likely began with {ranks_word(core)}, which wait for each other: {listed(links, limit=3)}"
     )
 
 

@@ -151,13 +151,17 @@ _ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
     """The number of the last work that each rank of the job enqueued in a process group."""
-    works: dict[int, tuple[int, Notice]] = {}
+    return facts.cached(_enqueued).get(group, {})
+
+
+def _enqueued(facts: Facts) -> dict[str | None, dict[int, tuple[int, Notice]]]:
+    works: dict[str | None, dict[int, tuple[int, Notice]]] = {}
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
-        match = _ENQUEUED.search(notice.message)
+        match, group = _ENQUEUED.search(notice.message), group_of(notice.message)
         values = dict(getattr(notice.event, "values", ()))
         rank = job_rank(values.get("global_rank"), values.get("rank"), group)
-        if match and rank is not None and group_of(notice.message) == group:
-            works[rank] = int(match[1]), notice
+        if match and rank is not None:
+            works.setdefault(group, {})[rank] = int(match[1]), notice
     return works
 
 
