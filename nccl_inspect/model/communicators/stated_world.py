@@ -22,16 +22,16 @@ _NEAR = 4
 _TORCH = "torch"
 
 
-def of(communicators: Sequence[Communicator], nobody: Iterable[ProcessLog]) -> Communicator | None:
+def of(communicators: Sequence[Communicator], logs: Iterable[ProcessLog]) -> Communicator | None:
     """A world of all processes, each with its rank; None where these are not known.
 
     Args:
         communicators: of which none is the world.
-        nobody: what no process of NCCL printed.
+        logs: what processes printed, and what nobody did.
     """
     if len(communicators) < 2:
         return None
-    ranks = dict(_workers(nobody))
+    ranks = dict(_workers(log for log in logs if not log.process.host))
     if not ranks:
         return None
     nodes = _nodes(communicators)
