@@ -111,9 +111,9 @@ def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
         same = [number for number, other in waits.items() if _who(other) == _who(cause)]
         following = [number for number in chains.following(same) if waits.get(number) is not cause]
         cause.chain = [_hop(number, blocked[number], chains) for number in following[:_MOST_LINKS]]
-    found = [*different, *kept, *_cycle(chains.ring(), blocked, by_rank)]
+    certain = [*different, *kept, *_cycle(chains.ring(), blocked, by_rank)]
     unfinished = [cause for cause in causes.values() if isinstance(cause, Standstill) and cause.kind != DIFFERENT]
-    return found or unfinished
+    return certain or unfinished
 
 
 _MOST_CHAINS, _MOST_LINKS = 3, 8

@@ -36,7 +36,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"{ranks_word(absent)} never called {call}; {ranks_word(waiting)} {does(len(waiting), 'wait')} in it"
             if absent
             else f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {call} for {ranks_word(missing)}: "
-            + ("no dump of it" if standstill.silent else "the dump does not show whether it made the call"),
+            + (
+                f"no dump of {'it' if len(missing) == 1 else 'them'}"
+                if standstill.silent
+                else "the dump does not show whether it made the call"
+            ),
             cause=". ".join(
                 filter(
                     None,
