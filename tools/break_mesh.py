@@ -1,6 +1,7 @@
 """Breaks a small training mesh in many ways, and records what is left: NCCL's log, dumps, RAS answers, the truth.
 
-Runs on a machine with PyTorch and at least two GPUs; the tests judge what it recorded (``sample_logs/mesh``)::
+Runs on a machine with PyTorch and at least two GPUs; the tests judge what it recorded (``sample_logs/mesh``,
+``sample_logs/mesh-nodes``)::
 
     python tools/break_mesh.py --out recordings               # every scenario, eager and lazy communicators
     python tools/break_mesh.py --out recordings order sigkill # some of them

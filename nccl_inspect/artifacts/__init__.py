@@ -33,8 +33,19 @@ TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
 SHARED = 32 << 20
 """Bytes from which on starting processes pays."""
 _PARTS = (
-    *("calls", "causes", "containers", "errors", "identity", "joining", "kernel", "located", "machine", "owner"),
-    *("packed", "pairwise", "plain_pickle", "reruns", "sharing", "standstill", "stragglers", "trainjobs"),
+    *("calls", "causes", "chains", "containers", "errors", "identity", "joining", "kernel", "located", "machine"),
+    *(
+        "owner",
+        "packed",
+        "pairwise",
+        "peers",
+        "plain_pickle",
+        "reruns",
+        "sharing",
+        "standstill",
+        "stragglers",
+        "trainjobs",
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -103,6 +104,10 @@ class Durations(NamedTuple):
     created_ns: array[int]
     """By the clock of this rank's host."""
     milliseconds: array[float]
+    spent: array[float]
+    """What this rank has spent in all calls of all groups up to its end, in milliseconds."""
+    untimed: array[int]
+    """Number of calls before it of which the duration is not known."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -160,7 +165,8 @@ def recorded(entries: Sequence[Mapping[str, Any]]) -> Recorded:
     record.active_ns = max(time for key in _TIMES for time in _times(entries[-_RECENT:], key))
     rows, batches = _rows(entries, record)
     _keep(record, rows, batches)
-    _time(record, rows)
+    if any(type(entry.get("duration_ms")) in (float, int) for entry in entries):
+        _time(record, entries)
     record.last = _call(_group_of(entries[-1])[0], entries[-1])
     return record
 
@@ -232,26 +238,26 @@ def _add(record: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: st
         calls.extend(_call(lane[0], row.entry, state, row.nth) for row in shown)
 
 
-def _time(record: Recorded, rows: list[_Row]) -> None:
+def _time(record: Recorded, entries: Iterable[Mapping[str, Any]]) -> None:
     """How long the last symmetric collectives of each group took; of a batch the last one."""
-    timed: dict[str, list[tuple[int, int, int, float]]] = {}
-    for row in reversed(rows):
-        duration = row.entry.get("duration_ms")
-        if row.lane[1] or type(duration) not in (float, int) or not 0 <= duration < 1e12:
+    timed: dict[str, deque[tuple[int, int, int, float, float, int]]] = {}
+    spent, untimed, in_batch = 0.0, 0, 0
+    for entry in entries:
+        duration, name = entry.get("duration_ms"), as_text(entry.get("profiling_name"))
+        is_batch = name.endswith("coalesced") and _is_batch(name, entry)
+        if not isinstance(duration, float | int) or not 0 <= duration < 1e12:
+            untimed, in_batch = untimed + 1, in_batch + 1
             continue
-        of_group = timed.setdefault(row.group, [])
-        if len(of_group) < _TIMED and _operation(row.entry) in SYMMETRIC:
-            created = as_number(row.entry.get("time_created_ns"))
-            of_group.append((row.number, _order(row.entry), created, float(duration)))
+        if is_batch:
+            untimed -= in_batch  # it stands for the calls before it
+        spent, in_batch = spent + duration, 0
+        if not is_batch and direction(name) is None and _operation(entry) in SYMMETRIC:
+            group, created = _group_of(entry)[0], as_number(entry.get("time_created_ns"))
+            kept = timed.setdefault(group, deque(maxlen=_TIMED))
+            kept.append((_seq(entry), _order(entry), created, float(duration), spent, untimed))
     for group, kept in timed.items():
-        if kept:
-            kept.reverse()
-            record.durations[group] = Durations(
-                array("q", (number for number, *_ in kept)),
-                array("q", (order for _, order, *_ in kept)),
-                array("q", (began for *_, began, _ in kept)),
-                array("f", (span for *_, span in kept)),
-            )
+        columns = list(zip(*kept, strict=True))
+        record.durations[group] = Durations(*map(array, "qqqfdq", columns))
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:

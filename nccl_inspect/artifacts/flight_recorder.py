@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_text, recorded
+from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_number, as_text, recorded
 from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
 from nccl_inspect.util.records import Frozen, Record, frozen
@@ -91,6 +91,11 @@ class Dump(Record):
         active = self.active_ns / 1e9 if self.active_ns > 0 else None
         return Identity(sizes=frozenset(sizes.values()), world=sizes.get(WORLD), rank=self.rank, active=active)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call is not over."""
+        return any(not call.is_completed for calls in self.calls.values() for call in calls)
+
     def pending(self, group: str) -> list[Call]:
         """The calls of a group that are not over, oldest first."""
         return [call for call in self.calls.get(group, ()) if not call.is_completed]
@@ -152,11 +157,12 @@ def _dump(name: str, data: bytes) -> Dump:
     if not isinstance(document, dict) or not isinstance(document.get("entries", []), list):
         raise ValueError("it has no list of entries")
     match = _RANK_IN_NAME.search(name.rpartition("/")[2])
-    record = recorded([entry for entry in document.get("entries", ()) if isinstance(entry, dict)])
+    status = _status(document.get("pg_status"))
+    entries = [entry for entry in document.get("entries", ()) if isinstance(entry, dict)]
+    record = recorded(_with_open_end(entries, status))
     groups = _groups(document.get("pg_config"))
     for group, desc in record.descriptions.items():
         groups.setdefault(group, Group(group, desc, ()))
-    status = _status(document.get("pg_status"))
     return Dump(
         name=name,
         version=as_text(document.get("version")),
@@ -167,6 +173,21 @@ def _dump(name: str, data: bytes) -> Dump:
         enqueued=_enqueued(status, record),
         is_partial=record.first > 0 or (not record.total and any(last > 0 for last in status.values())),
     )
+
+
+def _with_open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The calls, the last one not over where it was not put into the queue.
+
+    A rank that connects to its peers stands in a call that it has yet to make: CUDA calls an event over that nobody
+    has begun to record.
+    """
+    last = entries[-1] if entries else {}
+    queued = status.get(as_text(last.get("pg_id")))
+    number = as_number(last.get("p2p_seq_id" if last.get("is_p2p") else "collective_seq_id"))
+    is_open = last.get("state") == "completed" and last.get("retired") is False and not last.get("duration_ms")
+    if queued is None or queued == number or not is_open or "collective_seq_id" not in last:
+        return entries
+    return [*entries[:-1], {**last, "state": "scheduled"}]
 
 
 def _status(listed: Any) -> dict[str, int]:

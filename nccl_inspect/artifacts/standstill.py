@@ -8,12 +8,13 @@ not end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nccl_inspect.artifacts import pairwise
+from nccl_inspect.artifacts import pairwise, peers
 from nccl_inspect.artifacts.calls import SYMMETRIC, Call
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
+from nccl_inspect.artifacts.chains import Blocked, Chains
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
 from nccl_inspect.util.records import Frozen, Record, frozen
 
@@ -30,6 +31,16 @@ class Part(Frozen):
     """The file that says so."""
     call: Call | None
     """The one it is about; for a rank that did not make it, the last one that it made."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Link(Record):
+    """Ranks that wait in a call for others."""
+
+    ranks: tuple[int, ...]
+    call: Call
+    group: Group
+    awaited: tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -50,6 +61,12 @@ class Standstill(Record):
     """Ranks whose dump is older than those of the others: it lacks calls that the others finished with them."""
     overwritten: list[int] = field(default_factory=list)
     """Ranks whose dump no longer has the calls of this group."""
+    odd: list[int] = field(default_factory=list)
+    """Of a cycle the ranks that make its calls in another order than all others."""
+    peers: int = 0
+    """How many ranks of other groups with that description made the call of those that wait."""
+    chain: list[Link] = field(default_factory=list)
+    """The calls in which others wait because of it, nearest first."""
     made: int | None = None
     """Of a transfer how many of them the side that is away has made."""
 
@@ -74,38 +91,64 @@ class _Wait(Frozen):
     """The transfer that it is about."""
 
 
-def of(dumps: Iterable[Dump]) -> list[Standstill]:
+def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
     """What holds the job up, causes only: a rank that waits because of another one is not told as a cause.
 
     Args:
         dumps: of any number of ranks; those without a rank are left out.
+        busy: ranks that wait for others outside of all calls, such as for those of a communicator that is being made.
     """
     by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None}
-    every = groups(by_rank)
-    different: list[Standstill] = []
-    waits: list[_Wait] = []
-    unfinished: list[Standstill] = []
+    blocked = list(_blocked(groups(by_rank), by_rank))
+    chains = Chains([_link(entry) for entry in blocked], busy)
+    causes = {number: blocked[number] for number in chains.roots}
+    different = [cause for cause in causes.values() if isinstance(cause, Standstill) and cause.kind == DIFFERENT]
+    waits = {
+        number: _root(number, cause, chains, by_rank) for number, cause in causes.items() if isinstance(cause, _Wait)
+    }
+    kept = _without_repeats(waits.values())
+    for cause in kept[:_MOST_CHAINS]:
+        same = [number for number, other in waits.items() if _who(other) == _who(cause)]
+        following = [number for number in chains.following(same) if waits.get(number) is not cause]
+        cause.chain = [_hop(number, blocked[number], chains) for number in following[:_MOST_LINKS]]
+    certain = [*different, *kept, *_cycle(chains.ring(), blocked, by_rank)]
+    unfinished = [cause for cause in causes.values() if isinstance(cause, Standstill) and cause.kind != DIFFERENT]
+    return certain or unfinished
+
+
+_MOST_CHAINS, _MOST_LINKS = 3, 8
+"""Causes of which the calls that wait for them are listed, and how many of these."""
+
+
+def _blocked(every: Sequence[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[Standstill | _Wait]:
+    """The calls that are not over, the first of each group and pair of ranks."""
+    siblings = peers.Siblings(every, by_rank, _kind)
     for group, members in every:
         calls = _collectives(group, members, by_rank)
         first = _first_pending(calls)
         if first is None:
             continue
-        if difference := _different(group, calls, first, by_rank):
-            different.append(difference)
+        if difference := _different(group, calls, first, by_rank, siblings):
+            yield difference
             continue
         wait = _wait(group, members, calls, first, by_rank)
-        if wait.absent or wait.silent or wait.older or wait.overwritten:
-            waits.append(wait)
-        else:
-            unfinished.append(_unfinished(group, calls, first, by_rank))
+        is_wait = wait.absent or wait.silent or wait.older or wait.overwritten
+        yield wait if is_wait else _unfinished(group, calls, first, by_rank)
     for pair in pairwise.pairs(every, by_rank):
         if pair.kind == pairwise.NO_END:
-            waits.append(_missing_end(pair, by_rank))
+            yield _missing_end(pair, by_rank)
         elif pair.kind == pairwise.CROSSED:
-            waits.extend(_crossed(pair))
+            yield from _crossed(pair)
         else:
-            (different if pair.kind == pairwise.DIFFERENT else unfinished).append(_of_pair(pair, by_rank))
-    return [*different, *_causes(waits, [*different, *unfinished], by_rank)] or unfinished
+            yield _of_pair(pair, by_rank)
+
+
+def _link(entry: Standstill | _Wait) -> Blocked:
+    """What a blocked call has to do with others."""
+    if isinstance(entry, _Wait):
+        return Blocked(entry.waiting, entry.absent, [*entry.silent, *entry.older], entry.overwritten)
+    parts = [part for part in (*entry.culprits, *entry.waiting) if part.call and not part.call.is_completed]
+    return Blocked({part.rank: part.call for part in parts if part.call}, is_cause=entry.kind == DIFFERENT)
 
 
 def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
@@ -147,7 +190,11 @@ def _first_pending(calls: Mapping[int, Mapping[int, Call]]) -> int | None:
 
 
 def _different(
-    group: Group, calls: Mapping[int, Mapping[int, Call]], first: int, by_rank: Mapping[int, Dump]
+    group: Group,
+    calls: Mapping[int, Mapping[int, Call]],
+    first: int,
+    by_rank: Mapping[int, Dump],
+    siblings: peers.Siblings,
 ) -> Standstill | None:
     """The first number under which ranks made different calls, up to the one in which they wait."""
     numbers = sorted({seq for of in calls.values() for seq in of if seq <= first})
@@ -156,10 +203,12 @@ def _different(
         kinds = Counter(map(_kind, made.values()))
         if len(kinds) < 2:
             continue
-        usual = kinds.most_common(1)[0]
-        is_tie = list(kinds.values()).count(usual[1]) > 1
-        odd = [rank for rank, call in made.items() if is_tie or _kind(call) != usual[0]]
-        rest = [rank for rank, call in made.items() if not is_tie and _kind(call) == usual[0]]
+        usual, most = kinds.most_common(1)[0]
+        is_tie, agreeing = list(kinds.values()).count(most) > 1, 0
+        if is_tie and (elsewhere := siblings.usual(group, seq)) and elsewhere[0] in kinds:
+            is_tie, (usual, agreeing) = False, elsewhere
+        odd = [rank for rank, call in made.items() if is_tie or _kind(call) != usual]
+        rest = [rank for rank, call in made.items() if not is_tie and _kind(call) == usual]
         return Standstill(
             DIFFERENT,
             group,
@@ -167,11 +216,12 @@ def _different(
             made[odd[0]].operation,
             [_part(rank, by_rank, made[rank]) for rank in odd],
             [_part(rank, by_rank, made[rank]) for rank in rest],
+            peers=agreeing,
         )
     return None
 
 
-def _kind(call: Call) -> tuple[object, ...]:
+def _kind(call: Call) -> Hashable:
     """What calls of one number have in common where they fit together."""
     size = sum(call.inputs) if call.operation in _SAME_SIZE else None
     return call.operation, size, call.dtypes
@@ -249,50 +299,49 @@ def _of_pair(pair: pairwise.Pair, by_rank: Mapping[int, Dump]) -> Standstill:
     return Standstill(kinds.get(pair.kind, UNFINISHED), pair.group, call.seq, call.operation, ends, over)
 
 
-def _causes(waits: Sequence[_Wait], stuck: Sequence[Standstill], by_rank: Mapping[int, Dump]) -> list[Standstill]:
-    """What the waits come from: ranks that wait for nobody, a call in which those stand who did not come, a cycle."""
-    if not waits:
-        return []
-    in_calls = {part.rank for still in stuck for part in still.culprits} | {
-        part.rank for still in stuck for part in still.waiting if part.call and not part.call.is_completed
-    }
-    held = {rank for wait in waits for rank in wait.waiting} | in_calls
-    roots = [wait for wait in waits if _unknown(wait, held) or any(rank not in held for rank in wait.absent)]
-    if roots:
-        return _without_repeats([_root(wait, held, by_rank) for wait in roots])
-    if any(rank in in_calls for wait in waits for rank in wait.absent):
-        return [still for still in stuck if still.kind != DIFFERENT]
-    return [_cycle(waits, by_rank)]
-
-
-def _unknown(wait: _Wait, held: set[int]) -> list[int]:
-    """Ranks that may or may not have come, and are not known to stand elsewhere."""
-    return [*wait.silent, *wait.older, *(rank for rank in wait.overwritten if rank not in held)]
-
-
-def _root(wait: _Wait, held: set[int], by_rank: Mapping[int, Dump]) -> Standstill:
-    idle = [rank for rank in wait.absent if rank not in held]
+def _root(number: int, wait: _Wait, chains: Chains, by_rank: Mapping[int, Dump]) -> Standstill:
+    """A wait for ranks that wait for nobody."""
     first = next(iter(wait.waiting.values()))
+    unknown = chains.unknown(number)
     return Standstill(
         NO_PARTNER if wait.pair else MISSING,
         wait.group,
         wait.seq,
         first.operation,
-        [_part(rank, by_rank, by_rank[rank].last) for rank in idle],
+        [_part(rank, by_rank, by_rank[rank].last) for rank in chains.idle(number)],
         [_part(rank, by_rank, call) for rank, call in wait.waiting.items()],
         silent=wait.silent,
         older=wait.older,
-        overwritten=[rank for rank in wait.overwritten if rank not in held],
+        overwritten=[rank for rank in wait.overwritten if rank in unknown],
         made=wait.pair.made if wait.pair else None,
     )
 
 
-def _without_repeats(causes: list[Standstill]) -> list[Standstill]:
-    """The same ranks once, by the first call that they did not make: others wait in later ones."""
+def _hop(number: int, entry: Standstill | _Wait, chains: Chains) -> Link:
+    """A blocked call with the ranks for which it waits."""
+    pending = _link(entry).pending
+    awaited = [*chains.idle(number), *chains.unknown(number), *chains.held(number)]
+    ranks = tuple(sorted(pending.keys() - awaited))
+    return Link(ranks, next(iter(pending.values())), entry.group, tuple(sorted(awaited)))
+
+
+def _who(cause: Standstill) -> tuple[object, ...]:
+    """The ranks that have to be looked at."""
+    return (*(part.rank for part in cause.culprits), None, *cause.unknown)
+
+
+def _without_repeats(causes: Iterable[Standstill]) -> list[Standstill]:
+    """The same ranks once, by the first call that they did not make: others wait in later ones.
+
+    Ranks of which nothing is known are named once, together.
+    """
     kept: dict[tuple[object, ...], Standstill] = {}
     for cause in sorted(causes, key=lambda cause: (_order(cause), -len(cause.waiting))):
-        kept.setdefault((*(part.rank for part in cause.culprits), None, *cause.unknown), cause)
-    return list(kept.values())
+        kept.setdefault(_who(cause), cause)
+    unknown = [set(cause.unknown) for cause in kept.values() if not cause.culprits]
+    return [
+        cause for cause in kept.values() if cause.culprits or not any(set(cause.unknown) < other for other in unknown)
+    ]
 
 
 def _order(cause: Standstill) -> int:
@@ -300,24 +349,25 @@ def _order(cause: Standstill) -> int:
     return min((part.call.order for part in cause.waiting if part.call), default=0)
 
 
-def _cycle(waits: Sequence[_Wait], by_rank: Mapping[int, Dump]) -> Standstill:
-    """Ranks that wait for each other, beginning anywhere: each is followed by one for which it waits."""
-    targets: dict[int, tuple[_Wait, int]] = {}
-    for wait in waits:
-        for rank in wait.waiting:
-            targets.setdefault(rank, (wait, wait.absent[0]))
-    rank = next(iter(targets))
-    order: dict[int, int] = {}
-    while rank not in order:
-        order[rank] = len(order)
-        rank = targets[rank][1]
-    ring = [member for member in order if order[member] >= order[rank]]
-    parts = [_part(member, by_rank, targets[member][0].waiting[member]) for member in ring]
-    others = {member for wait in waits for member in wait.waiting} - set(ring)
-    first = targets[ring[0]][0]
-    operation = first.waiting[ring[0]].operation
-    waiting = [_part(member, by_rank, targets[member][0].waiting[member]) for member in sorted(others)]
-    return Standstill(CYCLE, first.group, first.seq, operation, parts, waiting)
+def _cycle(
+    ring: Sequence[tuple[int, int]], blocked: Sequence[Standstill | _Wait], by_rank: Mapping[int, Dump]
+) -> Iterator[Standstill]:
+    """Ranks that wait for each other: each is followed by one for which it waits."""
+    if not ring:
+        return
+    calls = [(rank, _link(blocked[number]).pending[rank]) for rank, number in ring]
+    first = blocked[ring[0][1]]
+    members = {rank for rank, _ in ring}
+    others = {rank: call for _, number in ring for rank, call in _link(blocked[number]).pending.items()}
+    yield Standstill(
+        CYCLE,
+        first.group,
+        first.seq,
+        calls[0][1].operation,
+        [_part(rank, by_rank, call) for rank, call in calls],
+        [_part(rank, by_rank, others[rank]) for rank in sorted(others.keys() - members)],
+        odd=peers.out_of_order(calls, by_rank),
+    )
 
 
 def _part(rank: int, by_rank: Mapping[int, Dump], call: Call | None) -> Part:

@@ -1,16 +1,23 @@
-"""Ranks that come last to the collectives of their group again and again, by how long the calls took on each rank.
+"""Ranks for which the others wait again and again, by how long the calls took on each rank.
 
-Who comes last finds all others there: the call is short on that rank, and long on those that waited for it. Both times
-are taken by the GPU of the rank itself, so clocks of hosts that differ have no part in it. The time at which a program
-put a call into the queue says nothing of the sort: a rank that prints the loss has a shorter queue than others.
+A collective is over on all ranks of its group at once. What a rank does until the end of the next one is its own work
+and waiting in calls, of this group or another: who waits the least works the longest, and the others wait for it. Who
+comes last to a call because it was itself held up in another one, as the later stages of a pipeline are, waits as long
+as the others in all.
+
+All times are taken by the GPU of the rank itself, so clocks of hosts that differ have no part in it. The time at which
+a program put a call into the queue says nothing of the sort: a rank that prints the loss has a shorter queue than
+others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 from nccl_inspect.artifacts import standstill
+from nccl_inspect.artifacts.calls import Durations
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
 from nccl_inspect.util.records import Frozen, frozen
 
@@ -18,10 +25,10 @@ FEWEST = 16
 """Calls in which some rank is late: fewer may be chance."""
 _AGAIN = 0.9
 """Share of them in which it is the same rank."""
-_MOST = 1 / 2
-"""A rank is late where the call takes at most this share of what it takes on the next one."""
+_MOST = 3 / 4
+"""A rank is late where it spends at most this share of the time in calls that the next one spends there."""
 _LEAST_MS = 1.0
-"""That much longer it takes there."""
+"""That much less time it spends in them."""
 _WORTH = 0.1
 """Share of the time that the others lose."""
 
@@ -46,17 +53,19 @@ class Straggler(Frozen):
     late: int
     """Calls to which it came last."""
     compared: int
-    """Calls of which the duration is known on all ranks of the group."""
+    """Calls of which it is known how long all ranks of the group waited in them and before."""
     share: float
     """Of the time from the first to the last of them: that long the others waited for it."""
     gap_ms: float
-    """The usual wait in such a call."""
+    """How long the others usually wait for it."""
+    plain: float
+    """That share of the time in these very calls: the others may have waited for it in calls of other groups, too."""
     calls: tuple[Timed, Timed]
-    """The call with the longest wait, on this rank and on one that waited."""
+    """The call in which another rank waited the longest, on this rank and on that one."""
 
 
 def of(dumps: Iterable[Dump]) -> list[Straggler]:
-    """The stragglers, those for which the others wait the longest first; each rank once.
+    """The stragglers, those for which the others wait the longest first; each rank once, in the group that shows it.
 
     Args:
         dumps: of any number of ranks; groups count of which all ranks are there.
@@ -66,9 +75,8 @@ def of(dumps: Iterable[Dump]) -> list[Straggler]:
     for group, members in standstill.groups(by_rank) if len(by_rank) > 1 else ():
         if len(members) > 1 and all(rank in by_rank for rank in members):
             straggler = _in_group(group, members, by_rank)
-            if straggler and straggler.share > (
-                stragglers[straggler.rank].share if straggler.rank in stragglers else 0
-            ):
+            other = stragglers.get(straggler.rank) if straggler else None
+            if straggler and (other is None or straggler.plain > other.plain):
                 stragglers[straggler.rank] = straggler
     return sorted(stragglers.values(), key=lambda straggler: (-straggler.share, straggler.rank))
 
@@ -79,7 +87,7 @@ def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump])
         return None
     spans = [dict(zip(timed.numbers, timed.milliseconds, strict=True)) for timed in durations if timed]
     common = sorted(set(spans[0]).intersection(*spans[1:]))
-    late = list(_late(spans, common))
+    late = list(_late([timed for timed in durations if timed], common))
     if len(late) < FEWEST:
         return None
     places = [place for place, _, _ in late]
@@ -92,20 +100,30 @@ def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump])
     share = sum(gap for _, gap in mine) / whole if whole > 0 else 0.0
     if len(mine) < _AGAIN * len(late) or len(mine) < FEWEST or share < _WORTH:
         return None
-    seq = max(mine, key=lambda call: call[1])[0]
+    seq = max((seq for seq, _ in mine), key=lambda seq: max(span[seq] for span in spans) - spans[last][seq])
     waiting = max(range(len(members)), key=lambda place: spans[place][seq])
     calls = tuple(_timed(by_rank[members[place]], members[place], group, seq) for place in (last, waiting))
     gap = median(gap for _, gap in mine)
-    return Straggler(members[last], group, len(mine), len(common), min(share, 1.0), gap, (calls[0], calls[1]))
+    direct = sum(min(span[seq] for span in spans if span is not spans[last]) - spans[last][seq] for seq, _ in mine)
+    plain = max(direct, 0.0) / whole
+    compared = len(common) - 1
+    return Straggler(members[last], group, len(mine), compared, min(share, 1.0), gap, plain, (calls[0], calls[1]))
 
 
-def _late(spans: Sequence[Mapping[int, float]], common: Iterable[int]) -> Iterator[tuple[int, int, float]]:
-    """The calls to which one rank came clearly after all others: its place, the number, what the next one waited."""
-    for seq in common:
-        times = sorted((span[seq], place) for place, span in enumerate(spans))[:2]
-        (least, place), (second, _) = times
-        if least <= second * _MOST and second - least >= _LEAST_MS:
-            yield place, seq, second - least
+def _late(durations: Sequence[Durations], common: Sequence[int]) -> Iterator[tuple[int, int, float]]:
+    """The calls before which one rank waited clearly less than all others: its place, the number, how much less."""
+    places = [dict(zip(timed.numbers, range(len(timed.numbers)), strict=True)) for timed in durations]
+    for before, seq in pairwise(common):
+        waited = []
+        for place, (timed, at) in enumerate(zip(durations, places, strict=True)):
+            first, last = at[before], at[seq]
+            if timed.untimed[first] != timed.untimed[last]:
+                break
+            waited.append((timed.spent[last] - timed.spent[first], place))
+        else:
+            (least, place), (second, _) = sorted(waited)[:2]
+            if least <= second * _MOST and second - least >= _LEAST_MS:
+                yield place, seq, second - least
 
 
 def _timed(dump: Dump, rank: int, group: Group, seq: int) -> Timed:

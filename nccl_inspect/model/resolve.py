@@ -21,6 +21,7 @@ from nccl_inspect.model.communicators import (
     names,
     parallelism,
     rings_and_trees,
+    stated_world,
 )
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.layout_lines import LayoutLines
@@ -93,7 +94,7 @@ class _Builder:
         if over or len(remaining) < len(self._processes):
             self._processes, self._communicators = walked(remaining)
         self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
-        self._world = communicator.find_world(self._communicators)
+        self._world = communicator.find_world(self._communicators) or stated_world.of(self._communicators, self._noted)
         communicator.number(self._communicators, self._world)
         table = edges.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
@@ -103,8 +104,7 @@ class _Builder:
             name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
-        nobody = ((log.process, log.opening.rank) for log in self._noted if not log.process.host)
-        self._ranks.update({process: [rank] for process, rank in nobody if rank is not None})
+        self._ranks.update(launcher_labels.of_nobody(self._noted))
 
     def job(self) -> Job:
         notices = self._notices()

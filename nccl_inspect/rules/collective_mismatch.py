@@ -83,7 +83,7 @@ def _from_dumps(facts: Facts, standstill: Standstill) -> Finding:
         cause=_cause(sizes=False, certain=True) + (f". The calls: {places}" if places else ""),
         impact=flight_recorder.IMPACT,
         fix=[
-            f"Look at {ranks_word(outliers)} first: the others agree."
+            f"Look at {ranks_word(outliers)} first: {_agreeing(standstill)}."
             if outliers
             else "Look for a collective in a branch that some ranks take: if rank == 0, an uneven last batch.",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call before it is made",
@@ -96,6 +96,14 @@ def _from_dumps(facts: Facts, standstill: Standstill) -> Finding:
         ],
         fatal=True,
     )
+
+
+def _agreeing(standstill: Standstill) -> str:
+    """Who makes the usual call."""
+    if not standstill.peers:
+        return "the others agree"
+    usual = ranks_word(flight_recorder.ranks_of(standstill.waiting))
+    return f"the other groups {standstill.group.label} make the call of {usual}"
 
 
 def _mismatched(pending: list[Wait]) -> list[Wait]:

@@ -36,8 +36,21 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"{ranks_word(absent)} never called {call}; {ranks_word(waiting)} {does(len(waiting), 'wait')} in it"
             if absent
             else f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {call} for {ranks_word(missing)}: "
-            + ("no dump of it" if standstill.silent else "the dump does not show whether it made the call"),
-            cause=_cause(standstill),
+            + (
+                f"no dump of {'it' if len(missing) == 1 else 'them'}"
+                if standstill.silent
+                else "the dump does not show whether it made the call"
+            ),
+            cause=". ".join(
+                filter(
+                    None,
+                    [
+                        _cause(standstill),
+                        flight_recorder.not_known(standstill),
+                        flight_recorder.chain(facts, standstill),
+                    ],
+                )
+            ),
             impact=flight_recorder.IMPACT,
             fix=list(_fixes(standstill)),
             confidence=flight_recorder.confidence(standstill),
@@ -65,7 +78,7 @@ def _cause(standstill: Standstill) -> str:
     text = "; ".join(sentences)
     if sentences:
         text += ": since then it has been busy or stuck outside NCCL, or took another branch"
-    return ". ".join(filter(None, [text, flight_recorder.not_known(standstill)]))
+    return text
 
 
 def _fixes(standstill: Standstill) -> Iterator[str]:

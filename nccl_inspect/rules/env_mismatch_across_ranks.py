@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nccl_inspect.event.base import is_named
+from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.agreement import (
     AGREEMENTS,
@@ -56,6 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         if outliers := _minority(agreement, values) or _on_some_ranks(facts, agreement, values):
             joined = _are_connected(facts, outliers)
+            values, outliers = _with_own_ranks(facts, values), _with_own_ranks(facts, outliers)
             odd = {rank for setting in outliers for rank in setting.ranks or ()}
             if named := errors_of(facts, agreement.effect):
                 yield _with_errors(facts, agreement, values, outliers, named)
@@ -70,6 +71,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 yield _finding(facts, name, values, outliers, harmless=joined)
             else:
                 yield _clue(name, values, outliers)
+
+
+def _with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
+    """The settings, without ranks that other processes have as well: those of communicators without a world."""
+    if facts.job.rank_space == "global":
+        return settings
+    owners: dict[int, set[Process]] = {}
+    for last in facts.job.last_lines:
+        for rank in last.ranks:
+            owners.setdefault(rank, set()).add(last.process)
+    return [
+        setting
+        if all(owners.get(rank, set()) <= set(setting.processes) for rank in setting.ranks or ())
+        else replace(setting, ranks=[])
+        for setting in settings
+    ]
 
 
 def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:

@@ -7,7 +7,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
     name="groups-out-of-order",
@@ -30,18 +30,25 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if part.call
         ]
         places = flight_recorder.places(ring)
+        odd = set(standstill.odd)
         yield RULE.finding(
             f"ranks wait for each other: {listed(waits, limit=4)}",
             cause="each waits in a call that the other has not made yet: the order of the calls differs, or one rank "
-            "skipped a call" + (f". The calls: {places}" if places else ""),
+            "skipped a call"
+            + (
+                f". {ranks_word(odd).capitalize()} makes them in another order than all other ranks, or leaves one out"
+                if odd
+                else ""
+            )
+            + (f". The calls: {places}" if places else ""),
             impact=flight_recorder.IMPACT,
             fix=[
                 "Call the groups in the same order on all ranks; for send and receive, let even ranks send first and "
                 "odd ranks receive first.",
                 "torch.distributed.batch_isend_irecv([...])   # for sends and receives in any order",
             ],
-            ranks=ranks,
-            hosts=hosts_with(facts.job, ranks),
+            ranks=odd or ranks,
+            hosts=hosts_with(facts.job, odd or ranks),
             evidence=flight_recorder.lines(facts, ring, 4),
             fatal=True,
         )

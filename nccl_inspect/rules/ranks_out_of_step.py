@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
@@ -34,6 +35,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     mine = [mismatch for other, mismatch in mismatches if other is answer and mismatch.comm_id == first.comm_id]
     ranks = ranks_by_pid(facts)
     behind = {_rank(member, ranks) for mismatch in mine for member in mismatch.behind}
+    behind -= flight_recorder.waiting(facts)
+    if not behind:
+        return  # the dumps show that these wait for others
     both = len(mine) > 1 and all(mismatch.behind != mine[0].behind for mismatch in mine[1:])
     summary = f"RAS: {'; '.join(_counts(mismatch, ranks) for mismatch in mine[:3])} in communicator {first.comm_id}"
     cause = (

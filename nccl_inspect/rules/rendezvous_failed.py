@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -34,6 +35,8 @@ _REASONS = {
     frozenset({"Connection timed out"}): "a firewall, security group or network policy silently drops packets; or "
     "no host has the address MASTER_ADDR",
 }
+_GROUP = re.compile(r"/default_pg/0//(\w{1,64})//cuda")
+"""The group, other than that of all ranks, to which a key of the store belongs."""
 _LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-connect-timeout"
 _TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
 
@@ -190,11 +193,14 @@ def _rendezvous_closed() -> tuple[str, str, list[str]]:
 def _key_missing(errors: list[Notice]) -> tuple[str, str, list[str]]:
     keys = listed(str(value(error, "key")) for error in _of(errors, _WAIT))
     of_nccl = len(_of(errors, _WAIT)) < len(errors) or "cuda//" in keys or "ncclUniqueId" in keys
+    groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
+    writer = f"rank 0 of process group {' and of '.join(groups)}, counted in the group," if groups else "rank 0"
+    first = "rank 0 of that group" if groups else "rank 0"
     return (
         "ranks waited in PyTorch's store for a key that another rank did not write" + (f": {keys}" if keys else ""),
-        "rank 0 provides the id of the communicator: it did not get that far, died, or the ranks create their process "
-        "groups in a different order"
+        f"{writer} provides the id of the communicator: it did not get that far, died, or the ranks create their "
+        "process groups in a different order"
         if of_nccl
         else "the rank that writes this key did not get that far, died, or does not write it; it is not a key of NCCL",
-        ["Look at the output of rank 0 first, then of all ranks: find a traceback, or the step it is in.", _SAME],
+        [f"Look at the output of {first} first, then of all ranks: find a traceback, or the step it is in.", _SAME],
     )

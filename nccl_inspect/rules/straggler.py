@@ -39,8 +39,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.clue(
             f"rank {straggler.rank} arrives last at {straggler.late} of {straggler.compared} collectives of group "
             f"{straggler.group.label}: {who} {does(len(others), 'wait')} {straggler.share:.0%} of the time",
-            cause=f"the calls are short on this rank and {straggler.gap_ms:.0f} ms longer on all others: it is late, "
-            "because of a slower GPU, more work, or time on the CPU (data loading, checkpoints, logging)",
+            cause=f"from one of these calls to the next it waits {straggler.gap_ms:.0f} ms less than all others, in "
+            "calls of all groups together: it is late by itself, because of a slower GPU, more work, or time on the "
+            "CPU (data loading, checkpoints, logging)",
             impact=f"all ranks of the group run at the pace of rank {straggler.rank}",
             fix=[
                 "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE   # on its host and on another one: is the GPU "

@@ -7,15 +7,24 @@ from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_with
-from nccl_inspect.judging.hangs.progress import suspects
-from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
+from nccl_inspect.judging.hangs.origin import origin
+from nccl_inspect.judging.hangs.progress import connecting, suspects
+from nccl_inspect.judging.hangs.watchdog import (
+    PAIRWISE,
+    Wait,
+    communicator_of,
+    enqueued,
+    in_calls,
+    latecomers,
+    waits,
+)
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.util.wording import listed, ranks_word
+from nccl_inspect.util.wording import does, listed, ranks_word
 
 RULE = Rule(
     name="watchdog-timeout",
@@ -25,8 +34,6 @@ RULE = Rule(
     echoes=("driver-shutting-down", "watchdog-stuck"),
     supersedes=("ended-from-outside",),
 )
-_PAIRWISE = ("SEND", "RECV")
-"""Between two ranks: PyTorch gives each pair its own communicator, in any process group."""
 _FAILED = ("torch/cuda-error", "torch/cuda-out-of-memory", "torch/watchdog-terminated")
 _RECORD = (
     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
@@ -87,7 +94,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield from _reported_by_others(facts)
         return
     suspicion = _late(timeout.late) if timeout.late else _suspicion(facts, timeout)
-    suspicion = _unless_recorded(facts, _unless_waiting(suspicion, timeout.elsewhere))
+    suspicion = _unless_connecting(facts, _unless_waiting(suspicion, timeout.elsewhere))
+    suspicion = _unless_recorded(facts, suspicion if suspicion.ranks else _of_all_groups(facts, suspicion))
     blamed = suspicion.ranks
     yield RULE.finding(
         _summary(timeout) + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
@@ -118,7 +126,7 @@ def _timeout(facts: Facts) -> _Timeout | None:
     late = latecomers(own)
     own = [wait for wait in own if wait not in late]
     timeout = _Timeout(own, late, None, [wait for wait in everything if wait.group != first.group])
-    is_pairwise = first.operation in _PAIRWISE
+    is_pairwise = first.operation in PAIRWISE
     comm = _pair(facts, timeout.waiting) if is_pairwise else communicator_of(facts, first.group, own)
     return timeout._replace(comm=comm)
 
@@ -289,10 +297,14 @@ def _other_call(timeout: _Timeout) -> _Suspicion | None:
 def _absent(facts: Facts, timeout: _Timeout) -> _Suspicion:
     """Ranks of the group that did not time out."""
     members, waiting = timeout.members, timeout.waiting
-    absent = members - waiting - enqueued(facts, timeout.group).keys() if waiting else set()
+    absent = members - waiting - enqueued(facts, timeout.group).keys() - in_calls(facts) if waiting else set()
+    if not absent and members:
+        rest = members - waiting
+        elsewhere = f"{ranks_word(rest)} called it as well, or {does(len(rest), 'wait')} in another call"
+        all_waited = "All ranks of the group waited in it"
+        return _Suspicion(set(), f"{elsewhere[:1].upper()}{elsewhere[1:]}" if rest else all_waited, [])
     if not absent:
-        all_waited = "All ranks of the group waited in it" if members and members <= waiting else ""
-        return _Suspicion(set(), all_waited or _unlisted(timeout.waits) or _UNKNOWN, [])
+        return _Suspicion(set(), _unlisted(timeout.waits) or _UNKNOWN, [])
     seen = absent & set(facts.job.ranks_seen)
     here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
     why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not arrive, died, or its output is missing"
@@ -308,6 +320,28 @@ def _unless_waiting(suspicion: _Suspicion, elsewhere: list[Wait]) -> _Suspicion:
     left = suspicion.ranks - held.keys()
     cause = f"{listed(calls, limit=3)}: it waits for others itself, in another process group"
     return suspicion._replace(ranks=left, why=f"{suspicion.why}; but {cause}" if left else f"{cause}. {_ORDER}")
+
+
+def _unless_connecting(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
+    """The suspects, without ranks that wait for others to make a communicator or a connection."""
+    blamed, making = suspicion.ranks, flight_recorder.being_made(facts)
+    words = {rank: "began a communicator that others did not" for rank in blamed if rank in making}
+    if len(blamed) > 1:
+        peers = {rank: peer for rank, peer in connecting(facts).items() if rank in blamed}
+        words |= {rank: f"waits to connect to rank {peer}" for rank, peer in peers.items()}
+    if not words or words.keys() == blamed:
+        return suspicion
+    held = listed([f"rank {rank} {what}" for rank, what in sorted(words.items())], limit=3)
+    return suspicion._replace(ranks=blamed - words.keys(), why=f"{suspicion.why}; but {held}")
+
+
+def _of_all_groups(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
+    """What the waits of all process groups together show, if anything."""
+    began = origin(facts, waits(facts), flight_recorder.being_made(facts))
+    if began is None:
+        return suspicion
+    why = began.words if suspicion.why == _UNKNOWN else f"{began.words}. {suspicion.why}"
+    return suspicion._replace(ranks=began.suspects, why=why)
 
 
 _ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"

@@ -266,3 +266,16 @@ def test_a_watch_follows_one_log() -> None:
     result = CliRunner().invoke(cli, ["watch", str(FOUR), str(FOUR)])
     assert result.exit_code == 2
     assert "only one log can be watched" in result.stderr
+
+
+def test_a_dump_lacks_what_timed_out_after_it_was_written(tmp_path: Path) -> None:
+    """A process writes one dump: that it lacks a later call does not make it another run's."""
+    mesh = SAMPLES / "mesh-nodes" / "sigkill-lazy"
+    log = lzma.decompress((mesh / "job.log.xz").read_bytes())
+    for dump_file in mesh.glob("nccl_trace_rank_*"):
+        shutil.copy(dump_file, tmp_path)
+    (tmp_path / "job.log").write_bytes(log)
+    assert not unused(nccl_inspect.read(str(tmp_path)))
+    before = log.replace(b"Received a dump signal", b"Received no dump signal")
+    (tmp_path / "job.log").write_bytes(before)
+    assert set(unused(nccl_inspect.read(str(tmp_path)))) >= {"nccl_trace_rank_0.xz", "nccl_trace_rank_1.xz"}

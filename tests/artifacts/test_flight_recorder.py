@@ -246,3 +246,100 @@ def test_a_thousand_ranks_are_compared_by_their_groups() -> None:
         dumps.append(dump(rank, calls, groups))
     found = standstill.of(dumps)
     assert [[part.rank for part in still.culprits] for still in found] == [[517]]
+
+
+EIGHT = {
+    "0": list(range(8)),
+    **{f"t{first}": [first, first + 1] for first in range(0, 8, 2)},
+    **{f"d{first}": [first, first + 2] for first in (0, 1, 4, 5)},
+}
+"""A mesh: the world, pairs of tensor parallelism and pairs of data parallelism."""
+
+
+def mesh(calls: dict[int, list[dict[str, Any]]], status: dict[int, Any] | None = None) -> list[standstill.Standstill]:
+    """What stands still in a mesh of eight ranks."""
+    config = {
+        name: {"name": name, "desc": {"0": "default_pg", "t": "tp", "d": "dp"}[name[0]], "ranks": str(ranks)}
+        for name, ranks in EIGHT.items()
+    }
+    dumps = []
+    for rank, entries in calls.items():
+        document: dict[str, Any] = {"version": "2.10", "pg_config": config, "pg_status": (status or {}).get(rank, {})}
+        document["entries"] = [{**DONE, "process_group": ["0", ""]}, *entries]
+        dumps.append(flight_recorder.read(f"nccl_trace_rank_{rank}", pickle.dumps(document, protocol=2)))
+    return standstill.of(dumps)
+
+
+def tp(rank: int, state: str = "completed", order: int = 2, **more: Any) -> dict[str, Any]:
+    return entry(order, f"t{rank // 2 * 2}", 1, "all_reduce", state, **more)
+
+
+def dp(rank: int, state: str = "completed", order: int = 3) -> dict[str, Any]:
+    return entry(order, f"d{rank if rank in EIGHT['0'][::4] + EIGHT['0'][1::4] else rank - 2}", 1, "all_reduce", state)
+
+
+def world(order: int = 4) -> dict[str, Any]:
+    return entry(order, "0", 2, "all_reduce", "scheduled")
+
+
+def stuck(rank: int) -> list[dict[str, Any]]:
+    """What a rank called of a step when rank 5 left out or changed its call of tp, and went to the call of all."""
+    if rank == 4:
+        return [tp(4, "scheduled"), dp(4, "scheduled"), world()]
+    return [tp(rank), dp(rank, "scheduled" if rank in (6, 7) else "completed"), world()]
+
+
+@pytest.mark.parametrize("size", [[[4, 8]], [[2, 8]]])
+def test_what_follows_from_a_difference_is_no_cause_of_its_own(size: list[list[int]]) -> None:
+    """Rank 7 waits for 5 in dp, 6 for 4, and all in the call of all ranks, which all made."""
+    odd = [tp(5, input_sizes=size, input_dtypes=["Half"]), world(3)]
+    (still,) = mesh({rank: odd if rank == 5 else stuck(rank) for rank in range(8)})
+    assert told(still) == (causes.DIFFERENT, "t4", 1, [5], [4])
+    assert still.peers == 6
+
+
+def test_without_other_groups_to_compare_with_either_of_two_may_be_wrong() -> None:
+    odd = [tp(5, input_sizes=[[2, 8]]), world(3)]
+    first, *_ = mesh({4: stuck(4), 5: odd})
+    assert told(first)[:4] == (causes.DIFFERENT, "t4", 1, [4, 5])
+
+
+def test_a_rank_that_left_out_a_call_waits_in_a_ring_with_those_that_wait_for_it() -> None:
+    left_out = {rank: [world(3)] if rank == 5 else stuck(rank) for rank in range(8)}
+    (still,) = mesh(left_out)
+    assert (still.kind, {part.rank for part in still.culprits}) == (causes.CYCLE, {4, 5})
+    assert still.odd == [5]
+
+
+def test_of_a_ring_the_rank_is_named_that_makes_the_calls_in_another_order() -> None:
+    usual = {rank: [tp(rank, "scheduled" if rank == 4 else "completed"), world(3)] for rank in range(8)}
+    (still,) = mesh(usual | {4: [tp(4, "scheduled")], 5: [world(2)]})
+    assert (still.kind, {part.rank for part in still.culprits}) == (causes.CYCLE, {4, 5})
+    assert still.odd == [5]
+
+
+def test_ranks_without_dumps_are_named_once() -> None:
+    """Each of them is missing in groups of its own, and both in the call of all."""
+    (still,) = mesh({rank: stuck(rank) for rank in range(8) if rank not in (4, 5)})
+    assert (still.kind, still.culprits, still.silent) == (causes.MISSING, [], [4, 5])
+
+
+@pytest.mark.parametrize("queued", [4, 5])
+def test_a_rank_that_stands_in_a_call_which_it_has_yet_to_queue_waits(queued: int) -> None:
+    """NCCL connects the first send to a peer; CUDA calls over what was never begun."""
+    send = entry(2, "0", 5, "send 0->5", retired=False)
+    calls = {rank: [world(2)] for rank in range(8)} | {0: [send], 5: []}
+    (still,) = mesh(calls, {0: {0: {"last_enqueued_collective": queued}}})
+    culprits = [part.rank for part in still.culprits]
+    assert culprits == ([5] if queued == 4 else [0, 5])
+    assert [link.awaited for link in still.chain] == ([(5,)] if queued == 4 else [])
+
+
+def test_a_rank_that_waits_outside_of_all_calls_is_not_blamed_for_others_that_wait_nowhere() -> None:
+    dumps = [
+        dump(rank, [DONE, *calls], WORLD)
+        for rank, calls in enumerate(([], [entry(2, "w", 2, "all_reduce", "x")], [], []))
+    ]
+    assert [told(still)[3] for still in standstill.of(dumps)] == [[0, 2, 3]]
+    assert [told(still)[3] for still in standstill.of(dumps, busy=[0, 2])] == [[3]]
+    assert [told(still)[3] for still in standstill.of(dumps, busy=[0, 2, 3])] == [[0, 2, 3]]

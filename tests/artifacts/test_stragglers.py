@@ -43,7 +43,7 @@ def dumps(size: int, duration: Callable[[int, int], float | None], calls: int = 
 @pytest.mark.parametrize("skew_ns", [0, 3_600_000_000_000, -7_000_000])
 def test_the_rank_for_which_all_wait_is_named_whatever_the_clocks(skew_ns: int) -> None:
     (found,) = stragglers.of(dumps(8, lambda rank, seq: 3.0 if rank == 5 else 60.0 + seq % 5 + rank, skew_ns=skew_ns))
-    assert (found.rank, found.late, found.compared) == (5, 40, 40)
+    assert (found.rank, found.late, found.compared) == (5, 39, 39)
     assert 0.25 < found.share < 0.35
     assert next(timed.rank for timed in found.calls) == 5
     assert found.calls[1].milliseconds > found.calls[0].milliseconds
@@ -63,6 +63,39 @@ def test_jitter_is_no_straggler(size: int, seed: int) -> None:
 
 def test_what_costs_little_is_no_straggler() -> None:
     assert not stragglers.of(dumps(8, lambda rank, _: 0.02 if rank == 5 else 4.0))
+
+
+def pipeline(receive: dict[str, object], slow: int | None = None) -> list[Dump]:
+    """Three stages: each receives from the one before, then all meet; a slow one works 50 ms longer."""
+    made = []
+    for rank in range(3):
+        calls: list[dict[str, object]] = []
+        for step in range(1, 31):
+            held = 40.0 * rank + (50.0 if slow is not None and rank > slow else 0.0)
+            rest = 100.0 - 40.0 * rank + (50.0 if slow is not None and rank < slow else 0.0)
+            about = {"pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": step, "p2p_seq_id": step}
+            if rank:
+                name = f"nccl:recv {rank}<-{rank - 1}"
+                calls.append({**about, "profiling_name": name, "is_p2p": True, "duration_ms": held, **receive})
+                if receive.get("batched"):
+                    calls.append({**about, "profiling_name": "nccl:coalesced", "is_p2p": True, "duration_ms": held})
+            reduce = {"profiling_name": "nccl:all_reduce", "is_p2p": False, "duration_ms": rest}
+            calls.append({**about, **reduce, "time_created_ns": step * STEP_NS})
+        entries = [{"record_id": number, "state": "completed", **call} for number, call in enumerate(calls)]
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
+        document = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
+        made.append(flight_recorder.read(f"nccl_trace_rank_{rank}", pickle.dumps(document, protocol=2)))
+    return made
+
+
+@pytest.mark.parametrize("receive", [{}, {"duration_ms": None}, {"duration_ms": None, "batched": True}])
+def test_the_last_stage_of_a_pipeline_comes_last_as_it_waits_for_the_others(receive: dict[str, object]) -> None:
+    assert not stragglers.of(pipeline(receive))
+
+
+@pytest.mark.parametrize("receive", [{}, {"duration_ms": None, "batched": True}])
+def test_a_slow_stage_is_named_and_not_those_that_wait_for_it(receive: dict[str, object]) -> None:
+    assert [found.rank for found in stragglers.of(pipeline(receive, slow=1))] == [1]
 
 
 def test_two_that_are_late_in_turn_are_none() -> None:

@@ -236,6 +236,34 @@ def test_ranks_that_a_launcher_numbers_on_are_one_job() -> None:
     assert nccl_inspect.read(mixed([labelled(one, 0), labelled(other, 4)])).jobs == []
 
 
+def failure(host: int, rank: int, pid: int) -> bytes:
+    """What torchrun reports of a worker that failed."""
+    return (
+        f"  host      : node-{host:05d}\n  rank      : {rank} (local_rank: {rank % 4})\n  exitcode  : -6 (pid: {pid})\n"
+    ).encode()
+
+
+def test_groups_on_several_hosts_are_of_one_world_by_the_ranks_that_torchrun_names() -> None:
+    """Communicators of all ranks were never made: each host has that of its own four."""
+    log = mixed([small(0, 1, 4), small(1, 1, 4)])
+    assert len(nccl_inspect.read(log).jobs) == 2
+    assert len(nccl_inspect.read(log + failure(1, 3, 1003)).jobs) == 2  # a rank that each of them may have
+    assert len(nccl_inspect.read(mixed([small(number, 1, 4) for number in range(3)]) + failure(1, 7, 9)).jobs) == 3
+    job = nccl_inspect.read(log + failure(1, 7, 9))
+    assert (job.jobs, job.rank_space) == ([], "communicator")  # whose rank that is nobody says
+
+
+@pytest.mark.parametrize("rank", [3, 7])
+def test_ranks_are_those_that_torchrun_names_where_that_leaves_one_place_for_each(rank: int) -> None:
+    one, other = small(0, 1, 4), [line.replace(b":100", b":200") for line in small(1, 1, 4)]
+    ends = failure(1, 7, 2003) if rank == 7 else failure(1, 7, 9) + failure(1, 3, 2003)
+    job = nccl_inspect.read(mixed([one, other]) + ends)
+    assert (job.jobs, job.rank_space, job.world_size) == ([], "global", 8)
+    hosts = {host.name: host.ranks for host in job.hosts}
+    first, last = ("node-00000", "node-00001") if rank == 7 else ("node-00001", "node-00000")
+    assert hosts == {first: [0, 1, 2, 3], last: [4, 5, 6, 7]}
+
+
 def test_jobs_of_which_only_communicators_are_logged_are_told_apart() -> None:
     logs = [[line for line in small(number) if b" Init " in line] for number in range(3)]
     assert [one.ranks for one in nccl_inspect.read(mixed(logs)).jobs] == [4, 4, 4]

@@ -11,12 +11,13 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.statements import ages
-from nccl_inspect.util.wording import listed, ranks_word
+from nccl_inspect.util.wording import does, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.calls import Call
     from nccl_inspect.artifacts.flight_recorder import Dump, Group
     from nccl_inspect.artifacts.standstill import Part, Standstill
+    from nccl_inspect.model.job import CommunicatorInfo
 
 IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
@@ -38,8 +39,15 @@ def all_standstills(facts: Facts) -> list[Standstill]:
         return []
     from nccl_inspect.artifacts import standstill  # most logs have no dumps
 
-    standstills = standstill.of(dumps)
+    standstills = standstill.of(dumps, being_made(facts))
     return [still for still in standstills if still.kind == causes.DIFFERENT] if is_running(facts) else standstills
+
+
+def being_made(facts: Facts) -> dict[int, CommunicatorInfo]:
+    """The ranks that wait, by the log, in the initialization of a communicator for others that did not begin it."""
+    comms = (comm for comm in facts.job.communicators if 0 < len(comm.started) < comm.nranks)
+    places = ((comm, place) for comm in comms for place in set(comm.started) - set(comm.completed))
+    return {rank: comm for comm, place in places if (rank := comm.ranks[place]) is not None}
 
 
 def is_running(facts: Facts) -> bool:
@@ -76,12 +84,36 @@ def confidence(still: Standstill) -> str:
 def proved(facts: Facts) -> set[int]:
     """The ranks that certainly block the others, according to the dumps."""
     kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
-    return {
-        part.rank
-        for still in standstills(facts, *kinds)
-        if still.waiting and confidence(still) == "certain"
-        for part in still.culprits
-    }
+    certain = [still for still in standstills(facts, *kinds) if still.waiting and confidence(still) == "certain"]
+    odd = {rank for still in standstills(facts, causes.CYCLE) for rank in still.odd}
+    return {part.rank for still in certain for part in still.culprits} | odd
+
+
+def waiting(facts: Facts) -> set[int]:
+    """The ranks that, according to the dumps, only wait for others."""
+    standing = {rank for dump in dumps_of(facts) if dump.rank is not None and dump.is_waiting for rank in [dump.rank]}
+    standstills = facts.cached(all_standstills)
+    blocks = {rank for still in standstills for rank in (*still.unknown, *(part.rank for part in still.culprits))}
+    return (standing | being_made(facts).keys()) - blocks if blocks else set()
+
+
+def chain(facts: Facts, still: Standstill) -> str:
+    """Who else waits because of it, in words; empty if nobody does, or for these ranks only."""
+    made = being_made(facts)
+    culprits = ranks_of(still.culprits) or set(still.unknown)
+    links = [
+        f"{ranks_word(link.ranks)} {does(len(link.ranks), 'wait')} for {ranks_word(link.awaited)} in "
+        f"{work(link.call, link.group, link.call.seq)}"
+        for link in still.chain
+        if link.ranks
+    ]
+    links += [
+        f"rank {rank} waits in the initialization of a communicator of {comm.nranks} ranks, which the others did not "
+        "begin"
+        for rank, comm in made.items()
+        if rank not in culprits and still.culprits
+    ]
+    return f"Because of that, {listed(links, limit=3)}" if links else ""
 
 
 def dumped_before(still: Standstill) -> float:

@@ -16,6 +16,22 @@ from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import count, listed, ranks_word
 
 
+def connecting(facts: Facts) -> dict[int, int]:
+    """Ranks whose last line is their side of a connection over the network, with the peer that has not done its own."""
+    ends = {(last.source, last.order): last.ranks[0] for last in facts.job.last_lines if len(last.ranks) == 1}
+    one_sided = facts.job.paths.where(
+        lambda kind: (
+            kind.transport == "NET" and any((link.send is None) != (link.receive is None) for link in kind.links)
+        )
+    )
+    peers: dict[int, int] = {}
+    for path in one_sided if ends else ():
+        rank = next((ends[place] for line in path.evidence if (place := (line.source, line.order)) in ends), None)
+        if rank in (path.src, path.dst):
+            peers[rank] = path.dst if rank == path.src else path.src
+    return peers
+
+
 def phases(facts: Facts, comm: CommunicatorInfo) -> str:
     """How far each rank of a communicator got, the slowest first: ``rank 2 never started; rank 0-1 started …``.
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.patterns import later
+
+PAIRWISE = ("SEND", "RECV")
+"""Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
 
 
 class Wait(NamedTuple):
@@ -35,8 +39,9 @@ def waits(facts: Facts) -> list[Wait]:
         event = notice.event
         assert isinstance(event, CollectiveTimeout)
         seq = -1 if event.seq is None else event.seq
-        group = group_of(notice.message) or groups.get((event.global_rank, event.rank, seq))
-        rank = job_rank(event.global_rank, event.rank, group)
+        group = group_of(notice.message) or _next_group(groups.get((event.global_rank, event.rank, seq), []), notice)
+        member = None if event.operation in PAIRWISE else event.rank
+        rank = job_rank(event.global_rank, member, group)
         key = group, rank, event.rank, seq, event.operation
         if key not in by_key:
             by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, notice)
@@ -67,15 +72,30 @@ def _printed_at(notice: Notice) -> float | None:
     return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5])
 
 
-def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], str]:
-    """The process group of a rank's work, from that rank's next line: since 2.4 the line about the time-out itself does
-    not name it."""
-    candidates: dict[tuple[int | None, int | None, int | None], set[str]] = {}
+_Status = tuple[str, int, str]
+"""Source and line of a status, and the group that it names."""
+
+
+def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], list[_Status]]:
+    """The process groups of a rank's works, from the line that the rank prints behind that about the time-out: since
+    2.4 that one itself does not name it."""
+    statuses: dict[tuple[int | None, int | None, int | None], list[_Status]] = {}
     for notice in facts.with_role("watchdog-status"):
         values, group = dict(getattr(notice.event, "values", ())), group_of(notice.message)
         if group is not None:
-            candidates.setdefault((values.get("global_rank"), values.get("rank"), values.get("seq")), set()).add(group)
-    return {key: groups.pop() for key, groups in candidates.items() if len(groups) == 1}
+            line = notice.evidence[0]
+            key = values.get("global_rank"), values.get("rank"), values.get("seq")
+            statuses.setdefault(key, []).append((line.source, line.order, group))
+    return statuses
+
+
+def _next_group(statuses: list[_Status], notice: Notice) -> str | None:
+    """The only group that these lines name, or that of the first one behind a line."""
+    line, groups = notice.evidence[0], {group for *_, group in statuses}
+    if len(groups) < 2:
+        return next(iter(groups), None)
+    behind = [status for status in statuses if status[0] == line.source and status[1] > line.order]
+    return min(behind)[2] if behind else None
 
 
 def group_of(message: str) -> str | None:
@@ -100,42 +120,88 @@ def is_default(group: str | None) -> bool:
 
 
 def _without_repeats(waiting: list[Wait]) -> list[Wait]:
-    """The waits without their repetition in an exception's text, which lacks the group."""
+    """The waits without their repetition in an exception's text, which lacks the group or the rank."""
     with_group = {(wait.seq, wait.operation, wait.member) for wait in waiting if wait.group is not None}
+    with_rank = {(wait.seq, wait.operation, wait.member) for wait in waiting if wait.rank is not None}
     return [
-        wait for wait in waiting if wait.group is not None or (wait.seq, wait.operation, wait.member) not in with_group
+        wait
+        for wait in waiting
+        if (wait.group is not None or (wait.seq, wait.operation, wait.member) not in with_group)
+        and (wait.rank is not None or (wait.seq, wait.operation, wait.member) not in with_rank)
     ]
 
 
 _GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
+
+
+def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
+    """By process group, ranks in it with those of the job, as the watchdog states them."""
+    places: dict[str | None, set[tuple[int, int]]] = {}
+    for notice in facts.with_role("watchdog-status", "watchdog-dump"):
+        values = dict(getattr(notice.event, "values", ()))
+        member, rank = values.get("rank"), values.get("global_rank")
+        if isinstance(member, int) and isinstance(rank, int):
+            places.setdefault(group_of(notice.message), set()).add((member, rank))
+    return places
+
+
 _TIME = later(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
 _ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
     """The number of the last work that each rank of the job enqueued in a process group."""
-    works: dict[int, tuple[int, Notice]] = {}
+    return facts.cached(_enqueued).get(group, {})
+
+
+def _enqueued(facts: Facts) -> dict[str | None, dict[int, tuple[int, Notice]]]:
+    works: dict[str | None, dict[int, tuple[int, Notice]]] = {}
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
-        match = _ENQUEUED.search(notice.message)
+        match, group = _ENQUEUED.search(notice.message), group_of(notice.message)
         values = dict(getattr(notice.event, "values", ()))
         rank = job_rank(values.get("global_rank"), values.get("rank"), group)
-        if match and rank is not None and group_of(notice.message) == group:
-            works[rank] = int(match[1]), notice
+        if match and rank is not None:
+            works.setdefault(group, {})[rank] = int(match[1]), notice
     return works
 
 
-def communicator_of(facts: Facts, group: str | None, waiting: list[Wait]) -> CommunicatorInfo | None:
-    """The communicator of a process group: the world, or the only one with the same ranks in the same order."""
+def in_calls(facts: Facts) -> set[int]:
+    """The ranks whose own watchdog reports a call that failed or timed out: they waited for others."""
+    values = (dict(getattr(notice.event, "values", ())) for notice in facts.with_role("watchdog-status"))
+    return {rank for entry in values if isinstance(rank := entry.get("global_rank"), int)}
+
+
+def communicator_of(
+    facts: Facts, group: str | None, waiting: list[Wait], others: Container[tuple[int | None, ...]] = ()
+) -> CommunicatorInfo | None:
+    """The communicator of a process group: the world, or the only one with the same ranks in the same order.
+
+    Args:
+        facts: about the job.
+        group: as PyTorch names it.
+        waiting: those that wait in it.
+        others: the ranks of other groups, which it cannot be.
+    """
     comms = facts.job.communicators
     if is_default(group):
         return next((comm for comm in comms if comm.id == "world"), None)
     if group is None and len(comms) == 1:
         return comms[0]
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
+    places |= facts.cached(_places).get(group, set())
+    near = facts.cached(_by_place).get(min(places), []) if places else []
     fits = [
-        comm
-        for comm in comms
-        if places and all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
+        comm for comm in near if all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
     ]
-    members = {tuple(comm.ranks) for comm in fits if comm.id != "world"}
-    return next((comm for comm in fits if comm.id != "world"), None) if len(members) == 1 else None
+    fits = [comm for comm in fits if tuple(comm.ranks) not in others]
+    return fits[0] if len({tuple(comm.ranks) for comm in fits}) == 1 else None
+
+
+def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
+    """The communicators other than the world, by each rank in them with that of the job."""
+    comms: dict[tuple[int, int], list[CommunicatorInfo]] = {}
+    for comm in facts.job.communicators:
+        for member, rank in enumerate(comm.ranks) if comm.id != "world" else ():
+            if rank is not None:
+                comms.setdefault((member, rank), []).append(comm)
+    return comms

@@ -222,7 +222,7 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
 def local_ranks(world: Communicator | None) -> dict[int, int]:
     """The local rank of each global rank, as far as the world's lines tell it."""
     members = world.members.values() if world else ()
-    return {member.rank: member.shape.local_rank for member in members if member.shape}
+    return {member.rank: member.shape.local_rank for member in members if member.shape and member.communicator is world}
 
 
 def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:

@@ -2,14 +2,14 @@
 
 Parts are of different jobs where each has all its ranks and they have no host in common, or differ in release, settings
 or size, or use the same GPUs at once. They stay together where ranks are missing that the other one may be, where the
-beginning of the log is, on one host at once (replicas, groups inside of a host), where a launcher numbers ranks across
-them, and where one is the restart of the other. nccl-tests that began at once were meant to be one.
+beginning of the log is, on one host at once (replicas, groups inside of a host), where a launcher or PyTorch numbers
+ranks across them, and where one is the restart of the other. nccl-tests that began at once were meant to be one.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ from nccl_inspect.model.fold.fold import Fold, source_and_line
 from nccl_inspect.model.jobs.parts import Part, Unions
 from nccl_inspect.model.statements import job_end
 
-_TESTS = "nccl-tests"
+_TESTS, _TORCH = "nccl-tests", "torch"
 _AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What tells the attempts of one job apart in the names of files."""
 _DIGITS = re.compile(r"\d+")
@@ -40,6 +40,7 @@ class Separation:
         self._parts = parts
         self._fold = fold
         self._unions = Unions(len(parts))
+        self._stated = _stated(fold)
         self._by_source: dict[int, list[int]] = {}
         self._by_host: dict[str, list[int]] = {}
         for index, part in enumerate(parts):
@@ -133,6 +134,7 @@ class Separation:
         for source in self._by_source:
             indexes = self._in_order(source)
             self._numbered_on(source, indexes)
+            self._of_one_world(source, indexes)
             self._cut_off(indexes)
             self._fitting(indexes)
             self._fitting(indexes[::-1])
@@ -159,6 +161,36 @@ class Separation:
         if beyond:
             for before, after in pairwise(labelled):
                 self._unions.join(before, after)
+
+    def _of_one_world(self, source: int, indexes: Sequence[int]) -> None:
+        """Parts that were there at once and are no more processes than the ranks that PyTorch names around them."""
+        stated = self._stated.get(source, [])
+        if not stated:
+            return
+        at_once = self._at_once(source, indexes)
+        begins = [self._parts[group[0]].extents[source][0] for group in at_once]
+        for number, group in enumerate(at_once):
+            until = begins[number + 1] if number + 1 < len(begins) else stated[-1][0] + 1
+            first, last = bisect_left(stated, (begins[number], 0)), bisect_left(stated, (until, 0))
+            world = max((rank for _, rank in stated[first:last]), default=0) + 1
+            parts = [self._parts[index] for index in group]
+            gpus = {gpu for part in parts for gpu in part.gpus}
+            processes = sum(len(part.logs) for part in parts)
+            if max(part.size for part in parts) < world and len(gpus) == processes <= world:
+                for before, after in pairwise(group):
+                    self._unions.join(before, after)
+
+    def _at_once(self, source: int, indexes: Sequence[int]) -> list[list[int]]:
+        """Parts of a source, in the order in which they begin there, put together where they overlap."""
+        groups: list[list[int]] = []
+        end = -1
+        for index in indexes:
+            first, last = self._parts[index].extents[source]
+            if first > end:
+                groups.append([])
+            groups[-1].append(index)
+            end = max(end, last)
+        return groups
 
     def _cut_off(self, indexes: Sequence[int]) -> None:
         """Parts whose beginning the log lacks: what joined them may have been there."""
@@ -226,6 +258,20 @@ def _sources_of_tests(fold: Fold) -> set[int]:
         for note in log.notes.values()
         if note.event is not None and note.event.dialect == _TESTS
     }
+
+
+def _stated(fold: Fold) -> dict[int, list[tuple[int, int]]]:
+    """By source where PyTorch and torchrun name a rank of the job, and which one, in the order of the lines."""
+    ranks: dict[int, list[tuple[int, int]]] = {}
+    for log in fold.processes.values():
+        for note in log.notes.values() if not log.process.host else ():
+            event = note.event
+            values = getattr(event, "values", ())
+            rank = getattr(event, "global_rank", None) if not values else dict(values).get("global_rank")
+            if event is not None and event.dialect == _TORCH and isinstance(rank, int):
+                for place in (note.place, *(note.places or ())):
+                    ranks.setdefault(source_and_line(place)[0], []).append((place, rank))
+    return {source: sorted(places) for source, places in ranks.items()}
 
 
 def _requeued(fold: Fold) -> dict[int, list[int]]:

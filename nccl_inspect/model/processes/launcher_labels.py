@@ -6,8 +6,18 @@ from collections.abc import Iterable, Mapping
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.communicators.members import ProcessMembers
-from nccl_inspect.model.fold.fold import source_and_line
+from nccl_inspect.model.fold.fold import ProcessLog, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
+
+
+def of_nobody(logs: Iterable[ProcessLog]) -> dict[Process, list[int]]:
+    """The labelled ranks of what no known process printed.
+
+    Args:
+        logs: of processes, and of nobody.
+    """
+    labels = ((log.process, log.opening.rank) for log in logs if not log.process.host)
+    return {process: [rank] for process, rank in labels if rank is not None}
 
 
 def of_exceptions(

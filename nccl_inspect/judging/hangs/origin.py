@@ -1,0 +1,167 @@
+"""Where a hang began, by the time-outs that PyTorch's watchdog reports in all process groups together.
+
+A rank that waits in one group holds up those that wait for it in another. Who waits nowhere holds up all; where
+everybody waits, ranks wait for each other in a ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, communicator_of, enqueued, in_calls
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.wording import does, listed, ranks_word
+
+_MOST_IN_RING = 16
+
+
+class Origin(NamedTuple):
+    """Where it began, as far as the log shows it."""
+
+    suspects: set[int]
+    """Empty where several ranks may be at fault."""
+    words: str
+
+
+class _Call(NamedTuple):
+    """A call in which ranks wait."""
+
+    wait: Wait
+    waiting: frozenset[int]
+    absent: frozenset[int]
+    """Ranks of the group that do not wait in it; empty where the group is not known."""
+    is_known: bool
+    """Whether its communicator is."""
+    reached: frozenset[int]
+    """Ranks that called it, whether or not they wait in it."""
+
+    @property
+    def described(self) -> str:
+        who = ranks_word(self.waiting)
+        what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
+        return f"{who} {does(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
+
+
+def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -> Origin | None:
+    """Where the hang began; None where the waits do not show it.
+
+    Args:
+        facts: about the job.
+        waits: of all process groups.
+        elsewhere: ranks that wait for others outside of these calls.
+    """
+    by_group = _by_group(waits)
+    for group, mine in by_group.items():
+        if differing := _different(group, mine):
+            return Origin(set(), differing)
+    calls = [_call(facts, group, mine, comm) for group, mine, comm in _with_communicators(facts, by_group)]
+    waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
+    reached = {rank for call in calls for rank in call.reached}
+    idle = {rank for call in calls for rank in call.absent} - waiting - reached
+    if idle and len(idle) <= len(waiting):
+        held = [call.described for call in calls if call.absent & idle]
+        return Origin(idle, f"By elimination, {ranks_word(idle)}: {listed(held, limit=3)}")
+    return None if idle else _of_ring(_completed(calls)) or _innermost(calls)
+
+
+def _by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
+    """The collectives in which ranks wait, by process group."""
+    by_group: dict[str, list[Wait]] = {}
+    for wait in waits:
+        if wait.group is not None and wait.rank is not None and wait.operation not in PAIRWISE:
+            by_group.setdefault(wait.group, []).append(wait)
+    return by_group
+
+
+def _with_communicators(
+    facts: Facts, by_group: Mapping[str, list[Wait]]
+) -> Iterator[tuple[str, list[Wait], CommunicatorInfo | None]]:
+    """Each group with its communicator, those first of which the waits leave one: it is no other group's."""
+    left = dict(by_group)
+    taken: set[tuple[int | None, ...]] = set()
+    while left:
+        fits = {group: communicator_of(facts, group, mine, taken) for group, mine in left.items()}
+        known = {group: comm for group, comm in fits.items() if comm} or fits
+        for group, comm in known.items():
+            yield group, left.pop(group), comm
+            taken.add(tuple(comm.ranks) if comm else ())
+
+
+def _call(facts: Facts, group: str, mine: list[Wait], comm: CommunicatorInfo | None) -> _Call:
+    members = global_ranks(comm, range(comm.nranks)) if comm else set()
+    waiting = frozenset(wait.rank for wait in mine if wait.rank is not None)
+    reached = frozenset(rank for rank, (last, _) in enqueued(facts, group).items() if last >= mine[0].seq)
+    return _Call(mine[0], waiting, frozenset(members - waiting), comm is not None, reached)
+
+
+def _completed(calls: Sequence[_Call]) -> list[_Call]:
+    """The calls; one in which all ranks are waits for those that wait elsewhere as well."""
+    elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
+    return [
+        call._replace(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
+        if call.is_known and not call.absent
+        else call
+        for call in calls
+    ]
+
+
+def _different(group: str, mine: Sequence[Wait]) -> str:
+    """Ranks of one group that wait under two numbers, in words; empty where all wait under one."""
+    numbers = sorted({wait.seq for wait in mine})
+    ranks = [{wait.rank for wait in mine if wait.seq == number and wait.rank is not None} for number in numbers[:2]]
+    if len(numbers) < 2 or not (only := ranks[0] - ranks[1]):
+        return ""
+    return (
+        f"It likely began in process group {group}: {ranks_word(ranks[1])} finished work {numbers[0]}, in which "
+        f"{ranks_word(only)} still {does(len(only), 'wait')}: they made different calls under that number"
+    )
+
+
+def _of_ring(calls: Sequence[_Call]) -> Origin | None:
+    """Ranks that wait for each other: those that are in every ring."""
+    ring = _ring(calls, None)
+    if not ring or len(ring) > _MOST_IN_RING:
+        return None
+    core = {rank for rank in ring if not _ring(calls, rank)}
+    if not core:
+        return None  # there are several rings, and nothing says which was the first
+    links = [call.described for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
+    if len(core) == 1:
+        return Origin(
+            core, f"Likely {ranks_word(core)}: all others wait for it, or for ranks that do: {listed(links, limit=3)}"
+        )
+    return Origin(
+        set(), f"It likely began with {ranks_word(core)}, which wait for each other: {listed(links, limit=3)}"
+    )
+
+
+def _innermost(calls: Sequence[_Call]) -> Origin | None:
+    """The group in which all those stand for which the others wait, where its other ranks are not known."""
+    unknown = [call for call in calls if not call.is_known]
+    held = [call for call in calls if call.absent]
+    if len(unknown) != 1 or not held or not all(call.absent <= unknown[0].waiting for call in held):
+        return None
+    last = unknown[0]
+    return Origin(
+        set(),
+        f"It likely began in process group {last.wait.group}, in {last.wait.operation} (work {last.wait.seq}): "
+        f"{ranks_word(last.waiting)} {does(len(last.waiting), 'wait')} there, and "
+        + listed([call.described for call in held], limit=3),
+    )
+
+
+def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:
+    """Ranks that wait for each other in a ring, leaving one rank out of account."""
+    graph: dict[object, set[object]] = {}
+    for number, call in enumerate(calls):
+        graph[f"call {number}"] = set(call.absent - {without})
+        for rank in call.waiting - {without}:
+            graph.setdefault(rank, set()).add(f"call {number}")
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return sorted({entry for entry in error.args[1] if isinstance(entry, int)})
+    return []

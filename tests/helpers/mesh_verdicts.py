@@ -1,0 +1,44 @@
+"""The recordings of ``tools/break_mesh.py``, with what was done to each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from repository import ROOT
+
+MESHES = ROOT / "sample_logs" / "mesh", ROOT / "sample_logs" / "mesh-nodes"
+"""Two ranks of one machine; eight ranks on four nodes."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A job that was broken on purpose."""
+
+    folder: Path
+    kind: str
+    what: str
+    culprit: int | None
+
+    @property
+    def name(self) -> str:
+        """The scenario and how communicators were made."""
+        return self.folder.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def recordings(mesh: Path) -> list[Recording]:
+    """All recordings of a mesh.
+
+    Args:
+        mesh: one of :data:`MESHES`.
+    """
+    return [_recording(folder) for folder in sorted(mesh.iterdir()) if folder.is_dir()]
+
+
+def _recording(folder: Path) -> Recording:
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    return Recording(folder, truth["kind"], truth["what_happened"], truth["culprit_rank"])
