@@ -81,8 +81,8 @@ def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = Non
     for process in processes:
         _release(process, misplaced)
     work = _Work(processes, certainty)
-    for process in processes:
-        for unit in units_of(process, certainty.candidates(process) if certainty else FittingMembers(process)):
+    for index, process in enumerate(processes):
+        for unit in certainty.left(index) if certainty else units_of(process, FittingMembers(process)):
             work.add(unit)
     work.run()
     for process in processes:
@@ -152,7 +152,7 @@ class _Work:
             self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
-        for member, conn, ends in certainty.like([burst for process in self._processes for burst in process.loose]):
+        for member, conn, ends in certainty.like():
             for slot, channels in slots_of(member.log, [ends], conn):
                 self._take(member, slot, channels)
 

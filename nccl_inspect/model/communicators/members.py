@@ -132,12 +132,6 @@ class ProcessMembers(Record):
         self.loose.append(burst)
         self.parts[id(burst)] = burst.key.tid, -1 - len(self.loose)
 
-    def divide(self, burst: Burst, part: Burst) -> None:
-        """Let a part of a loose burst have what is known of the whole."""
-        self.parts[id(part)] = self.parts[id(burst)]
-        if id(burst) in self.closed:
-            self.closed[id(part)] = self.closed[id(burst)]
-
     def is_apart(self, burst: Burst) -> bool:
         """Whether the connections of a loose burst may be of several communicators: no line says that they are all."""
         return self.by_caller and burst.key.conn != RINGS_AND_TREES
