@@ -22,6 +22,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
 from nccl_inspect.model.communicators.twins import Twins, unanswered
+from nccl_inspect.model.communicators.twins import printed as printed_by
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record
 
@@ -129,7 +130,7 @@ class _Work:
         bursts = [] if certainty else [process.bursts for process in processes]
         self._twins = Twins(
             (process.log.process for process in processes),
-            certainty.ends if certainty else lambda index: ends_of(bursts[index]),
+            certainty.printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
             certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
         )
         if certainty:

@@ -136,21 +136,21 @@ def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
 def edge_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
     """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
     conn, rest = burst.key.conn, []
-    parts = burst.parts()
-    for number, part in enumerate(parts):
+    for number, part in enumerate(burst.parts()):
         group = candidates.of(part, conn)
         if len(group) > 1:
             rest.append(number)
         else:
             yield Unit(process.log, [part], group, conn)
-    if not rest:
-        return
-    whole = burst.some(rest)
-    if group := candidates.of(whole, conn):
-        yield Unit(process.log, [whole], group, conn, doubtful=True)
-        return
-    for number in rest:
-        yield Unit(process.log, [parts[number]], candidates.of(parts[number], conn), conn, doubtful=True)
+    if rest:
+        yield from doubtful_units(process, burst.some(rest), candidates)
+
+
+def doubtful_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
+    """Edges each of which several communicators can have, as one unit if one can have them all."""
+    conn = burst.key.conn
+    for part in [burst] if candidates.of(burst, conn) else burst.parts():
+        yield Unit(process.log, [part], candidates.of(part, conn), conn, doubtful=True)
 
 
 class FittingMembers:

@@ -12,12 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_inspect.model.communicators.candidates import Ends, FittingMembers, Unit, burst_units, edge_units, units_of
+from nccl_inspect.model.communicators.candidates import (
+    Ends,
+    FittingMembers,
+    Unit,
+    burst_units,
+    doubtful_units,
+    edge_units,
+    units_of,
+)
 from nccl_inspect.model.communicators.exclusion import Exclusion, number_of_bit
 from nccl_inspect.model.communicators.loose import LooseBursts
 from nccl_inspect.model.communicators.member_table import MemberTable
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
-from nccl_inspect.model.communicators.twins import Pair
+from nccl_inspect.model.communicators.twins import Pair, Printed
 from nccl_inspect.model.fold.burst_part import part_of
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
@@ -192,13 +200,13 @@ class Certainty:
             fitting = _Fitting(process.members, self._fitting)
             self._left[index] += burst_units(process, [loose.bursts[at] for at in bursts], fitting)
         left = np.flatnonzero(loose.is_alone[loose.burst] & (turn[loose.unit] == NOTHING))
-        for group in groups(loose.burst[left]):
+        for group in groups(joint(loose.burst[left], loose.is_doubtful[loose.unit[left]])):
             some = left[group]
             at = int(loose.burst[some[0]])
             process = self._processes[int(loose.process[at])]
             part = part_of(loose.bursts[at], self._table, loose.rows[some])
-            fitting = _Fitting(process.members, self._fitting)
-            self._left[int(loose.process[at])] += edge_units(process, part, fitting)
+            units = doubtful_units if loose.is_doubtful[loose.unit[some[0]]] else edge_units
+            self._left[int(loose.process[at])] += units(process, part, _Fitting(process.members, self._fitting))
 
     def left(self, process: int) -> list[Unit]:
         """What is not certain in a process, by its number."""
@@ -229,10 +237,14 @@ class Certainty:
         for member, conn, end in zip(*columns, self._ends(rows), strict=True):
             yield self._members.all[member], conn, end
 
-    def ends(self, process: int) -> Iterator[Ends]:
-        """The connections of a process, by its number."""
+    def printed(self, process: int) -> set[Printed]:
+        """See :func:`.twins.printed`, of a process by its number."""
         begin, end = np.searchsorted(self._process, (process, process + 1))
-        return self._ends(slice(*np.searchsorted(self._table.burst, (begin, end))))
+        rows = slice(*np.searchsorted(self._table.burst, (begin, end)))
+        kinds, table = self._table.kinds, self._table
+        columns = (column[rows].tolist() for column in (self.receives, table.kind, table.src, table.dst))
+        lines = zip(*columns, strict=True)
+        return {(receives, kinds[kind].conn, src, dst) for receives, kind, src, dst in lines if kinds[kind].direction}
 
     def unanswered(self) -> set[Pair]:
         """See :func:`.twins.unanswered`."""

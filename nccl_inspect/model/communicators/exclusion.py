@@ -44,13 +44,14 @@ class Exclusion:
         """Find the slots that several units want, or that somebody has."""
         loose = self._loose
         wanting = (loose.candidates != 0) & (loose.conn_of_unit != NOTHING)
-        own, taken = np.flatnonzero(wanting[loose.unit]), np.flatnonzero(member != NOTHING)
+        self._members = int(loose.candidates.max()).bit_length()
+        own = np.flatnonzero(wanting[loose.unit])
+        taken = np.flatnonzero((member != NOTHING) & (member < self._members))
         rows = np.concatenate([loose.rows[own], taken])
         unit = np.concatenate([loose.unit[own], np.full(len(taken), NOTHING)])
         _, slot, number = np.unique(slots[rows], return_inverse=True, return_counts=True)
         some = np.flatnonzero((number > 1)[slot])
         rows, slot, unit = rows[some], slot[some], unit[some]
-        self._members = int(loose.candidates.max(initial=0)).bit_length()
         self._used = np.zeros(len(number) * self._members, np.uint64)
         """By slots and members."""
         had = np.flatnonzero(unit == NOTHING)
