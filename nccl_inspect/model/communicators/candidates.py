@@ -43,6 +43,15 @@ class Ends(NamedTuple):
         return (self.src, self.src_dev) if self.receives else (self.dst, self.dst_dev)
 
 
+class Made(NamedTuple):
+    """Connections that a thread made."""
+
+    place: int
+    """Where one of them stands: the last one, if no more is to be known."""
+    conn: int | None
+    member: Member
+
+
 def ends_of(bursts: Iterable[Burst]) -> Iterator[Ends]:
     """What connections join."""
     for edge in (edge for burst in bursts for edge in burst.edges.values()):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nccl_inspect.model.communicators.candidates import (
     Ends,
     FittingMembers,
+    Made,
     Unit,
     burst_units,
     doubtful_units,
@@ -33,16 +34,6 @@ from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, r
 
 _CHANNELS = (1 << 64) - 1
 """Bits that a number of a column has."""
-
-
-class Decided(NamedTuple):
-    """Connections of one burst that went to one member."""
-
-    burst: Burst
-    """The burst, or that part of it."""
-    member: Member
-    place: int
-    """Where one of them stands: the last one, if no more is to be known."""
 
 
 class Certainty:
@@ -110,9 +101,9 @@ class Certainty:
         self.member[gone] = self.conn[gone] = NOTHING
         return {id(self._table.bursts[burst]) for burst in lost.tolist()}
 
-    def decide(self) -> list[list[Decided]]:
-        """What is certain, by process: members get their connections, and what is left stays with the process."""
-        decided: list[list[Decided]] = [[] for _ in self._processes]
+    def decide(self) -> list[dict[int, list[Made]]]:
+        """Give members what is certain, and find of each process what its threads made for whom."""
+        made: list[dict[int, list[Made]]] = [{} for _ in self._processes]
         loose = LooseBursts(self._processes, self._members, self._table)
         for process in loose.passed_over:
             some = self._processes[process]
@@ -120,9 +111,9 @@ class Certainty:
         if loose.bursts:
             loose.form_units(self._fit(loose))
             turn = self._turns(loose)
-            self._assign(loose, turn, decided)
+            self._assign(loose, turn, made)
             self._leave(loose, turn)
-        return decided
+        return made
 
     def _fit(self, loose: LooseBursts) -> Column:
         """Of each loose connection a bit for each member of its process that it fits."""
@@ -153,7 +144,7 @@ class Certainty:
         turn[too_wide] = NOTHING
         return turn
 
-    def _assign(self, loose: LooseBursts, turn: Column, decided: list[list[Decided]]) -> None:
+    def _assign(self, loose: LooseBursts, turn: Column, made: list[dict[int, list[Made]]]) -> None:
         """Give members what is certain."""
         table, members = self._table, self._members
         units = np.flatnonzero(turn != NOTHING)
@@ -168,7 +159,8 @@ class Certainty:
         for at, owner, index in zip(whole.tolist(), owners, loose.process[whole].tolist(), strict=True):
             burst = loose.bursts[at]
             members.all[owner].bursts.append(burst)
-            decided[index].append(Decided(burst, members.all[owner], burst.place))
+            tid, conn, _ = burst.key
+            made[index].setdefault(tid, []).append(Made(burst.place, conn, members.all[owner]))
         apart = np.flatnonzero(loose.is_alone[loose.burst] & (turn[loose.unit] != NOTHING))
         for group in groups(joint(loose.burst[apart], member[loose.unit[apart]])):
             some = apart[group]
@@ -176,9 +168,10 @@ class Certainty:
             part = burst if len(some) == len(burst.at) else part_of(burst, table, loose.rows[some])
             owner.bursts.append(part)
             # Other threads may say amid those of rings and trees that some are complete.
-            places = table.place[loose.rows[some if burst.key.conn != SEND_RECV else some[-1:]]]
-            index = int(loose.process[loose.burst[some[0]]])
-            decided[index].extend(Decided(part, owner, place) for place in places.tolist())
+            tid, conn, _ = burst.key
+            places = table.place[loose.rows[some if conn != SEND_RECV else some[-1:]]].tolist()
+            own = made[int(loose.process[loose.burst[some[0]]])].setdefault(tid, [])
+            own.extend(Made(place, conn, owner) for place in places)
 
     def _count_uses(self, process: Column, member: Column, order: Column) -> None:
         """Number what each process decided in its order, and note the first number of each member."""

@@ -44,7 +44,8 @@ class Twins:
         A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
         off before some twin.
         """
-        twins = {id(member): self._all(unit, member) for member in unit.candidates}
+        wanted = [(end.other[0], (not end.receives, *_pair(end))) for end in _of_network(unit)]
+        twins = {id(member): self._all(wanted, member) for member in unit.candidates}
         shown = set(twins.values())
         if not shown >= {True, False} or any(_pair(end) in self._unanswered for end in _of_network(unit)):
             return lambda member: True
@@ -54,17 +55,16 @@ class Twins:
     def _unanswered(self) -> AbstractSet[Pair]:
         return self._missing()
 
-    def _all(self, unit: Unit, member: Member) -> bool | None:
+    def _all(self, wanted: Iterable[tuple[int | None, Printed]], member: Member) -> bool | None:
         """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
         comm = member.communicator
         assert comm is not None
         has_all: bool | None = True
-        for end in _of_network(unit):
-            rank, _ = end.other
+        for rank, twin in wanted:
             mate = comm.members.get(rank) if rank is not None else None
             if mate is None:
                 has_all = None
-            elif (not end.receives, *_pair(end)) not in self._of(mate.log.process):
+            elif twin not in self._of(mate.log.process):
                 return False
         return has_all
 
