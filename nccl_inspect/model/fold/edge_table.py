@@ -63,11 +63,13 @@ class EdgeTable:
         self._begins: list[int] = []
         """Of each block where its edges are among those of all."""
         self._objects: list[Edge] = []
-        of_objects, of_blocks = self._of_objects(), self._of_blocks()
-        burst = np.concatenate([of_objects["burst"], of_blocks["burst"]])
-        order = np.argsort(burst, kind="stable") if len(of_objects["burst"]) else slice(None)
+        of_objects, columns = self._of_objects(), self._of_blocks()
+        if len(of_objects["burst"]):
+            columns = {name: np.concatenate([of_objects[name], columns[name]]) for name in _COLUMNS}
+            order = np.argsort(columns["burst"], kind="stable")
+            columns = {name: column[order] for name, column in columns.items()}
         for name in _COLUMNS:
-            setattr(self, name, np.concatenate([of_objects[name], of_blocks[name]])[order])
+            setattr(self, name, columns[name])
         self.channel_sets = list(self._channel_sets)
         """Bits, of which there may be more than a number has."""
         ends = np.cumsum(np.bincount(self.burst, minlength=len(bursts))).tolist()
@@ -124,10 +126,9 @@ class EdgeTable:
             kept = self._join_cut(columns, bits, np.flatnonzero(np.repeat(is_cut, size)))
             at, bits = at[kept], bits[kept]
             columns = {name: column[kept] for name, column in columns.items()}
-        sets, number = np.unique(bits, return_inverse=True)
-        channels = self._channel_sets
+        sets, channels = np.unique(bits), self._channel_sets
         numbers = [channels.setdefault(channel_set, len(channels)) for channel_set in sets.tolist()]
-        return {**columns, "channels": np.array(numbers)[number], "is_object": np.zeros(len(at), bool), "at": at}
+        return {**columns, "channels": np.array(numbers)[np.searchsorted(sets, bits)], "is_object": np.zeros(len(at), bool), "at": at}
 
     def _columns_of_blocks(self) -> dict[str, Column]:
         """What the edges of all blocks state, one block after the other."""
