@@ -218,14 +218,12 @@ class _Builder:
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
     def _gpus(self) -> dict[int, Gpu]:
-        gpus: dict[int, Gpu] = {}
-        unsure = set()
+        gpus: dict[int, set[tuple[int | None, str | None]]] = {}
         for member in (member for process in self._processes for member in process.members):
             rank = self._global_rank(member)
-            gpu = Gpu(member.init.nvml_dev, member.init.bus_id)
-            if rank is not None and gpus.setdefault(rank, gpu) != gpu:
-                unsure.add(rank)
-        return {rank: gpu for rank, gpu in sorted(gpus.items()) if rank not in unsure}
+            if rank is not None:
+                gpus.setdefault(rank, set()).add((member.init.nvml_dev, member.init.bus_id))
+        return {rank: Gpu(*named.pop()) for rank, named in sorted(gpus.items()) if len(named) == 1}
 
     def _notices(self) -> list[Notice]:
         return notices.joined(self._noted, self._ranks, self._releases, self.evidence)

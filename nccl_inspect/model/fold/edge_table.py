@@ -128,7 +128,12 @@ class EdgeTable:
             columns = {name: column[kept] for name, column in columns.items()}
         sets, channels = np.unique(bits), self._channel_sets
         numbers = [channels.setdefault(channel_set, len(channels)) for channel_set in sets.tolist()]
-        return {**columns, "channels": np.array(numbers)[np.searchsorted(sets, bits)], "is_object": np.zeros(len(at), bool), "at": at}
+        return {
+            **columns,
+            "channels": np.array(numbers)[np.searchsorted(sets, bits)],
+            "is_object": np.zeros(len(at), bool),
+            "at": at,
+        }
 
     def _columns_of_blocks(self) -> dict[str, Column]:
         """What the edges of all blocks state, one block after the other."""

@@ -174,6 +174,13 @@ class Burst(Record):
         return max(*(edge.place for edge in self.own.values()), *(part.last for part in self.rows), 0, 0)
 
     @property
+    def final(self) -> Edge:
+        """Its last edge."""
+        if len(self.rows) == 1 and not self.own:
+            return self.rows[0].edge(self.rows[0].end - 1)
+        return max(self.edges.values(), key=attrgetter("place"))
+
+    @property
     def highest(self) -> int:
         """The highest rank that it names."""
         own = (max(edge.event.src, edge.event.dst or 0) for edge in self.own.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
@@ -38,7 +38,7 @@ def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
         case Step():
             return line(place, last.origin, "INFO", last.event.message)
         case Burst():
-            edge = max(last.edges.values(), key=attrgetter("place"))
+            edge = last.final
             return line(place, edge.origin, edge.level, edge.stated.message)
 
 
