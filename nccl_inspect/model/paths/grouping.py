@@ -63,10 +63,13 @@ class Grouping:
         self._rows, self._hosts = rows, hosts
         order = np.argsort(np.argsort(rows.spaces))
         key = joint(rows.src, rows.dst, order[rows.space])
-        _, self.pair = np.unique(key, return_inverse=True)
-        self._by_pair = np.argsort(self.pair, kind="stable")
-        self._sizes = np.bincount(self.pair)
-        self._begins = np.cumsum(self._sizes) - self._sizes
+        self._by_pair = np.argsort(key, kind="stable")
+        ordered = key[self._by_pair]
+        begins = np.append(True, ordered[1:] != ordered[:-1])
+        self._begins = np.flatnonzero(begins)
+        self._sizes = np.diff(self._begins, append=len(key))
+        self.pair = np.empty(len(key), np.int64)
+        self.pair[self._by_pair] = np.cumsum(begins) - 1
         details: dict[str, int] = {}
         self._detail = np.array([details.setdefault(kind.detail, len(details)) for kind in rows.table.kinds])[rows.kind]
         self._details = details
@@ -126,14 +129,12 @@ class Grouping:
 
     def _alike(self, signs: Column) -> Column:
         """Equal for pairs with equal connections in equal order."""
-        ordered = signs[self._by_pair]
-        signature = np.where(self._sizes > _LONG, 1 + np.arange(len(self._sizes)), 0)
+        ordered, is_long = signs[self._by_pair], self._sizes > _LONG
+        signature = np.where(is_long, np.cumsum(is_long), 0)
         for place in range(min(_LONG, int(self._sizes.max(initial=0)))):
-            there = np.flatnonzero((self._sizes > place) & (self._sizes <= _LONG))
-            signature[there] = (
-                1 + len(self._sizes) + distinct(signature[there], ordered[self._begins[there] + place])[1]
-            )
-            signature = distinct(signature)[1]
+            at = np.minimum(self._begins + place, len(ordered) - 1)
+            sign = np.where(is_long | (self._sizes <= place), NOTHING, ordered[at])
+            signature = distinct(signature, sign)[1]
         return signature
 
     def rows_of(self, pair: int) -> list[int]:
