@@ -223,9 +223,13 @@ class Certainty:
 
     def like(self) -> Iterator[tuple[Member, int, Ends]]:
         """Connections that went to members and join the ranks that some that are left do in the same process."""
-        table, left = self._table, np.flatnonzero(self.member == NOTHING)
-        ends = joint(self._process[table.burst], table.src, table.dst)
-        rows = np.flatnonzero(np.isin(ends, np.unique(ends[left])) & (self.member != NOTHING) & (self.conn != NOTHING))
+        table, process = self._table, self._process[self._table.burst]
+        is_open = np.zeros(len(self._processes), bool)
+        is_open[process[self.member == NOTHING]] = True
+        rows = np.flatnonzero(is_open[process])
+        ends = joint(process[rows], table.src[rows], table.dst[rows])
+        is_like = np.isin(ends, ends[self.member[rows] == NOTHING])
+        rows = rows[is_like & (self.member[rows] != NOTHING) & (self.conn[rows] != NOTHING)]
         columns = (column[rows].tolist() for column in (self.member, self.conn))
         for member, conn, end in zip(*columns, self._ends(rows), strict=True):
             yield self._members.all[member], conn, end

@@ -61,7 +61,8 @@ class _Timings:
         self._notes = sorted(notes, key=_PLACE)
         self._places = list(map(_PLACE, self._notes))
         steps = (step for step in log.steps if isinstance(step, Step)) if notes else ()
-        self._completed = sorted(step.place for step in steps if _completes(step.event))
+        inits = [step for step in steps if isinstance(step.event, events.CommInit)]
+        self._completed = sorted(step.place for step in inits if step.event.phase == "COMPLETE")
 
     def of(self, member: Member) -> Iterator[Note]:
         """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
@@ -80,10 +81,6 @@ class _Timings:
                     yield note
             elif note.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
                 yield note
-
-
-def _completes(event: events.Event) -> bool:
-    return isinstance(event, events.CommInit) and event.phase == "COMPLETE"
 
 
 def is_timing(event: events.Event | None) -> bool:

@@ -33,20 +33,22 @@ class LooseBursts:
         self.passed_over: list[int] = []
         """The other processes, by their numbers."""
         groups: dict[tuple[int, ...], int] = {}
+        number = {id(burst): at for at, burst in enumerate(table.bursts)}
         bursts: list[tuple[int, ...]] = []
         for index, process in enumerate(processes):
             if not members.are_few(index, MOST_MEMBERS):
                 self.passed_over.append(index)
                 continue
             for burst in process.loose:
-                conns = [NOTHING if conn is None else conn for conn in (conn_of(process, burst), burst.key.conn)]
+                conn, own = conn_of(process, burst), burst.key.conn
                 key = None if process.is_apart(burst) else (index, *process.together(burst))
                 group = NOTHING if key is None else groups.setdefault(key, len(groups))
-                at = burst.at
-                bursts.append((index, *conns, group, burst.place, burst.key.rank, len(at), int(at[0])))
+                conns = NOTHING if conn is None else conn, NOTHING if own is None else own
+                bursts.append((index, *conns, group, burst.place, burst.key.rank, number[id(burst)]))
             self.bursts += process.loose
-        columns = np.array(bursts, np.int64).reshape(-1, 8).T
-        self.process, self.conn, self._own_conn, self._group, self.place, self.rank, self.size, first = columns
+        columns = np.array(bursts, np.int64).reshape(-1, 7).T
+        self.process, self.conn, self._own_conn, self._group, self.place, self.rank, at = columns
+        first, self.size = table.begins[at], table.begins[at + 1] - table.begins[at]
         self._groups = len(groups)
         self.begin = np.cumsum(self.size) - self.size
         """The first of its connections among all rows, which are places in the table of all."""

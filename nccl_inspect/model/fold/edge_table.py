@@ -72,9 +72,10 @@ class EdgeTable:
             setattr(self, name, columns[name])
         self.channel_sets = list(self._channel_sets)
         """Bits, of which there may be more than a number has."""
-        ends = np.cumsum(np.bincount(self.burst, minlength=len(bursts))).tolist()
-        numbers = np.arange(len(self))
-        for burst, begin, end in zip(bursts, [0, *ends], ends, strict=False):
+        self.begins = np.append(0, np.cumsum(np.bincount(self.burst, minlength=len(bursts))))
+        """Of each burst its first row, and the end of all."""
+        begins, numbers = self.begins.tolist(), np.arange(len(self))
+        for burst, begin, end in zip(bursts, begins, begins[1:], strict=False):
             burst.at = numbers[begin:end]
         for row in np.flatnonzero(self.is_object).tolist():
             self.edge(row)

@@ -24,8 +24,9 @@ class Rows:
 
     def __init__(self, placements: Sequence[Placement], table: EdgeTable) -> None:
         self._placements, self.table = placements, table
-        rows = joined([np.asarray(table.rows_of(placement.burst), np.int64) for placement in placements])
-        at = np.repeat(np.arange(len(placements)), [len(table.rows_of(placement.burst)) for placement in placements])
+        ats = [table.rows_of(placement.burst) for placement in placements]
+        rows = joined(ats)
+        at = np.repeat(np.arange(len(placements)), list(map(len, ats)))
         rank_lists = {id(placement.ranks): placement.ranks for placement in placements}
         number = {key: index for index, key in enumerate(rank_lists)}
         self._sizes = np.array([len(ranks) for ranks in rank_lists.values()], np.int64)
