@@ -122,7 +122,10 @@ class EdgeTable:
         at = ranges(begin, size)
         every, bits = self._columns_of_blocks(), np.concatenate([block.channels for block in self._blocks])[at]
         columns = {name: column[at] for name, column in every.items()}
-        columns |= {"burst": np.repeat(index, size), "place": columns.pop("line") + np.repeat(base, size)}
+        columns |= {
+            "burst": np.repeat(index.astype(np.int32), size),
+            "place": columns.pop("line") + np.repeat(base, size),
+        }
         if is_cut.any():
             kept = self._join_cut(columns, bits, np.flatnonzero(np.repeat(is_cut, size)))
             at, bits = at[kept], bits[kept]
@@ -131,17 +134,18 @@ class EdgeTable:
         numbers = [channels.setdefault(channel_set, len(channels)) for channel_set in sets.tolist()]
         return {
             **columns,
-            "channels": np.array(numbers)[np.searchsorted(sets, bits)],
+            "channels": np.array(numbers, np.int32)[np.searchsorted(sets, bits)],
             "is_object": np.zeros(len(at), bool),
-            "at": at,
+            "at": at.astype(np.int32),
         }
 
     def _columns_of_blocks(self) -> dict[str, Column]:
         """What the edges of all blocks state, one block after the other."""
         parts: dict[str, list[Column]] = {}
         for block in self._blocks:
-            kind = np.array([self._kind(event) for event in block.kinds])
-            device = np.array([self.devices.setdefault(name, len(self.devices)) for name in (*block.texts, None)])
+            kind = np.array([self._kind(event) for event in block.kinds], np.int32)
+            names = (*block.texts, None)
+            device = np.array([self.devices.setdefault(name, len(self.devices)) for name in names], np.int32)
             columns = {name: block.columns[name] for name in ("src", "dst")}
             columns |= {name: device[block.columns[name]] for name in ("src_dev", "dst_dev")}
             columns |= {"kind": kind[block.kind], "line": block.line, "lines": block.lines}

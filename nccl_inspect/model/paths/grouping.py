@@ -19,7 +19,7 @@ from nccl_inspect.model.paths.columns import Columns
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.rows import Rows
-from nccl_inspect.util.columns import Column, distinct, groups, joint
+from nccl_inspect.util.columns import Column, distinct, groups, joint, listed
 
 _LONG = 64
 """Connections of one pair that are compared with those of others; a pair that has more has a kind of its own."""
