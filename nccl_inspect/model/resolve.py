@@ -222,8 +222,9 @@ class _Builder:
 
     def _network(self, notices: list[Notice]) -> Network:
         used = self._lines.networks
-        named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
-        name = (used or named).most_common(1)[0][0] if used or named else None
+        members = (member for comm in self._communicators for member in comm.members.values())
+        named = used or Counter(member.network for member in members if member.network)
+        name = named.most_common(1)[0][0] if named else None
         network = Network(name=name)
         by_plugin = name is not None and name not in _BUILT_IN
         for notice in notices:
@@ -243,6 +244,7 @@ class _Builder:
     def _info(self, comm: Communicator) -> CommunicatorInfo:
         present = list(comm.members.values())
         by_place = sorted(present, key=lambda member: member.first.place)
+        by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
         layout = self._layouts.of(comm)
@@ -260,22 +262,22 @@ class _Builder:
             layout=LayoutLines(comm.members, layout.contradictions, self._step_evidence),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
-            hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
+            hosts=list(dict.fromkeys([member.log.process[0] for member in by_rank])),
             channels=max(counts) if counts else None,
             rings=layout.global_rings(comm),
             incomplete_rings=layout.incomplete,
             trees=layout.global_trees(comm),
             state=rings_and_trees.state(comm),
-            started=sorted(comm.members),
-            announced=sorted(rank for rank, member in comm.members.items() if member.started),
-            completed=sorted(rank for rank, member in comm.members.items() if member.completed),
+            started=[member.rank for member in by_rank],
+            announced=[member.rank for member in by_rank if member.started],
+            completed=[member.rank for member in by_rank if member.completed],
             connected=rings_and_trees.connected(comm),
             unconnected=rings_and_trees.unconnected(comm),
-            ended=sorted(rank for rank, member in comm.members.items() if member.ended),
+            ended=[member.rank for member in by_rank if member.ended],
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             ring_gdr=rings_and_trees.ring_gdr(comm),
-            network=next((member.network for member in present if member.network), None),
+            network=next(iter(networks), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
             network_lines=[self._network_evidence(members) for members in networks.values()],
             guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
@@ -371,6 +373,6 @@ def _releases_of_torch(notices: Iterable[Notice]) -> list[str]:
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
     by_network: dict[str, list[Member]] = {}
     for member in members:
-        if member.network:
-            by_network.setdefault(member.network, []).append(member)
+        if network := member.network:
+            by_network.setdefault(network, []).append(member)
     return by_network

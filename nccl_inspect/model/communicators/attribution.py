@@ -246,11 +246,12 @@ class _Work:
     def _like_elsewhere(self, unit: Unit) -> _Test:
         """Two GPUs that talk directly in one communicator do not use the network in another one."""
         direct, host = self._direct[unit.log.process], unit.log.process.host
-        others = {end.other[0] for end in unit.ends if not end.kind.is_local and end.other[1] in direct} - {None}
+        ends = ((*end.other, end.kind.is_local) for end in unit.ends)
+        others = {rank for rank, device, is_local in ends if rank is not None and not is_local and device in direct}
 
         def is_like(member: Member) -> bool:
             assert member.communicator is not None
-            mates = (member.communicator.mate(other) for other in others if other is not None)
+            mates = map(member.communicator.mate, others)
             return all(mate is None or mate.log.process.host != host for mate in mates)
 
         return is_like

@@ -236,8 +236,7 @@ class Certainty:
 
     def printed(self, process: int) -> set[Printed]:
         """See :func:`.twins.printed`, of a process by its number."""
-        begin, end = np.searchsorted(self._process, (process, process + 1))
-        rows = slice(*np.searchsorted(self._table.burst, (begin, end)))
+        rows = slice(*self._table.begins[np.searchsorted(self._process, (process, process + 1))])
         kinds, table = self._table.kinds, self._table
         columns = (column[rows].tolist() for column in (self.receives, table.kind, table.src, table.dst))
         lines = zip(*columns, strict=True)

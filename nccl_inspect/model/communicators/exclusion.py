@@ -17,6 +17,7 @@ _MAX_TURNS = 16
 """How often what was decided may decide more; a process that needs more turns is left."""
 _LOW, _HALF = np.uint64((1 << 32) - 1), np.uint64(32)
 _ONE = np.uint64(1)
+_BUCKETS = (1 << 20) - 3
 
 
 class Exclusion:
@@ -49,6 +50,9 @@ class Exclusion:
         taken = np.flatnonzero((member != NOTHING) & (member < self._members))
         rows = np.concatenate([loose.rows[own], taken])
         unit = np.concatenate([loose.unit[own], np.full(len(taken), NOTHING)])
+        hashed = slots[rows] % _BUCKETS
+        some = np.flatnonzero((np.bincount(hashed) > 1)[hashed])  # most slots have one line, and need no sorting
+        rows, unit = rows[some], unit[some]
         _, slot, number = np.unique(slots[rows], return_inverse=True, return_counts=True)
         some = np.flatnonzero((number > 1)[slot])
         rows, slot, unit = rows[some], slot[some], unit[some]

@@ -66,18 +66,16 @@ class Member:
     went_on: int = 0
     """Where its process last began or destroyed a communicator, if it drives one GPU only: it does so when the
     connections that it was making are there."""
+    rank: int = field(init=False)
+    """The rank within the communicator."""
     device_names: frozenset[str] = field(init=False)
     """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
 
     def __post_init__(self) -> None:
         init = self.init
+        self.rank = init.rank
         names = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
         self.device_names = frozenset([str(name) for name in names if name is not None])
-
-    @property
-    def rank(self) -> int:
-        """The rank within the communicator."""
-        return self.init.rank
 
     @property
     def network(self) -> str | None:

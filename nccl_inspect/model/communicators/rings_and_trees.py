@@ -228,8 +228,14 @@ def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
 def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
     """Lines that count no channels for reduction inside the switch; nothing where a line counts some."""
     steps = (step for log in logs for step in log.steps if isinstance(step, Step))
-    counts = [(step, step.event.nvls) for step in steps if isinstance(step.event, events.ChannelCounts)]
-    return [] if any(nvls for _, nvls in counts) else [step for step, nvls in counts if nvls == 0]
+    without = []
+    for step in steps:
+        if isinstance(step.event, events.ChannelCounts):
+            if step.event.nvls:
+                return []
+            if step.event.nvls == 0:
+                without.append(step)
+    return without
 
 
 def collnet(comm: Communicator) -> list[int]:

@@ -130,7 +130,8 @@ class EdgeTable:
             kept = self._join_cut(columns, bits, np.flatnonzero(np.repeat(is_cut, size)))
             at, bits = at[kept], bits[kept]
             columns = {name: column[kept] for name, column in columns.items()}
-        sets, channels = np.unique(bits), self._channel_sets
+        changes = np.append(True, bits[1:] != bits[:-1])
+        sets, channels = np.unique(bits[changes]), self._channel_sets
         numbers = [channels.setdefault(channel_set, len(channels)) for channel_set in sets.tolist()]
         return {
             **columns,

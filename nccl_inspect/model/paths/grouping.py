@@ -19,7 +19,7 @@ from nccl_inspect.model.paths.columns import Columns
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.rows import Rows
-from nccl_inspect.util.columns import Column, distinct, groups, joint, listed
+from nccl_inspect.util.columns import Column, distinct, joint, listed
 
 _LONG = 64
 """Connections of one pair that are compared with those of others; a pair that has more has a kind of its own."""
@@ -210,8 +210,10 @@ class Grouping:
         sets: dict[tuple[str, ...], int] = {(name,): place for place, name in enumerate(rows.communicators)}
         numbers = rows.communicator[line]
         mixed = np.flatnonzero(self.mixed[self.pair] & is_chosen)
-        for group in groups(self.pair[mixed]):
-            some = mixed[group]
-            names = tuple(rows.communicators[place] for place in dict.fromkeys(rows.communicator[some].tolist()))
-            numbers[self.pair[some[0]]] = sets.setdefault(names, len(sets))
+        some = mixed[distinct(self.pair[mixed], rows.communicator[mixed])[0]]
+        some = some[np.argsort(self.pair[some], kind="stable")]
+        pairs, begins = np.unique(self.pair[some], return_index=True)
+        names = [rows.communicators[place] for place in rows.communicator[some].tolist()]
+        for pair, begin, end in zip(pairs.tolist(), begins.tolist(), [*begins[1:].tolist(), None], strict=False):
+            numbers[pair] = sets.setdefault(tuple(names[begin:end]), len(sets))
         return list(sets), numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
@@ -43,7 +43,8 @@ def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
 
 
 def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Burst | Note]]:
-    for note in log.notes.values():
+    if log.notes:
+        note = max(log.notes.values(), key=attrgetter("last"))
         yield note.last, note
     for step in (*log.steps[-1:], *log.open.values()):
         if isinstance(step, Burst):
