@@ -68,12 +68,15 @@ class Member:
     connections that it was making are there."""
     rank: int = field(init=False)
     """The rank within the communicator."""
+    gpu: Gpu = field(init=False)
+    """What stays the same for this rank in all communicators."""
     device_names: frozenset[str] = field(init=False)
     """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
 
     def __post_init__(self) -> None:
         init = self.init
         self.rank = init.rank
+        self.gpu = Gpu(self.log.process, init.bus_id or f"cuda{init.cuda_dev}")
         names = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
         self.device_names = frozenset([str(name) for name in names if name is not None])
 
@@ -86,11 +89,6 @@ class Member:
     def is_called(self, device: str | None) -> bool:
         """Whether a bracket can mean the GPU of this rank."""
         return not device or not self.device_names or device in self.device_names
-
-    @property
-    def gpu(self) -> Gpu:
-        """What stays the same for this rank in all communicators."""
-        return Gpu(self.log.process, self.init.bus_id or f"cuda{self.init.cuda_dev}")
 
     @property
     def is_root(self) -> bool:

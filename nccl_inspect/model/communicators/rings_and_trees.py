@@ -227,10 +227,9 @@ def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
 
 def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
     """Lines that count no channels for reduction inside the switch; nothing where a line counts some."""
-    steps = (step for log in logs for step in log.steps if isinstance(step, Step))
     without = []
-    for step in steps:
-        if isinstance(step.event, events.ChannelCounts):
+    for step in (step for log in logs for step in log.steps):
+        if isinstance(step, Step) and isinstance(step.event, events.ChannelCounts):
             if step.event.nvls:
                 return []
             if step.event.nvls == 0:

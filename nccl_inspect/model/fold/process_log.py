@@ -171,6 +171,8 @@ class Burst(Record):
     @property
     def last(self) -> int:
         """The place of its last edge."""
+        if self.rows and not self.own:
+            return self.rows[-1].last
         return max(*(edge.place for edge in self.own.values()), *(part.last for part in self.rows), 0, 0)
 
     @property
