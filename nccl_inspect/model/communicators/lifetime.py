@@ -61,8 +61,9 @@ class _Timings:
         self._notes = sorted(notes, key=_PLACE)
         self._places = list(map(_PLACE, self._notes))
         steps = (step for step in log.steps if isinstance(step, Step)) if notes else ()
-        inits = [step for step in steps if isinstance(step.event, events.CommInit)]
-        self._completed = sorted(step.place for step in inits if step.event.phase == "COMPLETE")
+        self._completed = sorted(
+            [s.place for s in steps if isinstance(s.event, events.CommInit) and s.event.phase == "COMPLETE"]
+        )
 
     def of(self, member: Member) -> Iterator[Note]:
         """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
