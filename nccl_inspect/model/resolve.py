@@ -259,7 +259,7 @@ class _Builder:
             algorithms=rings_and_trees.algorithms(comm, collnet),
             collnet=collnet,
             inconsistent=list(map(str, layout.contradictions)),
-            layout=LayoutLines(comm.members, layout.contradictions, self._step_evidence),
+            layout=LayoutLines(comm.members, layout.contradictions, self._quotes.step),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys([member.log.process[0] for member in by_rank])),

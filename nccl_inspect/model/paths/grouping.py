@@ -174,14 +174,14 @@ class Grouping:
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
         return Columns(
-            src=rows.src[line],
-            dst=rows.dst[line],
-            src_host=src_host,
-            dst_host=dst_host,
-            src_gpu=table.src_dev[rows.row[line]],
-            dst_gpu=table.dst_dev[rows.row[line]],
-            kind=kind_of_pair.tolist(),
-            communicators=communicators,
+            src=listed(rows.src[line]),
+            dst=listed(rows.dst[line]),
+            src_host=listed(src_host),
+            dst_host=listed(dst_host),
+            src_gpu=listed(table.src_dev[rows.row[line]]),
+            dst_gpu=listed(table.dst_dev[rows.row[line]]),
+            kind=listed(kind_of_pair),
+            communicators=listed(communicators),
             evidence=lines,
             hosts=[None, *hosts],
             gpus=list(table.devices),
