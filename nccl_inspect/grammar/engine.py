@@ -289,7 +289,12 @@ def rule_of(event: events.Event) -> str:
 
 def roles_of(event: events.Event) -> frozenset[str]:
     """The roles of a message (``role:`` in the grammar)."""
-    production = shipped().named(event.dialect, event.production)
+    return _roles(event.dialect, event.production)
+
+
+@cache
+def _roles(dialect: str, name: str) -> frozenset[str]:
+    production = shipped().named(dialect, name)
     return production.roles if production else frozenset()
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model import versions
 from nccl_inspect.model.communicators import (
     attribution,
@@ -27,7 +26,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Edge, Fold, Note, ProcessLog, Step, position, source_and_line
+from nccl_inspect.model.fold.fold import Fold, Note, ProcessLog, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
@@ -38,6 +37,7 @@ from nccl_inspect.model.processes import identity, isolation, last_lines, launch
 from nccl_inspect.model.processes.gathering import Gathered, walked
 from nccl_inspect.model.statements import calls, excerpts, job_end, notices, timeline, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
+from nccl_inspect.model.statements.quotes import Quotes
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
@@ -86,6 +86,7 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
 class _Builder:
     def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
         self._fold = fold
+        self._quotes = Quotes(fold.where)
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
         self._earlier = runs.superseded(self._communicators, gathered.everything)
@@ -115,10 +116,10 @@ class _Builder:
         releases = (
             _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices) or self._inferred_version()
         )
-        environment = settings(self._processes, self._ranks, self.evidence, releases)
+        environment = settings(self._processes, self._ranks, self._quotes.message, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = gpu_classes.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self._edge_evidence, NicNames().of, not shm_off)
+        built = build.build(self._lines, self._communicators, self._quotes.edge, NicNames().of, not shm_off)
         if classes:
             built = gpu_classes.name_classes(built, classes, self._bus_ids())
         return Job(
@@ -153,7 +154,7 @@ class _Builder:
             last_lines=[self._last_line(process.log) for process in self._processes],
             timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
             damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],
-            repeated=sorted(map(self._step_evidence, self._repeated), key=lambda line: (line.source, line.order)),
+            repeated=sorted(map(self._quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
             raised=self._raised(),
             raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
@@ -173,15 +174,6 @@ class _Builder:
     def _began(self) -> int:
         """Where the run that is judged begins, if others came before it."""
         return min((process.log.first for process in self._processes), default=0) if self._earlier else 0
-
-    def evidence(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
-        """The line at a place, as it stood."""
-        text = f"{decode(origin.head)} NCCL {level} {message}" if origin.head else message
-        return self._line(place, text)
-
-    def _line(self, place: int, text: str) -> Evidence:
-        source, line, order = self._fold.where(place)
-        return Evidence(source, line, text, order)
 
     def _global_rank(self, member: Member) -> int | None:
         comm = member.communicator
@@ -218,33 +210,21 @@ class _Builder:
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
     def _gpus(self) -> dict[int, Gpu]:
-        gpus: dict[int, Gpu] = {}
-        unsure = set()
+        gpus: dict[int, set[tuple[int | None, str | None]]] = {}
         for member in (member for process in self._processes for member in process.members):
             rank = self._global_rank(member)
-            gpu = Gpu(member.init.nvml_dev, member.init.bus_id)
-            if rank is not None and gpus.setdefault(rank, gpu) != gpu:
-                unsure.add(rank)
-        return {rank: gpu for rank, gpu in sorted(gpus.items()) if rank not in unsure}
+            if rank is not None:
+                gpus.setdefault(rank, set()).add((member.init.nvml_dev, member.init.bus_id))
+        return {rank: Gpu(*named.pop()) for rank, named in sorted(gpus.items()) if len(named) == 1}
 
     def _notices(self) -> list[Notice]:
-        return notices.joined(self._noted, self._ranks, self._releases, self.evidence)
-
-    def _step_evidence(self, step: Step | Burst) -> Evidence:
-        if isinstance(step, Step):
-            return self.evidence(step.place, step.origin, "INFO", step.event.message)
-        return self._edge_evidence(min(step.edges.values(), key=lambda edge: edge.place))
-
-    def _edge_evidence(self, edge: Edge) -> Evidence:
-        return self.evidence(edge.place, edge.origin, edge.level, edge.stated.message)
-
-    def _note_evidence(self, note: Note) -> Evidence:
-        return self.evidence(note.place, note.origin, note.level, decode(note.message))
+        return notices.joined(self._noted, self._ranks, self._releases, self._quotes.message)
 
     def _network(self, notices: list[Notice]) -> Network:
         used = self._lines.networks
-        named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
-        name = (used or named).most_common(1)[0][0] if used or named else None
+        members = (member for comm in self._communicators for member in comm.members.values())
+        named = used or Counter(member.network for member in members if member.network)
+        name = named.most_common(1)[0][0] if named else None
         network = Network(name=name)
         by_plugin = name is not None and name not in _BUILT_IN
         for notice in notices:
@@ -264,6 +244,7 @@ class _Builder:
     def _info(self, comm: Communicator) -> CommunicatorInfo:
         present = list(comm.members.values())
         by_place = sorted(present, key=lambda member: member.first.place)
+        by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
         layout = self._layouts.of(comm)
@@ -278,37 +259,34 @@ class _Builder:
             algorithms=rings_and_trees.algorithms(comm, collnet),
             collnet=collnet,
             inconsistent=list(map(str, layout.contradictions)),
-            layout=LayoutLines(comm.members, layout.contradictions, self._step_evidence),
+            layout=LayoutLines(comm.members, layout.contradictions, self._quotes.step),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
-            hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
+            hosts=list(dict.fromkeys([member.log.process[0] for member in by_rank])),
             channels=max(counts) if counts else None,
             rings=layout.global_rings(comm),
             incomplete_rings=layout.incomplete,
             trees=layout.global_trees(comm),
             state=rings_and_trees.state(comm),
-            started=sorted(comm.members),
-            announced=sorted(rank for rank, member in comm.members.items() if member.started),
-            completed=sorted(rank for rank, member in comm.members.items() if member.completed),
+            started=[member.rank for member in by_rank],
+            announced=[member.rank for member in by_rank if member.started],
+            completed=[member.rank for member in by_rank if member.completed],
             connected=rings_and_trees.connected(comm),
             unconnected=rings_and_trees.unconnected(comm),
-            ended=sorted(rank for rank, member in comm.members.items() if member.ended),
+            ended=[member.rank for member in by_rank if member.ended],
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             ring_gdr=rings_and_trees.ring_gdr(comm),
-            network=next((member.network for member in present if member.network), None),
+            network=next(iter(networks), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
             network_lines=[self._network_evidence(members) for members in networks.values()],
             guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
-            evidence=[self._member_evidence(member) for member in by_place[:MAX_EVIDENCE]],
+            evidence=[self._quotes.step(member.first) for member in by_place[:MAX_EVIDENCE]],
         )
-
-    def _member_evidence(self, member: Member) -> Evidence:
-        return self._step_evidence(member.first)
 
     def _network_evidence(self, members: list[Member]) -> Evidence:
         lines = (member.network_line for member in members if member.network_line)
-        return self._step_evidence(min(lines, key=lambda step: step.place))
+        return self._quotes.step(min(lines, key=lambda step: step.place))
 
     def _run(self, run: Part) -> str:
         begin_name, first, _ = self._fold.where(run.begin)
@@ -319,7 +297,7 @@ class _Builder:
 
     def _last_line(self, log: ProcessLog) -> LastLine:
         ranks = self._ranks[log.process]
-        return last_lines.of(log, ranks, self._fold.where(log.last), self.evidence)
+        return last_lines.of(log, ranks, self._fold.where(log.last), self._quotes.message)
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))
@@ -335,7 +313,7 @@ class _Builder:
 
     def _unrecognised(self) -> list[Unrecognised]:
         groups = unrecognised.grouped(self._unknown)
-        return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in groups]
+        return [Unrecognised(shape, count, self._quotes.note(note)) for shape, count, note in groups]
 
     @cached_property
     def _unknown(self) -> list[Note]:
@@ -346,11 +324,11 @@ class _Builder:
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.numbered.items()}
         last = unfinished.connections((process.log for process in self._processes), ends)
-        return list(map(self._edge_evidence, last[:MAX_EVIDENCE]))
+        return list(map(self._quotes.edge, last[:MAX_EVIDENCE]))
 
     def _without_nvls(self) -> list[Evidence]:
         steps = rings_and_trees.without_nvls(process.log for process in self._processes)
-        return [self._step_evidence(step) for step in steps[:MAX_EVIDENCE]]
+        return [self._quotes.step(step) for step in steps[:MAX_EVIDENCE]]
 
     def _ended_by(self) -> list[Evidence]:
         """The last line of each kind that ends the job; one that processes begin after ended something else."""
@@ -370,7 +348,7 @@ class _Builder:
             source_at, number = source_and_line(process.log.first)
             begun[source_at] = max(begun.get(source_at, 0), number)
         return [
-            self._line(place, lines[place])
+            self._quotes.line(place, lines[place])
             for place in sorted(lines)
             for source_at, number in [source_and_line(place)]
             if number >= begun.get(source_at, 0)
@@ -395,6 +373,6 @@ def _releases_of_torch(notices: Iterable[Notice]) -> list[str]:
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
     by_network: dict[str, list[Member]] = {}
     for member in members:
-        if member.network:
-            by_network.setdefault(member.network, []).append(member)
+        if network := member.network:
+            by_network.setdefault(network, []).append(member)
     return by_network

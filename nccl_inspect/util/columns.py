@@ -13,6 +13,8 @@ import numpy as np
 Column: TypeAlias = Any
 """A numpy array of integers or truth values, one for each row."""
 _MAX_KEY = 1 << 62
+_SPARSE = 8
+"""Numbers for each row from which on sorting takes less time than a table of all."""
 
 
 def joint(*columns: Column) -> Column:
@@ -37,17 +39,27 @@ def pair(one: Column, rank: Column) -> Column:
 
 def distinct(*columns: Column) -> tuple[Column, Column]:
     """The first row of each group of equal rows, in their order, and the number of the group of each row."""
-    _, first, group = np.unique(joint(*columns), return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    return first[order], number[group.ravel()]
+    key, rows = joint(*columns), np.arange(len(columns[0]))
+    if len(rows) and int(key.max()) >= _SPARSE * len(rows):
+        key = np.unique(key, return_inverse=True)[1].ravel()
+    first = np.zeros(int(key.max(initial=0)) + 1, np.int64)
+    first[key[::-1]] = rows[::-1]  # of equal ones the last counts
+    heads = np.flatnonzero(first[key] == rows)
+    first[key[heads]] = np.arange(len(heads))
+    return heads, first[key]
 
 
 def ranges(begins: Column, sizes: Column) -> Column:
     """The numbers of several ranges, one range after the other."""
     ends = np.cumsum(sizes)
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
+
+
+def listed(column: Column) -> list[int]:
+    """A column without negative numbers as a list that has equal numbers once in memory."""
+    most = int(column.max(initial=0))
+    numbers: list[int] = (np.arange(most + 1).astype(object)[column] if most < len(column) else column).tolist()
+    return numbers
 
 
 def joined(columns: Sequence[Column], kind: Any = np.int64) -> Column:

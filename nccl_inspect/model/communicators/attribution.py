@@ -14,14 +14,24 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.model.communicators.candidates import FittingMembers, Slot, Unit, ends_of, fits, slots_of, units_of
+from nccl_inspect.model.communicators.candidates import (
+    FittingMembers,
+    Made,
+    Slot,
+    Unit,
+    ends_of,
+    fits,
+    slots_of,
+    units_of,
+)
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
 from nccl_inspect.model.communicators.twins import Twins, unanswered
+from nccl_inspect.model.communicators.twins import printed as printed_by
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record
 
@@ -34,15 +44,7 @@ MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is compared with a communicator: about a second's work."""
 
 
-class _Made(NamedTuple):
-    """Connections that a thread made."""
-
-    place: int
-    conn: int | None
-    member: Member
-
-
-_PLACE: Callable[[_Made], int] = attrgetter("place")
+_PLACE: Callable[[Made], int] = attrgetter("place")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -81,8 +83,8 @@ def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = Non
     for process in processes:
         _release(process, misplaced)
     work = _Work(processes, certainty)
-    for process in processes:
-        for unit in units_of(process, certainty.candidates(process) if certainty else FittingMembers(process)):
+    for index, process in enumerate(processes):
+        for unit in certainty.left(index) if certainty else units_of(process, FittingMembers(process)):
             work.add(unit)
     work.run()
     for process in processes:
@@ -119,7 +121,7 @@ class _Work:
         """The channels of a connection that are there already, by the ids of members."""
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
         self._uses: dict[Process, int] = {}
-        self._threads: dict[Process, dict[int, list[_Made]]] = {}
+        self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
         self._direct: dict[Process, set[str | None]] = {}
         """The GPUs to which each process has a direct connection, as brackets name them."""
@@ -129,7 +131,7 @@ class _Work:
         bursts = [] if certainty else [process.bursts for process in processes]
         self._twins = Twins(
             (process.log.process for process in processes),
-            certainty.ends if certainty else lambda index: ends_of(bursts[index]),
+            certainty.printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
             certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
         )
         if certainty:
@@ -143,16 +145,14 @@ class _Work:
 
     def _begin(self, certainty: Certainty) -> None:
         """Begin with what is certain; of that only what is like the rest is looked at again."""
-        for process, decided in zip(self._processes, certainty.decide(), strict=True):
-            threads = self._threads.setdefault(process.log.process, {})
-            for burst, member, place in decided:
-                threads.setdefault(burst.key.tid, []).append(_Made(place, burst.key.conn, member))
+        for process, made in zip(self._processes, certainty.decide(), strict=True):
+            self._threads[process.log.process] = made
         for member, order in certainty.first_uses():
             self._first_use.setdefault(_kind(member.communicator), {}).setdefault(id(member.log), order)
             self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
-        for member, conn, ends in certainty.like([burst for process in self._processes for burst in process.loose]):
+        for member, conn, ends in certainty.like():
             for slot, channels in slots_of(member.log, [ends], conn):
                 self._take(member, slot, channels)
 
@@ -185,7 +185,7 @@ class _Work:
 
     def _settle(self, units: list[Unit]) -> None:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
-        rules = self._free, _of_each(self._like_elsewhere), self._twins.exclude, _of_each(self._on_ring_or_tree)
+        rules = self._free, self._like_elsewhere, self._twins.exclude, self._on_ring_or_tree
         while units and self._left > 0:
             for rule in rules:
                 undecided = [unit for unit in units if not self._decide(unit, rule)]
@@ -243,28 +243,33 @@ class _Work:
             return lambda member: not others.get(id(member), 0) & channels
         return lambda member: not any(others.get(id(member), 0) & channels for others, channels in used)
 
-    def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
+    def _like_elsewhere(self, unit: Unit) -> _Test:
         """Two GPUs that talk directly in one communicator do not use the network in another one."""
-        comm = member.communicator
-        assert comm is not None
-        direct = self._direct[unit.log.process]
-        for end in unit.ends:
-            other, device = end.other
-            mate = comm.mate(other) if other is not None and not end.kind.is_local else None
-            if mate is not None and mate.log.process.host == unit.log.process.host and device in direct:
-                return False
-        return True
+        direct, host = self._direct[unit.log.process], unit.log.process.host
+        ends = ((*end.other, end.kind.is_local) for end in unit.ends)
+        others = {rank for rank, device, is_local in ends if rank is not None and not is_local and device in direct}
 
-    def _on_ring_or_tree(self, unit: Unit, member: Member) -> bool:
+        def is_like(member: Member) -> bool:
+            assert member.communicator is not None
+            mates = map(member.communicator.mate, others)
+            return all(mate is None or mate.log.process.host != host for mate in mates)
+
+        return is_like
+
+    def _on_ring_or_tree(self, unit: Unit) -> _Test:
         """Connections of set 0 join neighbours in rings and trees."""
-        comm = member.communicator
-        assert comm is not None
-        edges = self._ring_edges.get(id(comm))
-        if edges is None:
-            edges = self._ring_edges[id(comm)] = _neighbours(comm)
-        if not edges or not unit.simple:
-            return True
-        return all((end.src, end.dst) in edges for end in unit.ends)
+        if not unit.simple:
+            return lambda member: True
+
+        def joins_neighbours(member: Member) -> bool:
+            comm = member.communicator
+            assert comm is not None
+            if id(comm) not in self._ring_edges:
+                self._ring_edges[id(comm)] = _neighbours(comm)
+            edges = self._ring_edges[id(comm)]
+            return not edges or all((end.src, end.dst) in edges for end in unit.ends)
+
+        return joins_neighbours
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
         kind = _kind(member.communicator)
@@ -278,7 +283,7 @@ class _Work:
         member.bursts.extend(unit.bursts)
         for burst in unit.bursts:
             threads = self._threads.setdefault(unit.log.process, {})
-            threads.setdefault(burst.key.tid, []).append(_Made(burst.place, burst.key.conn, member))
+            threads.setdefault(burst.key.tid, []).append(Made(burst.place, burst.key.conn, member))
         for slot, channels in unit.slots:
             self._take(member, slot, channels)
         kind, process = _kind(member.communicator), id(member.log)
@@ -301,10 +306,6 @@ def _global(member: Member, rank: int) -> object:
     comm = member.communicator
     global_rank = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
     return (id(comm), rank) if global_rank is None or comm is None or comm.world is None else global_rank
-
-
-def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:
-    return lambda unit: lambda member: rule(unit, member)
 
 
 def _kind(comm: Communicator | None) -> tuple[object, ...]:

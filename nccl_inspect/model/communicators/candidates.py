@@ -43,6 +43,15 @@ class Ends(NamedTuple):
         return (self.src, self.src_dev) if self.receives else (self.dst, self.dst_dev)
 
 
+class Made(NamedTuple):
+    """Connections that a thread made."""
+
+    place: int
+    """Where one of them stands: the last one, if no more is to be known."""
+    conn: int | None
+    member: Member
+
+
 def ends_of(bursts: Iterable[Burst]) -> Iterator[Ends]:
     """What connections join."""
     for edge in (edge for burst in bursts for edge in burst.edges.values()):
@@ -101,26 +110,29 @@ def units_of(process: ProcessMembers, candidates: Candidates) -> Iterator[Unit]:
     together: dict[tuple[int, ...], list[Burst]] = {}
     for burst in process.loose:
         if process.is_apart(burst):
-            yield from _apart(process, burst, candidates)
+            yield from edge_units(process, burst, candidates)
         else:
             together.setdefault(process.together(burst), []).append(burst)
     for bursts in together.values():
-        groups = [candidates.of(burst, conn_of(process, burst)) for burst in bursts]
-        several = [set(map(id, group)) for group in groups[1:]]
-        shared = (
-            [member for member in groups[0] if all(id(member) in group for group in several)] if several else groups[0]
-        )
-        if shared:
-            conns = {conn_of(process, burst) for burst in bursts}
-            simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
-            yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
-            continue
-        for burst, group in zip(bursts, groups, strict=True):
-            if group or burst.size == 1:
-                simple = process.closed.get(id(burst)) in _SIMPLE
-                yield Unit(process.log, [burst], group, conn_of(process, burst), simple)
-            else:
-                yield from _apart(process, burst, candidates)
+        yield from burst_units(process, bursts, candidates)
+
+
+def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candidates) -> Iterator[Unit]:
+    """Bursts that belong together when one communicator can have them all; otherwise each on its own."""
+    groups = [candidates.of(burst, conn_of(process, burst)) for burst in bursts]
+    several = [set(map(id, group)) for group in groups[1:]]
+    shared = [member for member in groups[0] if all(id(member) in group for group in several)] if several else groups[0]
+    if shared:
+        conns = {conn_of(process, burst) for burst in bursts}
+        simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
+        yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
+        return
+    for burst, group in zip(bursts, groups, strict=True):
+        if group or burst.size == 1:
+            simple = process.closed.get(id(burst)) in _SIMPLE
+            yield Unit(process.log, [burst], group, conn_of(process, burst), simple)
+        else:
+            yield from edge_units(process, burst, candidates)
 
 
 def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
@@ -130,26 +142,24 @@ def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
     return burst.key.conn
 
 
-def _apart(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
+def edge_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
     """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
-    rest: dict[tuple[object, ...], Edge] = {}
-    for key, edge in burst.edges.items():
-        part = Burst(burst.key, edge.place, edge.origin, {key: edge}, at=[edge.row])
-        group = candidates.of(part, burst.key.conn)
+    conn, rest = burst.key.conn, []
+    for number, part in enumerate(burst.parts()):
+        group = candidates.of(part, conn)
         if len(group) > 1:
-            rest[key] = edge
+            rest.append(number)
         else:
-            yield Unit(process.log, [part], group, burst.key.conn)
-    if not rest:
-        return
-    first = min(rest.values(), key=lambda edge: edge.place)
-    whole = Burst(burst.key, first.place, first.origin, rest, at=[edge.row for edge in rest.values()])
-    if group := candidates.of(whole, burst.key.conn):
-        yield Unit(process.log, [whole], group, burst.key.conn, doubtful=True)
-        return
-    for key, edge in rest.items():
-        part = Burst(burst.key, edge.place, edge.origin, {key: edge}, at=[edge.row])
-        yield Unit(process.log, [part], candidates.of(part, burst.key.conn), burst.key.conn, doubtful=True)
+            yield Unit(process.log, [part], group, conn)
+    if rest:
+        yield from doubtful_units(process, burst.some(rest), candidates)
+
+
+def doubtful_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
+    """Edges each of which several communicators can have, as one unit if one can have them all."""
+    conn = burst.key.conn
+    for part in [burst] if candidates.of(burst, conn) else burst.parts():
+        yield Unit(process.log, [part], candidates.of(part, conn), conn, doubtful=True)
 
 
 class FittingMembers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.communicators.members import ProcessMembers
@@ -20,7 +21,8 @@ def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
     """The connections of some processes as a table; None where they are few, or where numpy is not there."""
     bursts = [burst for process in processes for burst in process.bursts]
     least = min(_SOME, MANY) if any(burst.rows for burst in bursts) else MANY
-    if sum(burst.size for burst in bursts) < max(1, least):
+    sizes = accumulate(burst.size for burst in bursts)
+    if not any(size >= max(1, least) for size in sizes):
         return None
     try:
         from nccl_inspect.model.fold.edge_table import EdgeTable  # loads numpy

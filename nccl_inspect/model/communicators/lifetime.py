@@ -13,7 +13,7 @@ from nccl_inspect.model.fold.fold import Note, ProcessLog, Step
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.util.times import in_order, moment
 
-_BOOTSTRAP = "nccl/bootstrap-timings"
+_BOOTSTRAP = "bootstrap-timings"
 _PLACE = attrgetter("place")
 
 
@@ -61,7 +61,9 @@ class _Timings:
         self._notes = sorted(notes, key=_PLACE)
         self._places = list(map(_PLACE, self._notes))
         steps = (step for step in log.steps if isinstance(step, Step)) if notes else ()
-        self._completed = sorted(step.place for step in steps if _completes(step.event))
+        self._completed = sorted(
+            [s.place for s in steps if isinstance(s.event, events.CommInit) and s.event.phase == "COMPLETE"]
+        )
 
     def of(self, member: Member) -> Iterator[Note]:
         """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
@@ -82,17 +84,13 @@ class _Timings:
                 yield note
 
 
-def _completes(event: events.Event) -> bool:
-    return isinstance(event, events.CommInit) and event.phase == "COMPLETE"
-
-
 def is_timing(event: events.Event | None) -> bool:
     """Whether a statement only says how long something took."""
     return event is not None and (isinstance(event, events.InitTimings) or _is_bootstrap(event))
 
 
 def _is_bootstrap(event: events.Event) -> bool:
-    return event.qualified_name == _BOOTSTRAP
+    return event.production == _BOOTSTRAP and event.dialect == "nccl"
 
 
 def _last(steps: list[Step]) -> Step | None:

@@ -66,18 +66,19 @@ class Member:
     went_on: int = 0
     """Where its process last began or destroyed a communicator, if it drives one GPU only: it does so when the
     connections that it was making are there."""
+    rank: int = field(init=False)
+    """The rank within the communicator."""
+    gpu: Gpu = field(init=False)
+    """What stays the same for this rank in all communicators."""
     device_names: frozenset[str] = field(init=False)
     """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
 
     def __post_init__(self) -> None:
         init = self.init
+        self.rank = init.rank
+        self.gpu = Gpu(self.log.process, init.bus_id or f"cuda{init.cuda_dev}")
         names = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
         self.device_names = frozenset([str(name) for name in names if name is not None])
-
-    @property
-    def rank(self) -> int:
-        """The rank within the communicator."""
-        return self.init.rank
 
     @property
     def network(self) -> str | None:
@@ -88,11 +89,6 @@ class Member:
     def is_called(self, device: str | None) -> bool:
         """Whether a bracket can mean the GPU of this rank."""
         return not device or not self.device_names or device in self.device_names
-
-    @property
-    def gpu(self) -> Gpu:
-        """What stays the same for this rank in all communicators."""
-        return Gpu(self.log.process, self.init.bus_id or f"cuda{self.init.cuda_dev}")
 
     @property
     def is_root(self) -> bool:
@@ -131,12 +127,6 @@ class ProcessMembers(Record):
         """Add a burst that a member cannot have."""
         self.loose.append(burst)
         self.parts[id(burst)] = burst.key.tid, -1 - len(self.loose)
-
-    def divide(self, burst: Burst, part: Burst) -> None:
-        """Let a part of a loose burst have what is known of the whole."""
-        self.parts[id(part)] = self.parts[id(burst)]
-        if id(burst) in self.closed:
-            self.closed[id(part)] = self.closed[id(burst)]
 
     def is_apart(self, burst: Burst) -> bool:
         """Whether the connections of a loose burst may be of several communicators: no line says that they are all."""

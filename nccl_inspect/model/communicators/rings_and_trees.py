@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -13,6 +14,9 @@ from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 
 _Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """Neighbours, and the channels in which they are that."""
+_ByLinks: TypeAlias = dict[tuple[int, ...], tuple[int, ...]]
+"""The channels in which there are neighbours, by these."""
+_Trees: TypeAlias = tuple[tuple[int, ...], ...]
 _GIVEN_UP = {"Abort", "Revoke"}
 Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of each member its rank, and what it prints: children, itself, parent."""
@@ -83,24 +87,27 @@ class Layouts:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Layout] = {}
+        self._links = cache(_by_links)
 
     def of(self, comm: Communicator) -> Layout:
         """The layout of a communicator."""
-        printed = [(rank, id(member.trees), *map(id, member.rings.values())) for rank, member in comm.members.items()]
-        key = comm.nranks, *printed
+        members = comm.members.items()
+        printed = sorted([(rank, id(member.trees), *map(id, member.rings.values())) for rank, member in members])
+        rings = dict.fromkeys([id(ring) for _, member in members for ring in member.rings.values()])
+        key = comm.nranks, *printed, *rings
         if key not in self._known:
-            self._known[key] = _layout(comm)
+            self._known[key] = _layout(comm, self._links)
         return self._known[key]
 
 
-def _layout(comm: Communicator) -> Layout:
+def _layout(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> Layout:
     by_channel: dict[int, list[events.RingOrder]] = {}
     for member in comm.members.values():
         for channel, ring in member.rings.items():
             by_channel.setdefault(channel, []).append(ring)
     every = [by_channel[channel] for channel in sorted(by_channel)]
     incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
-    printed = _printed_trees(comm)
+    printed = _printed_trees(comm, links_of)
     tree_of = sorted((channel, place) for place, (_, channels) in enumerate(printed) for channel in channels)
     return Layout(
         [some[0].ranks for some in every],
@@ -122,11 +129,13 @@ def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
     return agreed and not printed[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
 
 
-def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
+def _printed_trees(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> list[tuple[Tree, list[int]]]:
     """What the members print of trees, each with its channels: most channels have the tree of another one."""
     links: dict[tuple[int, ...], int] = {}
     by_channels: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
-    for rank, by_links in _grouped({rank: _by_links(member) for rank, member in comm.members.items() if member.trees}):
+    for rank, by_links in _grouped(
+        {rank: links_of(member.trees) for rank, member in comm.members.items() if member.trees}
+    ):
         for tree_links, channels in by_links:
             ranks, numbers = by_channels.setdefault(channels, ([], []))
             ranks.append(rank)
@@ -141,15 +150,15 @@ def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
     ]
 
 
-def _by_links(member: Member) -> dict[tuple[int, ...], tuple[int, ...]]:
+def _by_links(trees: _Trees) -> _ByLinks:
     """The channels in which a member has the same neighbours."""
     by_links: dict[tuple[int, ...], list[int]] = {}
-    for tree in member.trees:
+    for tree in trees:
         by_links.setdefault(tree[1:], []).append(tree[0])
     return {links: tuple(channels) for links, channels in by_links.items()}
 
 
-def _grouped(by_rank: dict[int, dict[tuple[int, ...], tuple[int, ...]]]) -> Iterator[tuple[int, list[_Links]]]:
+def _grouped(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
     """The links of each rank with their channels: several at once where these go together at all ranks."""
     groups = {frozenset(by_links.values()) for by_links in by_rank.values()}
     together = [channel for group in groups for channels in group for channel in channels]
@@ -218,9 +227,14 @@ def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
 
 def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
     """Lines that count no channels for reduction inside the switch; nothing where a line counts some."""
-    steps = [step for log in logs for step in log.steps if isinstance(step, Step)]
-    counts = [(step, step.event.nvls) for step in steps if isinstance(step.event, events.ChannelCounts)]
-    return [] if any(nvls for _, nvls in counts) else [step for step, nvls in counts if nvls == 0]
+    without = []
+    for step in (step for log in logs for step in log.steps):
+        if isinstance(step, Step) and isinstance(step.event, events.ChannelCounts):
+            if step.event.nvls:
+                return []
+            if step.event.nvls == 0:
+                without.append(step)
+    return without
 
 
 def collnet(comm: Communicator) -> list[int]:

@@ -15,25 +15,28 @@ from nccl_inspect.model.communicators.members import Member
 Pair: TypeAlias = tuple[int | None, int, int | None]
 """A connection set and the ranks that a connection joins in its communicator."""
 
+Printed: TypeAlias = tuple[bool, int | None, int, int | None]
+"""The same, and before it whether the receiving end printed it."""
+
 
 class Twins:
     """Compares what the processes of the two ends print.
 
     Args:
         processes: all of them.
-        ends: the connections of a process, by its number.
+        printed: see :func:`printed`, of a process by its number.
         unanswered: those of all processes of which an end is missing.
     """
 
     def __init__(
         self,
         processes: Iterable[Process],
-        ends: Callable[[int], Iterable[Ends]],
+        printed: Callable[[int], AbstractSet[Printed]],
         unanswered: Callable[[], AbstractSet[Pair]],
     ) -> None:
         self._index = {process: index for index, process in enumerate(processes)}
-        self._ends, self._missing = ends, unanswered
-        self._printed: dict[Process, set[tuple[object, ...]]] = {}
+        self._find, self._missing = printed, unanswered
+        self._printed: dict[Process, AbstractSet[Printed]] = {}
 
     def exclude(self, unit: Unit) -> Callable[[Member], bool]:
         """Whether a communicator can have a unit.
@@ -41,7 +44,8 @@ class Twins:
         A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
         off before some twin.
         """
-        twins = {id(member): self._all(unit, member) for member in unit.candidates}
+        wanted = [(end.other[0], (not end.receives, *_pair(end))) for end in _of_network(unit)]
+        twins = {id(member): self._all(wanted, member) for member in unit.candidates}
         shown = set(twins.values())
         if not shown >= {True, False} or any(_pair(end) in self._unanswered for end in _of_network(unit)):
             return lambda member: True
@@ -51,26 +55,28 @@ class Twins:
     def _unanswered(self) -> AbstractSet[Pair]:
         return self._missing()
 
-    def _all(self, unit: Unit, member: Member) -> bool | None:
+    def _all(self, wanted: Iterable[tuple[int | None, Printed]], member: Member) -> bool | None:
         """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
         comm = member.communicator
         assert comm is not None
         has_all: bool | None = True
-        for end in _of_network(unit):
-            rank, _ = end.other
+        for rank, twin in wanted:
             mate = comm.members.get(rank) if rank is not None else None
             if mate is None:
                 has_all = None
-            elif (not end.receives, *_pair(end)) not in self._of(mate.log.process):
+            elif twin not in self._of(mate.log.process):
                 return False
         return has_all
 
-    def _of(self, process: Process) -> set[tuple[object, ...]]:
-        """The NET connections of a process and which end of them it is."""
+    def _of(self, process: Process) -> AbstractSet[Printed]:
         if process not in self._printed:
-            every = self._ends(self._index[process])
-            self._printed[process] = {(end.receives, *_pair(end)) for end in every if end.kind.direction}
+            self._printed[process] = self._find(self._index[process])
         return self._printed[process]
+
+
+def printed(ends: Iterable[Ends]) -> set[Printed]:
+    """The NET connections of a process and which end of them it is."""
+    return {(end.receives, *_pair(end)) for end in ends if end.kind.direction}
 
 
 def unanswered(ends: Iterable[Ends]) -> set[Pair]:

@@ -5,15 +5,19 @@ The edges of one burst are rows one behind the other, and each burst knows its r
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.fold.process_log import Burst, Edge, EdgeRows, edge_key
 from nccl_inspect.util.columns import Column, distinct, ranges
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.connection_table import Edges
 
 _KIND = attrgetter(
     *("dialect", "production", "conn", "direction", "transport", "mechanism", "read", "copy_engine", "via_rank"),
@@ -22,7 +26,7 @@ _KIND = attrgetter(
 """What events of one kind have in common: all but channel, ranks, GPUs and message."""
 NOTHING = -1
 """Instead of a number that a line does not state."""
-_COLUMNS = ("burst", "place", "src", "dst", "kind", "src_dev", "dst_dev", "channels", "lines", "block", "at")
+_COLUMNS = ("burst", "place", "src", "dst", "kind", "src_dev", "dst_dev", "channels", "lines", "is_object", "at")
 
 
 class EdgeTable:
@@ -43,9 +47,9 @@ class EdgeTable:
     channels: Column
     """A place in :attr:`channel_sets`."""
     lines: Column
-    block: Column
-    """Which block has the edge, and where; else it is an object."""
+    is_object: Column
     at: Column
+    """A place among the objects, or among the edges of all blocks."""
 
     def __init__(self, bursts: Sequence[Burst]) -> None:
         self.bursts = bursts
@@ -55,38 +59,44 @@ class EdgeTable:
         self._kinds: dict[Any, int] = {}
         self._channel_sets: dict[int, int] = {}
         self._made: dict[int, Edge] = {}
-        self._blocks: list[EdgeRows] = []
+        self._blocks: list[Edges] = []
+        self._begins: list[int] = []
+        """Of each block where its edges are among those of all."""
         self._objects: list[Edge] = []
-        rows = np.concatenate([self._of_objects(), self._of_blocks()], axis=1)
-        rows = rows[:, np.lexsort((rows[1], rows[0]))]
-        for name, column in zip(_COLUMNS, rows, strict=True):
-            setattr(self, name, column)
+        of_objects, columns = self._of_objects(), self._of_blocks()
+        if len(of_objects["burst"]):
+            columns = {name: np.concatenate([of_objects[name], columns[name]]) for name in _COLUMNS}
+            order = np.argsort(columns["burst"], kind="stable")
+            columns = {name: column[order] for name, column in columns.items()}
+        for name in _COLUMNS:
+            setattr(self, name, columns[name])
         self.channel_sets = list(self._channel_sets)
         """Bits, of which there may be more than a number has."""
-        begins = np.searchsorted(self.burst, np.arange(len(bursts) + 1))
-        numbers = np.arange(len(self))
-        for burst, begin, end in zip(bursts, begins.tolist(), begins[1:].tolist(), strict=False):
+        self.begins = np.append(0, np.cumsum(np.bincount(self.burst, minlength=len(bursts))))
+        """Of each burst its first row, and the end of all."""
+        begins, numbers = self.begins.tolist(), np.arange(len(self))
+        for burst, begin, end in zip(bursts, begins, begins[1:], strict=False):
             burst.at = numbers[begin:end]
-        for row in np.flatnonzero(self.block == NOTHING).tolist():
+        for row in np.flatnonzero(self.is_object).tolist():
             self.edge(row)
 
     def __len__(self) -> int:
         return len(self.place)
 
-    def _of_objects(self) -> Column:
+    def _of_objects(self) -> dict[str, Column]:
         """The edges of bursts that have them as objects."""
         rows = []
         device, channels = self.devices, self._channel_sets
         for index, burst in enumerate(self.bursts):
-            for edge in burst.edges.values() if burst.own else ():
+            for edge in sorted(burst.own.values(), key=attrgetter("place")) if burst.own else ():
                 event = edge.event
                 dst = NOTHING if event.dst is None else event.dst
                 ends = device.setdefault(event.src_dev, len(device)), device.setdefault(event.dst_dev, len(device))
                 channel_set = channels.setdefault(edge.channels, len(channels))
-                states = edge.lines, NOTHING, len(self._objects)
+                states = edge.lines, True, len(self._objects)
                 rows.append((index, edge.place, event.src, dst, self._kind(event), *ends, channel_set, *states))
                 self._objects.append(edge)
-        return np.array(rows, np.int64).reshape(-1, len(_COLUMNS)).T
+        return dict(zip(_COLUMNS, np.array(rows, np.int64).reshape(-1, len(_COLUMNS)).T, strict=True))
 
     def _kind(self, event: ChannelConnect) -> int:
         kind = self._kinds.setdefault(_KIND(event), len(self.kinds))
@@ -94,57 +104,79 @@ class EdgeTable:
             self.kinds.append(event)
         return kind
 
-    def _of_blocks(self) -> Column:
+    def _of_blocks(self) -> dict[str, Column]:
         """The edges of the others: those that continue from one block to the next are one."""
-        pieces: dict[int, list[tuple[int, EdgeRows]]] = {}
+        blocks: dict[int, int] = {}
+        pieces: list[tuple[int, int, int, int, int]] = []
         for index, burst in enumerate(self.bursts):
             for piece in () if burst.own else burst.rows:
-                pieces.setdefault(id(piece.edges), []).append((index, piece))
-        in_order = sorted(pieces.values(), key=lambda some: some[0][1].place)
-        parts = [self._of_block(some) for some in in_order]
-        if not parts:
-            return np.empty((len(_COLUMNS), 0), np.int64)
-        rows, bits = np.concatenate([part for part, _ in parts], axis=1), np.concatenate([some for _, some in parts])
-        burst, _, src, dst, kind, src_dev, dst_dev, _, lines, *_ = rows
-        keys: dict[object, int] = {}
-        same = np.array([keys.setdefault(_wording(event), len(keys)) for event in self.kinds])[kind]
-        first, group = distinct(burst, src, dst, src_dev, dst_dev, same)
-        if len(first) < len(burst):
-            order = np.argsort(group, kind="stable")
-            begins = np.searchsorted(group[order], np.arange(len(first)))
-            bits, lines = np.bitwise_or.reduceat(bits[order], begins), np.add.reduceat(lines[order], begins)
-            rows = rows[:, first]
-            rows[8] = lines
-        sets, number = np.unique(bits, return_inverse=True)
-        channels = self._channel_sets
-        rows[7] = np.array([channels.setdefault(channel_set, len(channels)) for channel_set in sets.tolist()])[
-            number.ravel()
-        ]
-        return rows
+                block = blocks.setdefault(id(piece.edges), len(blocks))
+                if block == len(self._blocks):
+                    self._begins.append(self._begins[-1] + len(self._blocks[-1].line) if block else 0)
+                    self._blocks.append(piece.edges)
+                begin = self._begins[block] + piece.begin
+                pieces.append((index, begin, piece.end - piece.begin, piece.base, len(burst.rows) > 1))
+        if not pieces:
+            return dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
+        index, begin, size, base, is_cut = np.array(pieces, np.int64).T
+        at = ranges(begin, size)
+        every, bits = self._columns_of_blocks(), np.concatenate([block.channels for block in self._blocks])[at]
+        columns = {name: column[at] for name, column in every.items()}
+        columns |= {
+            "burst": np.repeat(index.astype(np.int32), size),
+            "place": columns.pop("line") + np.repeat(base, size),
+        }
+        if is_cut.any():
+            kept = self._join_cut(columns, bits, np.flatnonzero(np.repeat(is_cut, size)))
+            at, bits = at[kept], bits[kept]
+            columns = {name: column[kept] for name, column in columns.items()}
+        changes = np.append(True, bits[1:] != bits[:-1])
+        sets, channels = np.unique(bits[changes]), self._channel_sets
+        numbers = [channels.setdefault(channel_set, len(channels)) for channel_set in sets.tolist()]
+        return {
+            **columns,
+            "channels": np.array(numbers, np.int32)[np.searchsorted(sets, bits)],
+            "is_object": np.zeros(len(at), bool),
+            "at": at.astype(np.int32),
+        }
 
-    def _of_block(self, pieces: Sequence[tuple[int, EdgeRows]]) -> tuple[Column, Column]:
-        """The edges of pieces of one block, and their channels."""
-        some = pieces[0][1].edges
-        sizes = np.array([piece.end - piece.begin for _, piece in pieces], np.int64)
-        at = ranges(np.array([piece.begin for _, piece in pieces], np.int64), sizes)
-        burst = np.repeat(np.array([index for index, _ in pieces], np.int64), sizes)
-        kind = np.array([self._kind(event) for event in some.kinds])[some.kind[at]]
-        device = np.array([self.devices.setdefault(name, len(self.devices)) for name in (*some.texts, None)])
-        number, nothing = np.full(len(at), len(self._blocks)), np.zeros(len(at), np.int64)
-        self._blocks.append(pieces[0][1])
-        src, dst, src_dev, dst_dev = (some.columns[name][at] for name in ("src", "dst", "src_dev", "dst_dev"))
-        ends = src, dst, kind, device[src_dev], device[dst_dev]
-        base = np.repeat(np.array([piece.base for _, piece in pieces], np.int64), sizes)
-        return np.array((burst, base + some.line[at], *ends, nothing, some.lines[at], number, at)), some.channels[at]
+    def _columns_of_blocks(self) -> dict[str, Column]:
+        """What the edges of all blocks state, one block after the other."""
+        parts: dict[str, list[Column]] = {}
+        for block in self._blocks:
+            kind = np.array([self._kind(event) for event in block.kinds], np.int32)
+            names = (*block.texts, None)
+            device = np.array([self.devices.setdefault(name, len(self.devices)) for name in names], np.int32)
+            columns: dict[str, Column] = {name: block.columns[name] for name in ("src", "dst")}
+            columns |= {name: device[block.columns[name]] for name in ("src_dev", "dst_dev")}
+            columns |= {"kind": kind[block.kind], "line": block.line, "lines": block.lines}
+            for name, column in columns.items():
+                parts.setdefault(name, []).append(column)
+        return {name: np.concatenate(some) for name, some in parts.items()}
+
+    def _join_cut(self, columns: dict[str, Column], bits: Column, cut: Column) -> Column:
+        """Join edges of bursts that several blocks have; tells which are left."""
+        keys: dict[object, int] = {}
+        wording = np.array([keys.setdefault(_wording(event), len(keys)) for event in self.kinds])
+        some = [columns[name][cut] for name in ("burst", "src", "dst", "src_dev", "dst_dev")]
+        first, group = distinct(*some, wording[columns["kind"][cut]])
+        into, lines = cut[first][group], columns["lines"]
+        is_kept = np.ones(len(bits), bool)
+        is_kept[cut] = into == cut
+        more = cut[into != cut]
+        np.bitwise_or.at(bits, into[into != cut], bits[more])
+        np.add.at(lines, into[into != cut], lines[more])
+        return np.flatnonzero(is_kept)
 
     def edge(self, row: int) -> Edge:
         """The edge of a row."""
         if row not in self._made:
-            block, at = int(self.block[row]), int(self.at[row])
-            if block == NOTHING:
+            at = int(self.at[row])
+            if self.is_object[row]:
                 edge = self._objects[at]
             else:
-                edge = self._blocks[block].edge(at)
+                block = bisect_right(self._begins, at) - 1
+                edge = EdgeRows(self._blocks[block], 0, 0).edge(at - self._begins[block])
                 edge.place = int(self.place[row])
                 edge.channels, edge.lines = self.channel_sets[self.channels[row]], int(self.lines[row])
             edge.row = row

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.event.base import Process
@@ -16,7 +17,6 @@ from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.fold.edge_table import EdgeTable
     from nccl_inspect.scanning.connection_table import Edges
 
 _LINE_BITS = 40
@@ -144,14 +144,10 @@ class Burst(Record):
     """Edges in columns; they come after the others, and may be more lines of these."""
     at: Any = None
     """Where its edges are in the table of all, where there is one."""
-    table: EdgeTable | None = None
-    """Of a part of another burst: the table that has its edges."""
 
     @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
         """The edges by what tells them from each other."""
-        if self.table is not None and not self.own:
-            self.own = {edge_key(edge.event): edge for edge in map(self.table.edge, self.at.tolist())}
         if self.rows:
             rows, self.rows = self.rows, []
             for edge in (edge for part in rows for edge in part.made()):
@@ -164,8 +160,6 @@ class Burst(Record):
     @property
     def lines(self) -> int:
         """How many lines it has."""
-        if self.table is not None:
-            return int(self.table.lines[self.at].sum())
         own = sum(edge.lines for edge in self.own.values())
         return own + sum(int(part.edges.lines[part.begin : part.end].sum()) for part in self.rows)
 
@@ -177,9 +171,16 @@ class Burst(Record):
     @property
     def last(self) -> int:
         """The place of its last edge."""
-        if self.table is not None:
-            return int(self.table.place[self.at].max())
+        if self.rows and not self.own:
+            return self.rows[-1].last
         return max(*(edge.place for edge in self.own.values()), *(part.last for part in self.rows), 0, 0)
+
+    @property
+    def final(self) -> Edge:
+        """Its last edge."""
+        if len(self.rows) == 1 and not self.own:
+            return self.rows[0].edge(self.rows[0].end - 1)
+        return max(self.edges.values(), key=attrgetter("place"))
 
     @property
     def highest(self) -> int:
@@ -190,19 +191,26 @@ class Burst(Record):
     @property
     def reduces(self) -> bool:
         """Whether one of its edges is to a network that reduces."""
-        may = any(part.edges.reduces for part in self.rows) or self.own or self.table is not None
+        may = any(part.edges.reduces for part in self.rows) or self.own
         return bool(may) and any(kind.transport == "COLLNET" for kind in self.kinds)
 
     @property
     def kinds(self) -> Iterable[ChannelConnect]:
         """An event of each kind of its edges: equal but for channel, ranks, GPUs and message, or even in these."""
-        if self.table is not None:
-            return [self.table.kinds[kind] for kind in set(self.table.kind[self.at].tolist())]
         return [*(edge.event for edge in self.own.values()), *(kind for part in self.rows for kind in part.kinds)]
 
-    def part(self, table: EdgeTable, at: Any) -> Burst:
-        """Some of its edges."""
-        return Burst(self.key, int(table.place[at[0]]), self.origin, at=at, table=table)
+    def parts(self) -> list[Burst]:
+        """Each of its edges on its own."""
+        return [self._of({key: edge}) for key, edge in self.edges.items()]
+
+    def some(self, numbers: list[int]) -> Burst:
+        """Some of its edges, by their numbers in it."""
+        edges = list(self.edges.items())
+        return self._of(dict([edges[number] for number in numbers]))
+
+    def _of(self, own: dict[tuple[object, ...], Edge]) -> Burst:
+        first = min(own.values(), key=attrgetter("place"))
+        return Burst(self.key, first.place, first.origin, own, at=[edge.row for edge in own.values()])
 
     def add(self, edge: tuple[object, ...], more: Edge) -> None:
         """Take in lines of one edge."""

@@ -40,11 +40,11 @@ def build(
         from nccl_inspect.model.paths.grouping import Grouping  # most logs are short
 
         rows = placed.rows
-        scope = Scope(rows.naming_devices(), placed.hosts, communicators, nodes_are_hosts)
+        scope = Scope(rows.devices(), placed.hosts, communicators, nodes_are_hosts)
         hosts, *ends = rows.hosts(placed.hosts)
         grouping = Grouping(rows, (ends[0], ends[1]), nic_name, scope.of)
         return Paths(grouping.columns(lambda lines: _path(lines, scope, nic_name)[0], evidence, hosts))
-    scope = Scope(placed.lines, placed.hosts, communicators, nodes_are_hosts)
+    scope = Scope(links.devices(placed.lines), placed.hosts, communicators, nodes_are_hosts)
     pairs: dict[tuple[str, int, int], list[Line]] = {}
     for line in placed.lines:
         pairs.setdefault((line.space, line.src, line.dst), []).append(line)

@@ -39,6 +39,13 @@ class Line(NamedTuple):
     """The rank whose NIC sends, in the numbers of the space."""
 
 
+def devices(lines: Iterable[Line]) -> Iterator[tuple[str, int, str | None]]:
+    """The GPUs of ranks by their spaces, as lines name them."""
+    for line in lines:
+        yield line.space, line.src, line.event.src_dev
+        yield line.space, line.dst, line.event.dst_dev
+
+
 def of(way: Iterable[Line], nic_name: NicName) -> list[Link]:
     """The links of a network path: channels whose ends say the same are one.
 

@@ -19,7 +19,7 @@ from nccl_inspect.model.paths.columns import Columns
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.rows import Rows
-from nccl_inspect.util.columns import Column, distinct, groups, joint
+from nccl_inspect.util.columns import Column, distinct, joint, listed
 
 _LONG = 64
 """Connections of one pair that are compared with those of others; a pair that has more has a kind of its own."""
@@ -63,10 +63,13 @@ class Grouping:
         self._rows, self._hosts = rows, hosts
         order = np.argsort(np.argsort(rows.spaces))
         key = joint(rows.src, rows.dst, order[rows.space])
-        _, self.pair = np.unique(key, return_inverse=True)
-        self._by_pair = np.argsort(self.pair, kind="stable")
-        self._sizes = np.bincount(self.pair)
-        self._begins = np.cumsum(self._sizes) - self._sizes
+        self._by_pair = np.argsort(key, kind="stable")
+        ordered = key[self._by_pair]
+        begins = np.append(True, ordered[1:] != ordered[:-1])
+        self._begins = np.flatnonzero(begins)
+        self._sizes = np.diff(self._begins, append=len(key))
+        self.pair = np.empty(len(key), np.int64)
+        self.pair[self._by_pair] = np.cumsum(begins) - 1
         details: dict[str, int] = {}
         self._detail = np.array([details.setdefault(kind.detail, len(details)) for kind in rows.table.kinds])[rows.kind]
         self._details = details
@@ -126,14 +129,12 @@ class Grouping:
 
     def _alike(self, signs: Column) -> Column:
         """Equal for pairs with equal connections in equal order."""
-        ordered = signs[self._by_pair]
-        signature = np.where(self._sizes > _LONG, 1 + np.arange(len(self._sizes)), 0)
+        ordered, is_long = signs[self._by_pair], self._sizes > _LONG
+        signature = np.where(is_long, np.cumsum(is_long), 0)
         for place in range(min(_LONG, int(self._sizes.max(initial=0)))):
-            there = np.flatnonzero((self._sizes > place) & (self._sizes <= _LONG))
-            signature[there] = (
-                1 + len(self._sizes) + distinct(signature[there], ordered[self._begins[there] + place])[1]
-            )
-            signature = distinct(signature)[1]
+            at = np.minimum(self._begins + place, len(ordered) - 1)
+            sign = np.where(is_long | (self._sizes <= place), NOTHING, ordered[at])
+            signature = distinct(signature, sign)[1]
         return signature
 
     def rows_of(self, pair: int) -> list[int]:
@@ -173,14 +174,14 @@ class Grouping:
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
         return Columns(
-            src=rows.src[line],
-            dst=rows.dst[line],
-            src_host=src_host,
-            dst_host=dst_host,
-            src_gpu=table.src_dev[rows.row[line]],
-            dst_gpu=table.dst_dev[rows.row[line]],
-            kind=kind_of_pair.tolist(),
-            communicators=communicators,
+            src=listed(rows.src[line]),
+            dst=listed(rows.dst[line]),
+            src_host=listed(src_host),
+            dst_host=listed(dst_host),
+            src_gpu=listed(table.src_dev[rows.row[line]]),
+            dst_gpu=listed(table.dst_dev[rows.row[line]]),
+            kind=listed(kind_of_pair),
+            communicators=listed(communicators),
             evidence=lines,
             hosts=[None, *hosts],
             gpus=list(table.devices),
@@ -209,8 +210,10 @@ class Grouping:
         sets: dict[tuple[str, ...], int] = {(name,): place for place, name in enumerate(rows.communicators)}
         numbers = rows.communicator[line]
         mixed = np.flatnonzero(self.mixed[self.pair] & is_chosen)
-        for group in groups(self.pair[mixed]):
-            some = mixed[group]
-            names = tuple(rows.communicators[place] for place in dict.fromkeys(rows.communicator[some].tolist()))
-            numbers[self.pair[some[0]]] = sets.setdefault(names, len(sets))
+        some = mixed[distinct(self.pair[mixed], rows.communicator[mixed])[0]]
+        some = some[np.argsort(self.pair[some], kind="stable")]
+        pairs, begins = np.unique(self.pair[some], return_index=True)
+        names = [rows.communicators[place] for place in rows.communicator[some].tolist()]
+        for pair, begin, end in zip(pairs.tolist(), begins.tolist(), [*begins[1:].tolist(), None], strict=False):
+            numbers[pair] = sets.setdefault(tuple(names[begin:end]), len(sets))
         return list(sets), numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,8 +24,9 @@ class Rows:
 
     def __init__(self, placements: Sequence[Placement], table: EdgeTable) -> None:
         self._placements, self.table = placements, table
-        rows = joined([np.asarray(table.rows_of(placement.burst), np.int64) for placement in placements])
-        at = np.repeat(np.arange(len(placements)), [len(table.rows_of(placement.burst)) for placement in placements])
+        ats = [table.rows_of(placement.burst) for placement in placements]
+        rows = joined(ats)
+        at = np.repeat(np.arange(len(placements)), list(map(len, ats)))
         rank_lists = {id(placement.ranks): placement.ranks for placement in placements}
         number = {key: index for index, key in enumerate(rank_lists)}
         self._sizes = np.array([len(ranks) for ranks in rank_lists.values()], np.int64)
@@ -78,9 +79,8 @@ class Rows:
     def networks(self) -> Counter[str]:
         """How many connections each network has."""
         counts: Counter[str] = Counter()
-        kinds, number = np.unique(self.kind, return_counts=True)
-        first = {kind: index for index, kind in enumerate(self.kind[distinct(self.kind)[0]].tolist())}
-        for kind, count in sorted(zip(kinds.tolist(), number.tolist(), strict=True), key=lambda entry: first[entry[0]]):
+        heads, number = distinct(self.kind)
+        for kind, count in zip(self.kind[heads].tolist(), np.bincount(number).tolist(), strict=True):
             if net := self.table.kinds[kind].net:
                 counts[net] += count
         return counts
@@ -103,9 +103,11 @@ class Rows:
         lookup = Lookup(pair(space, rank), name)
         return list(names), lookup.of(pair(self.space, self.src)), lookup.of(pair(self.space, self.dst))
 
-    def naming_devices(self) -> Iterable[Line]:
-        """Lines that say what all of them say of the GPUs of ranks."""
-        table, lines = self.table, set[int]()
-        for rank, device in ((self.src, table.src_dev), (self.dst, table.dst_dev)):
-            lines.update(distinct(self.space, rank, device[self.row])[0].tolist())
-        return map(self.line, sorted(lines))
+    def devices(self) -> Iterator[tuple[str, int, str | None]]:
+        """The GPUs of ranks by their spaces."""
+        names = list(self.table.devices)
+        for rank, device in ((self.src, self.table.src_dev[self.row]), (self.dst, self.table.dst_dev[self.row])):
+            heads = distinct(self.space, rank, device)[0]
+            columns = (column[heads].tolist() for column in (self.space, rank, device))
+            for space, number, name in zip(*columns, strict=True):
+                yield self.spaces[space], number, names[name]

@@ -13,7 +13,7 @@ class Scope:
     """Decides whether two ranks are on one host.
 
     Args:
-        lines: the connection lines, in ranks of their spaces.
+        devices: the GPUs of ranks by their spaces, as connection lines name them.
         hosts: of ranks, by space and rank.
         communicators: for what NCCL says of nodes.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
@@ -21,7 +21,7 @@ class Scope:
 
     def __init__(
         self,
-        lines: Iterable[Line],
+        devices: Iterable[tuple[str, int, str | None]],
         hosts: Mapping[tuple[str, int], str],
         communicators: Sequence[Communicator],
         nodes_are_hosts: bool,
@@ -37,11 +37,10 @@ class Scope:
         for (space, rank), name in hosts.items():
             self._ranks.setdefault((space, name), set()).add(rank)
         self._devices: dict[tuple[str, str, str], set[int]] = {}
-        for line in lines:
-            for rank, device in ((line.src, line.event.src_dev), (line.dst, line.event.dst_dev)):
-                host = hosts.get((line.space, rank))
-                if host is not None and device is not None:
-                    self._devices.setdefault((line.space, host, device), set()).add(rank)
+        for space, rank, device in devices:
+            host = hosts.get((space, rank))
+            if host is not None and device is not None:
+                self._devices.setdefault((space, host, device), set()).add(rank)
 
     def of_way(self, way: Iterable[Line]) -> str:
         """What the lines of all communicators tell, where they agree."""

@@ -29,8 +29,7 @@ def connections(logs: Iterable[ProcessLog], lines: Mapping[int, int]) -> list[Ed
             continue
         if any(_says_done(step, bursts[0].place) for step in log.steps if isinstance(step, Step)):
             return []
-        latest = max(bursts, key=lambda burst: burst.last)
-        last.append(max(latest.edges.values(), key=lambda edge: edge.place))
+        last.append(max(bursts, key=lambda burst: burst.last).final)
     return last if all(lines[source] == line for source, line in ends.items()) else []
 
 

@@ -38,12 +38,13 @@ def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
         case Step():
             return line(place, last.origin, "INFO", last.event.message)
         case Burst():
-            edge = max(last.edges.values(), key=attrgetter("place"))
+            edge = last.final
             return line(place, edge.origin, edge.level, edge.stated.message)
 
 
 def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Burst | Note]]:
-    for note in log.notes.values():
+    if log.notes:
+        note = max(log.notes.values(), key=attrgetter("last"))
         yield note.last, note
     for step in (*log.steps[-1:], *log.open.values()):
         if isinstance(step, Burst):
