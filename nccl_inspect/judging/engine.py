@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -11,7 +11,15 @@ from pathlib import Path as File
 from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
+from nccl_inspect.judging.facts import (
+    Facts,
+    first_evidence,
+    first_lines,
+    hosts_in,
+    hosts_of_paths,
+    ranks_in,
+    ranks_of_paths,
+)
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -20,6 +28,8 @@ from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import cut
 
+__all__ = ("Effects", "Facts", "Finding", "Needs", "NotJudged", "Notice", "Results", "Rule", "registered", "selected")
+"""What nearly every rule needs comes from here, in one import."""
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
     "intra-node path",
@@ -217,6 +227,8 @@ class Effects(NamedTuple):
 
 Result = Finding | NotJudged | Effects
 """One result of a rule."""
+Results = Iterator[Result]
+"""What ``judge`` of a rule yields."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -224,7 +236,7 @@ class Registered(Record):
     """A rule with its ``judge`` function."""
 
     rule: Rule
-    judge: Callable[..., Iterable[Result]]
+    judge: Callable[..., Results]
     """Takes the facts, and for a rule that ``explains`` others the findings that it may explain."""
 
 

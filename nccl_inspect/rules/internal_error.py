@@ -1,13 +1,8 @@
 """A check inside NCCL, RCCL or a plugin failed."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import propagated_errors, stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
 from nccl_inspect.judging.statements import is_propagated_error
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="internal-error",
@@ -32,7 +27,7 @@ _STEPS = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the errors that the grammar calls internal; else NCCL's code 3 where no warning names the check."""
     notices = [notice for notice in facts.errors_of_rule(RULE.name) if not is_propagated_error(notice)]
     if notices:

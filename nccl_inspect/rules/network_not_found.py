@@ -1,12 +1,8 @@
 """The requested network does not come up."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.facts import evidence_of_settings, first_evidence
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -19,7 +15,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
     failed = facts.errors_of_rule(RULE.name)
     if not failed:

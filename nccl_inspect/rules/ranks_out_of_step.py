@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="ranks-out-of-step",
@@ -25,7 +22,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the mismatches of one communicator in the newest answer that has any."""
     mismatches = [(answer, mismatch) for answer in answers(facts) for mismatch in answer.mismatches]
     if not mismatches:

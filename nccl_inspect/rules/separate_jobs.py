@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
+from nccl_inspect.judging.facts import first_evidence
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, listed
 
@@ -26,7 +25,7 @@ _IMPACT = "the network between the hosts is not tested, and processes of one hos
 _BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; check with 'ldd build/all_reduce_perf'"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge communicators that all stay on one host although the log has several.
 
     Groups within hosts and independent replicas look the same: only nccl-tests are certainly meant to span all hosts.

@@ -1,11 +1,7 @@
 """In-network reduction (SHARP) does not come up, or fails."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.remedies import NOTHING
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="sharp-failed",
@@ -16,7 +12,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the plugin's messages: NCCL continues without SHARP, but a failed operation ends the job."""
     init = facts.notices("hpcx/hpcx-sharp-init-failed")
     failed = facts.notices("hpcx/hpcx-sharp-failed")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.clouds import is_ec2
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, first_lines
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -25,8 +25,6 @@ from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -43,7 +41,7 @@ _NAMES = ("efa", "libfabric", "aws libfabric")
 _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image and on LD_LIBRARY_PATH."
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge TCP paths if aws-ofi-nccl, a setting or the platform shows that EFA should carry them."""
     provider = over_tcp_provider(facts)
     paths = tcp_paths(facts) | provider

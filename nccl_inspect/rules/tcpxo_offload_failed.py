@@ -1,12 +1,8 @@
 """The offload engine of the machine refuses GPUDirect-TCPXO, or the connection to it breaks."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import message_of, value
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="tcpxo-offload-failed",
@@ -19,7 +15,7 @@ RULE = Rule(
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge failures between plugin and offload engine; at the end of a job, connections close normally."""
     errors = list(facts.errors_of_rule(RULE.name))
     errors += google_plugins.aborted(

@@ -1,17 +1,15 @@
 """A tensor-parallel group has ranks on several nodes."""
 
 import re
-from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, global_ranks
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
+from nccl_inspect.judging.facts import first_evidence, first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -24,7 +22,7 @@ _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge groups that a framework's size or PyTorch's name for them shows to be tensor-parallel."""
     if any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
         return  # NVLink connects these nodes

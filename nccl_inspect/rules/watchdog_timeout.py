@@ -3,17 +3,16 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_with
+from nccl_inspect.judging.facts import first_evidence, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
@@ -34,7 +33,7 @@ _RECORD = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the process group that timed out first; timeouts of others usually follow from it."""
     timeouts = waits(facts)
     if not timeouts:
