@@ -10,6 +10,7 @@ from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
@@ -86,9 +87,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
 
 def _overridden(facts: Facts, effects: Sequence[Finding], sources: Sequence[Source]) -> Iterator[Finding]:
     """The first variable of a finding that files set to another value than the log shows."""
-    by_name: dict[str, list[Source]] = {}
-    for source in sources:
-        by_name.setdefault(source.variable.name, []).append(source)
+    by_name = grouped((source.variable.name, source) for source in sources)
     for effect in effects:
         for setting in _settings(facts, effect):
             others = by_name.get(setting.name, [])

@@ -13,6 +13,7 @@ from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
@@ -129,9 +130,7 @@ def _of_threads(facts: Facts) -> str:
 
 def _calls(mine: list[Wait], place: str) -> str:
     """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
-    calls: dict[tuple[int, str], list[Wait]] = {}
-    for wait in sorted(mine, key=lambda wait: wait.seq):
-        calls.setdefault((wait.seq, wait.operation), []).append(wait)
+    calls = grouped(((wait.seq, wait.operation), wait) for wait in sorted(mine, key=lambda wait: wait.seq))
     parts: list[str] = []
     last = None
     for (seq, operation), waiting in calls.items():

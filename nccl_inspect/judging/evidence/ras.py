@@ -35,7 +35,7 @@ def ranks_by_pid(facts: Facts) -> dict[int, int]:
 
 def is_stuck(facts: Facts) -> bool:
     """Whether something else shows that the job hangs or failed: counts also differ while a job runs."""
-    return facts.job.failed or bool(waits(facts)) or bool(facts.cached(flight_recorder.all_standstills))
+    return facts.job.failed or bool(waits(facts)) or bool(flight_recorder.all_standstills(facts))
 
 
 def finding_or_clue(

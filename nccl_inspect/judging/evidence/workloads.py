@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import count, listed
 
 if TYPE_CHECKING:
@@ -50,11 +51,12 @@ class Change(NamedTuple):
 
 def pods(facts: Facts) -> list[Pod]:
     """The pods of this job: if some match hosts of the log, those and their siblings; else all."""
-    kept = facts.cached(related)
+    kept = related(facts)
     with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
     return with_gpus or kept
 
 
+@once
 def related(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, including pods without a GPU such as launchers."""
     files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
@@ -71,7 +73,7 @@ def related(facts: Facts) -> list[Pod]:
 
 def hosts(facts: Facts, pod: Pod) -> list[str]:
     """The hosts of the log that are this pod, or were created from this template."""
-    names = facts.cached(_names)
+    names = _names(facts)
     if pod.is_template:
         wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
     else:
@@ -79,11 +81,10 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
     return list(dict.fromkeys(host for name in wanted for host in names.get(name, ())))
 
 
+@once
 def _names(facts: Facts) -> dict[str, list[str]]:
     """The hosts of the log by their own names and by those that the log collector gives them."""
-    by_name: dict[str, list[str]] = {}
-    for host in facts.job.hosts:
-        by_name.setdefault(_short(host.name), []).append(host.name)
+    by_name = grouped((_short(host.name), host.name) for host in facts.job.hosts)
     for last in facts.job.last_lines:
         for part in filter(None, last.process.apart.split("/")):
             by_name.setdefault(_short(part), []).append(last.process.host)

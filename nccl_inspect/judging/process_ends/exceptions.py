@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, first_lines
+from nccl_inspect.judging.facts import Facts, first_lines, once
 from nccl_inspect.judging.line_order import first_of_each, is_before
 from nccl_inspect.judging.process_ends.reports import reports
 from nccl_inspect.judging.statements import message_of, value
@@ -165,12 +165,9 @@ class Exceptions(NamedTuple):
     """The statements of the traces, by their identity."""
 
 
+@once
 def exceptions_of(facts: Facts) -> Exceptions:
     """The exceptions of a log."""
-    return facts.cached(_found)
-
-
-def _found(facts: Facts) -> Exceptions:
     traces, echoes = _of_ranks(facts)
     loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
@@ -246,6 +243,7 @@ def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], lis
     return loose, of_threads
 
 
+@once
 def _spawned_lines(facts: Facts) -> list[Evidence]:
     notices = reports(facts, lambda event: event.process == "spawned" and event.exception)
     return [notice.evidence[0] for notice in notices]
@@ -254,19 +252,16 @@ def _spawned_lines(facts: Facts) -> list[Evidence]:
 def spawned_exception(facts: Facts, begin: Notice) -> RaisedException | None:
     """The exception of a process of torch.multiprocessing.spawn: the first one below the report."""
     here = begin.evidence[0]
-    until = min((line.order for line in facts.cached(_spawned_lines) if is_before(here, line)), default=None)
+    until = min((line.order for line in _spawned_lines(facts) if is_before(here, line)), default=None)
     stated = map(_raised, facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory"))
     below = [raised for raised in (*exceptions_of(facts).loose, *stated) if is_before(here, raised.line)]
     near = [raised for raised in below if until is None or raised.line.order < until]
     return min(near, key=lambda raised: raised.line.order, default=None)
 
 
+@once
 def without_process(facts: Facts) -> list[RaisedException]:
     """All exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
-    return facts.cached(_stated)
-
-
-def _stated(facts: Facts) -> list[RaisedException]:
     notices = facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")
     mine = [_raised(notice)._replace(line=line) for notice in notices for line in notice.evidence]
     return [*exceptions_of(facts).loose, *mine]
@@ -344,12 +339,13 @@ def connected_below(facts: Facts, notice: Notice) -> bool:
     comms = facts.job.communicators
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
-    begins = facts.cached(_first_connections)
+    begins = _first_connections(facts)
     return notice.count == len(notice.evidence) and all(
         line.order < begins.get(line.source, 0) for line in notice.evidence
     )
 
 
+@once
 def _first_connections(facts: Facts) -> dict[str, int]:
     return first_of_each(first_lines(facts.job.paths))
 
