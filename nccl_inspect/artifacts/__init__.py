@@ -116,10 +116,6 @@ def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None)
 def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
     """The same of inputs that need hold no log.
 
-    Args:
-        inputs: likewise.
-        progress: likewise.
-
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
     """
@@ -182,12 +178,7 @@ def one_by_one(
 
 
 def read_one(file: File, kind: Kind) -> list[Artifact] | None:
-    """What a file holds; None where it proves to be a log.
-
-    Args:
-        file: on disk.
-        kind: of it, by its first bytes.
-    """
+    """What a file holds; None where it proves to be a log."""
     try:
         return _read(file, kind)
     except NotOfKindError:

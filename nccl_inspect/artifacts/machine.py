@@ -61,12 +61,7 @@ Reader = Callable[[list[Line]], Iterable[Item]]
 
 
 def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
-    """Whether a file begins as a tool's output does, maybe behind a prompt or with the host in front.
-
-    Args:
-        head: the first bytes.
-        start: how the output begins.
-    """
+    """Whether a file begins as a tool's output does, maybe behind a prompt or with the host in front."""
     return _beginning(head, start) is not None and not is_of_job(head)
 
 

@@ -147,10 +147,6 @@ def recognises(_name: str, head: bytes) -> bool:
 def read(name: str, data: bytes) -> Answer:
     """An answer.
 
-    Args:
-        name: of the file.
-        data: its contents.
-
     Raises:
         ValueError: it is damaged.
     """

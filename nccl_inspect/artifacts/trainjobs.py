@@ -14,11 +14,7 @@ _TRAINED = ("node", "trainer")
 
 
 def joined(pods: Sequence[Pod]) -> list[Pod]:
-    """The pods, those of a runtime as the TrainJob has them that refers to it.
-
-    Args:
-        pods: of all files.
-    """
+    """The pods, those of a runtime as the TrainJob has them that refers to it."""
     runtimes = grouped((pod.name, pod) for pod in pods if pod.kind in RUNTIMES)
     whole = {id(job): _of_job(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
     used = {job.runtime for job in pods if id(job) in whole}

@@ -52,11 +52,6 @@ def fitted(columns: Sequence[Column], body: list[list[str]], width: int) -> Tabl
 
     Empty columns are left out. If the rest is too wide, the common prefix of host names is removed, values that all
     rows share move below, long cells are cut, and finally columns are dropped.
-
-    Args:
-        columns: of the body.
-        body: one list of cells for each row.
-        width: of a line, at most.
     """
     fit = _Fit(columns, body, width)
     fit.leave_out_empty()

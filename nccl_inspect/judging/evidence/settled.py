@@ -50,12 +50,7 @@ def clues(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 
 def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings, settled by the files, without clues about faults that explain another finding.
-
-    Args:
-        facts: about the job.
-        findings: of all wanted rules.
-    """
+    """The findings, settled by the files, without clues about faults that explain another finding."""
     findings = list(findings)
     if not sightings(facts):
         return findings

@@ -210,12 +210,7 @@ def finding_of(
 
 
 def patches(cases: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
-    """The steps for each template with a fault: a job may have one for its first pod and one for the rest.
-
-    Args:
-        cases: the containers with the fault.
-        changes: the changes that a container needs.
-    """
+    """The steps for each template with a fault: a job may have one for its first pod and one for the rest."""
     templates: dict[tuple[object, ...], Case] = {}
     for case in cases:
         pod = case.pod

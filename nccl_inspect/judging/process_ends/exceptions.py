@@ -273,14 +273,7 @@ def is_of_nccl(raised: RaisedException) -> bool:
 
 
 def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[RaisedException]:
-    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output.
-
-    Args:
-        facts: about the job.
-        departed: the report of its end.
-        pid: its pid, if known.
-        ranks: its ranks; empty if unknown.
-    """
+    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output."""
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
     loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
