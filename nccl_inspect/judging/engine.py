@@ -21,15 +21,16 @@ from nccl_inspect.judging.facts import (
     ranks_of_paths,
 )
 from nccl_inspect.judging.impact import Estimate
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Selection
+from nccl_inspect.model.job import Job, Notice, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import cut
 
-__all__ = ("Effects", "Facts", "Finding", "Needs", "NotJudged", "Notice", "Results", "Rule", "registered", "selected")
-"""What nearly every rule needs comes from here, in one import."""
+__all__ = ("Evidence", "Facts", "Finding", "Job", "Needs", "NotJudged", "Notice", "first_evidence", "value")
+"""What nearly every rule needs comes from here, with what is defined below, in one import."""
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
     "intra-node path",

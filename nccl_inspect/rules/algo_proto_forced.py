@@ -1,8 +1,8 @@
 """The user forces NCCL's algorithm, protocol or buffers."""
 
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.job import Setting

@@ -2,12 +2,11 @@
 
 from nccl_inspect import platforms
 from nccl_inspect.event.types import NcclTestResult
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.judging.line_order import is_before
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import PathKind
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count

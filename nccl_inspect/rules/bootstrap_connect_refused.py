@@ -7,9 +7,7 @@ from nccl_inspect.judging.connecting import (
     has_built_communicator,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="bootstrap-connect-refused",

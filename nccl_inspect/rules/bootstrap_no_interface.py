@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import included_names, listed_interfaces, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Setting

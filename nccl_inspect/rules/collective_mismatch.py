@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import DIFFERENT
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import first_evidence, hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.hangs.watchdog import Wait, waits
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
 
 RULE = Rule(
     name="collective-mismatch",

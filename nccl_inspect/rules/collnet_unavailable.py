@@ -1,8 +1,7 @@
 """CollNet (in-network reduction) was requested but is unavailable."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence, unset_steps
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.model.job import Setting
 
 RULE = Rule(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import last_words, process_ends
-from nccl_inspect.judging.statements import value
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

@@ -1,11 +1,11 @@
 """CUDA itself cannot be initialized."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, value
+from nccl_inspect.judging.statements import error_of
 from nccl_inspect.util.text import cut
 
 RULE = Rule(

@@ -1,12 +1,11 @@
 """Each process sees only its own GPU, and CUDA cannot share memory between them."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Selection
 
 RULE = Rule(

@@ -1,7 +1,6 @@
 """The libraries of the NVIDIA driver are missing or too old."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 
 RULE = Rule(
     name="cuda-lib-missing",

@@ -1,7 +1,6 @@
 """A log with only NCCL's version and warnings."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
 from nccl_inspect.util.levels import STATEMENTS
 
 RULE = Rule(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word

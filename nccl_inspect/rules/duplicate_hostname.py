@@ -3,10 +3,9 @@
 from itertools import pairwise
 from operator import eq
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Selection
 from nccl_inspect.util.wording import count, listed
 

@@ -7,13 +7,13 @@ from collections.abc import Container, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.hangs.progress import ends_after_nccl
 from nccl_inspect.judging.process_ends import exceptions, hydra
 from nccl_inspect.judging.process_ends.ends import process_ends, since_start
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import is_propagated_error, message_of, value
+from nccl_inspect.judging.statements import is_propagated_error, message_of
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of, ranks_with_interface, ranks_without
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import count, ranks_word
 

@@ -1,7 +1,6 @@
 """GDRCopy was requested and does not work."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 
 RULE = Rule(
     name="gdrcopy-failed",

@@ -1,9 +1,8 @@
 """Gloo, which connects processes alongside NCCL, found no interface or could not reach all processes."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import rank_prefix, value
+from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

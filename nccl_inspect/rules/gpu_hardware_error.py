@@ -2,12 +2,12 @@
 
 import re
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, gpu_fault, message_of, value
+from nccl_inspect.judging.statements import error_of, gpu_fault, message_of
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

@@ -1,8 +1,7 @@
 """A NIC cannot register GPU memory, so GPUDirect RDMA fails where NCCL chose it."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.networks.ib_errors import REFUSED
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import listed
 

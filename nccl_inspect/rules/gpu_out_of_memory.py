@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.statements import rank_prefix, value
+from nccl_inspect.judging.statements import rank_prefix
 
 RULE = Rule(
     name="gpu-out-of-memory",

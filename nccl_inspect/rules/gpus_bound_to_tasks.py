@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from nccl_inspect import artifacts
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.model.evidence import Evidence
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_script import Option
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="gpus-bound-to-tasks",

@@ -1,6 +1,6 @@
 """Communicators were initialized, then made no progress until the job was ended."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
@@ -18,7 +18,6 @@ from nccl_inspect.judging.hangs.progress import (
 )
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import count, ranks_word

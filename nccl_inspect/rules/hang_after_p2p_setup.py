@@ -3,9 +3,9 @@
 import re
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_of_paths, ranks_of_paths
+from nccl_inspect.judging.facts import first_lines, hosts_of_paths, ranks_of_paths
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     connections_at_end,
@@ -22,7 +22,6 @@ from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.statements import is_propagated_error
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import count

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
-from nccl_inspect.judging.engine import Facts, Finding, Needs, NotJudged, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, NotJudged, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     absent_elsewhere,
@@ -16,7 +16,6 @@ from nccl_inspect.judging.hangs.progress import (
     suspects,
     suspicion,
 )
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, ranks_word

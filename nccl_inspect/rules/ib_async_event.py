@@ -1,8 +1,6 @@
 """A NIC reports that its port went down or that it failed."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

@@ -1,10 +1,9 @@
 """A card is visible but cannot be used."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.judging.statements import value
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(

@@ -1,10 +1,9 @@
 """RoCE connections fail: the address (GID) of a NIC does not reach its peer."""
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.ib_errors import REFUSED
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Setting
 
 RULE = Rule(

@@ -1,8 +1,7 @@
 """The limit on locked memory prevents NICs from registering buffers."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.judging.statements import value
 
 RULE = Rule(
     name="ib-memlock",

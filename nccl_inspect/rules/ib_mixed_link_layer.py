@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, ranks_in, ranks_of_paths
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in, ranks_of_paths
 from nccl_inspect.model.job import Selection
 from nccl_inspect.util.wording import does, listed, some_names
 

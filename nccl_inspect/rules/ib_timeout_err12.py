@@ -1,9 +1,8 @@
 """Transfers between NICs get no response: status 12, retries exceeded."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import count, listed
 

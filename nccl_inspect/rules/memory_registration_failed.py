@@ -1,9 +1,8 @@
 """A network plugin cannot register memory with the NIC."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD
-from nccl_inspect.judging.statements import value
 
 RULE = Rule(
     name="memory-registration-failed",

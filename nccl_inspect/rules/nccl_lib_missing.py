@@ -1,7 +1,6 @@
 """The program cannot find NCCL, or finds one that it was not built for."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Effects, Facts, Results, Rule, first_evidence
 from nccl_inspect.judging.hardware.cuda import Answer
 from nccl_inspect.judging.process_ends import exceptions
 

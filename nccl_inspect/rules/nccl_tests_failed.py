@@ -1,9 +1,8 @@
 """nccl-tests ended with an error that nothing else in the log explains."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.statements import is_propagated_error, value
+from nccl_inspect.judging.statements import is_propagated_error
 
 RULE = Rule(
     name="nccl-tests-failed",

@@ -1,8 +1,7 @@
 """The NCCL release is older than the GPUs."""
 
 from nccl_inspect.event.types import NcclTestResult
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed

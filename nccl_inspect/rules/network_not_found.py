@@ -1,8 +1,8 @@
 """The requested network does not come up."""
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import evidence_of_settings
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

@@ -1,8 +1,7 @@
 """Fused NICs have different numbers of ports at the two ends."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence, unset_steps
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 
 RULE = Rule(
     name="nic-merge-mismatch",

@@ -2,8 +2,7 @@
 
 import re
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

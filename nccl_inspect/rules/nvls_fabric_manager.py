@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, value
 from nccl_inspect.judging.facts import ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import value
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(

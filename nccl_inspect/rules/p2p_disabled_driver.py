@@ -1,8 +1,8 @@
 """The driver refuses peer access between GPUs of one host."""
 
 from nccl_inspect.event.types import P2pRefused
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, ranks_in, ranks_of_paths, usage_of
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in, ranks_of_paths, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings
 from nccl_inspect.judging.impact import SHM, estimate
 from nccl_inspect.util.wording import count

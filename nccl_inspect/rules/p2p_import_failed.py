@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.judging.statements import value
 
 RULE = Rule(
     name="p2p-import-failed",

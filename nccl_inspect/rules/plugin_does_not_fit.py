@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
 

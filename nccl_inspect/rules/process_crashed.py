@@ -1,8 +1,8 @@
 """The kernel log shows that a process crashed."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.statements import message_of, value
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.statements import message_of
 
 RULE = Rule(
     name="process-crashed",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 
 RULE = Rule(
     name="process-limit",

@@ -1,8 +1,6 @@
 """The launcher could not start the program, or the scheduler refused the job."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="program-not-started",

@@ -1,7 +1,7 @@
 """aws-ofi-nccl disables the protocols LL and LL128."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 
 RULE = Rule(
     name="protocol-forced-by-plugin",

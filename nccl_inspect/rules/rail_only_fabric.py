@@ -1,8 +1,7 @@
 """Connections between different rails fail while those within a rail work."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, nics_used, ranks_in
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, hosts_in, nics_used, ranks_in
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.wording import count, ranks_word

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.wording import count, does, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, State
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="ranks-in-error",

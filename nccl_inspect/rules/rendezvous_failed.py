@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.exceptions import STORE
-from nccl_inspect.judging.statements import is_error, rank_prefix, value
+from nccl_inspect.judging.statements import is_error, rank_prefix
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

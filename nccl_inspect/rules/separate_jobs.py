@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Results, Rule, first_evidence, value
 from nccl_inspect.judging.line_order import first_of_each
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, listed
 

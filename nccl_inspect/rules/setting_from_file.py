@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_inspect import artifacts
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Pod, Variable
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="setting-from-file",

@@ -2,9 +2,8 @@
 
 import re
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence, unset_steps
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

@@ -1,8 +1,6 @@
 """A shared memory segment that another rank created could not be opened."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="shm-attach-failed",

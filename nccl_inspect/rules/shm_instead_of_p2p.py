@@ -1,15 +1,8 @@
 """GPUs of one host communicate through host memory."""
 
 from nccl_inspect.event.types import Message, P2pRefused
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
-from nccl_inspect.judging.facts import (
-    as_shell,
-    evidence_of_settings,
-    first_evidence,
-    first_lines,
-    unset_steps,
-    usage_of,
-)
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, hiding_levels, limiting_levels
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION

@@ -1,9 +1,8 @@
 """A shared memory segment could not be created."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
-from nccl_inspect.judging.statements import error_of, value
+from nccl_inspect.judging.statements import error_of
 
 RULE = Rule(
     name="shm-segment-failed",

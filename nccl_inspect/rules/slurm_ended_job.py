@@ -9,11 +9,10 @@ from nccl_inspect import artifacts
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import DEATHS
-from nccl_inspect.model.evidence import Evidence
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_job import Entry
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="slurm-ended-job",

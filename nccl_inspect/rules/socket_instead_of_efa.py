@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.clouds import is_ec2
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -23,8 +23,6 @@ from nccl_inspect.judging.networks.fabrics import (
 )
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric, is_over_tcp
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

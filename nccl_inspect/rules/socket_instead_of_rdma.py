@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.impact import Estimate, over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.stragglers import Straggler, Timed
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 
 RULE = Rule(
     name="straggler",

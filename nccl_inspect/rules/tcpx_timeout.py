@@ -1,9 +1,9 @@
 """GPUDirect-TCPX or TCPXO times out while waiting for its receive daemon or for a peer."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Needs, Notice, Results, Rule
+from nccl_inspect.judging.engine import Effects, Facts, Needs, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import message_of, value
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

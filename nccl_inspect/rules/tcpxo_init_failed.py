@@ -1,7 +1,6 @@
 """GPUDirect-TCPXO cannot start and ends its process."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
 from nccl_inspect.judging.networks import google_plugins
 
 RULE = Rule(

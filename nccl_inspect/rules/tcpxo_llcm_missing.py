@@ -1,8 +1,7 @@
 """GPUDirect-TCPXO is configured to use LLCM, but its devices are not in the container."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value
 
 RULE = Rule(
     name="tcpxo-llcm-missing",

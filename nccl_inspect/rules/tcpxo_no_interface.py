@@ -1,8 +1,7 @@
 """GPUDirect-TCPXO does not find the interfaces of the GPU NICs, or the one for its control traffic."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Effects, Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

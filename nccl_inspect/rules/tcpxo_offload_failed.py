@@ -1,8 +1,8 @@
 """The offload engine of the machine refuses GPUDirect-TCPXO, or the connection to it breaks."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import message_of, value
+from nccl_inspect.judging.statements import message_of
 
 RULE = Rule(
     name="tcpxo-offload-failed",

@@ -1,8 +1,7 @@
 """GPUDirect-TCPXO runs with settings that reduce performance and differ from Google's profile."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, hosts_in, ranks_in, unset_steps
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in, unset_steps
 
 RULE = Rule(
     name="tcpxo-settings",

@@ -1,9 +1,9 @@
 """The GPUDirect-TCPXO plugins of two nodes, or the plugin and the host software, are of incompatible releases."""
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import message_of, value
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.util.wording import listed, some_names
 
 RULE = Rule(

@@ -1,9 +1,8 @@
 """The ranks do not agree on the topology, or NCCL found no order for it."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, finished_init
-from nccl_inspect.judging.statements import value
 
 RULE = Rule(
     name="topology-mismatch",

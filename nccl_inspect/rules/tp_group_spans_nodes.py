@@ -3,12 +3,11 @@
 import re
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, first_lines, global_ranks
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count
 

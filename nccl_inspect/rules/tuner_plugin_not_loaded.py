@@ -1,11 +1,9 @@
 """A tuner plugin that was requested, or that has data for this platform, is not used."""
 
 from nccl_inspect.event.types import PluginStatus
-from nccl_inspect.judging.engine import Effects, Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Effects, Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.remedies import NOTHING
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
 
 RULE = Rule(
     name="tuner-plugin-not-loaded",

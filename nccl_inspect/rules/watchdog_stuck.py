@@ -1,10 +1,10 @@
 """PyTorch's watchdog made no progress, and the process aborted itself."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule
-from nccl_inspect.judging.facts import first_evidence, hosts_with
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import process_ends
-from nccl_inspect.judging.statements import rank_prefix, value
+from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import ranks_word
 

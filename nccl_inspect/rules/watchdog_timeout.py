@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import first_evidence, global_ranks, hosts_with
+from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed, ranks_word

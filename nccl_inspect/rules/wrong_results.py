@@ -1,9 +1,7 @@
 """nccl-tests compared the results and found wrong ones."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import first_evidence
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
-from nccl_inspect.judging.statements import value
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
