@@ -60,6 +60,40 @@ class Report(Record):
 Reader = Callable[[list[Line]], Iterable[Item]]
 
 
+class Tool:
+    """A kind of evidence that a tool prints line by line (:class:`~nccl_inspect.artifacts.Kind`).
+
+    Args:
+        module: states ``KIND``, how the output begins (``START``) and ``items(lines)``, what the lines of one host say.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.__name__: str = module.__name__
+        self.KIND: str = module.KIND
+        self.START: re.Pattern[bytes] = module.START
+        self.NAMES: Mapping[str, str] = getattr(module, "NAMES", {})
+        self._items: Reader = module.items
+
+    def recognises(self, _name: str, head: bytes) -> bool:
+        """Whether a file is such an output, by its first bytes."""
+        return begins(head, self.START)
+
+    def read(self, name: str, data: bytes) -> Report:
+        """What the lines say.
+
+        Raises:
+            NotOfKindError: the rest of the file is the log of a job.
+            ValueError: nothing in it is understood.
+        """
+        if is_of_job(data):
+            raise NotOfKindError
+        by_host = _by_host(data, self.START)
+        items = [replace(item, host=host) for host, lines in by_host.items() for item in self._items(lines)]
+        if not items:
+            raise ValueError("nothing in it is understood")
+        return Report(name, tuple(items))
+
+
 def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
     """Whether a file begins as a tool's output does, maybe behind a prompt or with the host in front."""
     return _beginning(head, start) is not None and not is_of_job(head)
@@ -112,27 +146,6 @@ def _labeled(head: bytes, host: bytes) -> bytes:
 def is_of_job(data: bytes) -> bool:
     """Whether there are lines of NCCL or PyTorch, which no tool prints: scripts show a machine before they start."""
     return _OF_JOB.search(data) is not None
-
-
-def report(name: str, data: bytes, start: re.Pattern[bytes], reader: Reader) -> Report:
-    """Read a file.
-
-    Args:
-        name: of the file.
-        data: its contents.
-        start: how the output of the tool begins.
-        reader: makes items of the lines of one host.
-
-    Raises:
-        NotOfKindError: the rest of the file is the log of a job.
-        ValueError: nothing in it is understood.
-    """
-    if is_of_job(data):
-        raise NotOfKindError
-    items = [replace(item, host=host) for host, lines in _by_host(data, start).items() for item in reader(lines)]
-    if not items:
-        raise ValueError("nothing in it is understood")
-    return Report(name, tuple(items))
 
 
 def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Line]]:
