@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.discovery import Package
 from nccl_inspect.util.records import Record
 
 
@@ -37,27 +35,14 @@ class Format(Protocol):
         """The report as text that ends with a line end."""
 
 
-_PARTS = (
-    "brief",
-    "words",
-    "tables",
-    "pairs",
-    "columns",
-    "host_matrix",
-    "beside",
-    "digest",
-    "gaps",
-    "head",
-    "folding",
-    "jobs",
-    "markup",
+_MODULES: Package[Format] = Package(
+    __name__,
+    __file__,
+    *("brief", "words", "tables", "pairs", "columns", "host_matrix", "beside"),
+    *("digest", "gaps", "head", "folding", "jobs", "markup"),
+    first="text",
 )
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all formats, found by their files; the default first."""
-    return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
+names, load = _MODULES.names, _MODULES.load
 
 
 def lines(name: str, job: Job, style: Style) -> Iterable[str]:
@@ -65,8 +50,3 @@ def lines(name: str, job: Job, style: Style) -> Iterable[str]:
     form = load(name)
     in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)
     return in_parts(job, style) if in_parts else form.render(job, style).removesuffix("\n").split("\n")
-
-
-def load(name: str) -> Format:
-    """The format of that name, loaded when it is used."""
-    return cast(Format, import_module(f"{__name__}.{name}"))
