@@ -225,30 +225,18 @@ def _finding(
         *first_evidence(failed)[:2],
         *evidence_of_settings(named, 1),
     ]
-    ranks, hosts = ranks_in(notices), hosts_in(notices)
-    if is_dead:
-        return RULE.finding(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            confidence="likely",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
-            fatal=True,
-        )
-    return RULE.clue(
+    return RULE.finding(
         summary,
         cause=cause,
         impact=impact,
         fix=fix,
-        confirm=_CONFIRM,
-        severity=severity,
-        confidence="likely" if sure else "possible",
-        ranks=ranks,
-        hosts=hosts,
+        confirm="" if is_dead else _CONFIRM,
+        severity=None if is_dead else severity,
+        confidence="likely" if is_dead or sure else "possible",
+        ranks=ranks_in(notices),
+        hosts=hosts_in(notices),
         evidence=evidence,
+        fatal=is_dead,
     )
 
 

@@ -1,6 +1,7 @@
 """Each host runs its own job although one job across all hosts was intended."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Results, Rule, first_evidence, value
@@ -100,40 +101,25 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
     hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
+    apart = partial(RULE.finding, cause=_WITHOUT_MPI, impact=_IMPACT, fix=[_BUILD])
     if len(heads) > 1:
-        yield RULE.finding(
-            f"{count(len(heads), 'test')} started together on {count(len(hosts), 'host')}, each with its own rank 0",
-            cause=_WITHOUT_MPI,
-            impact=_IMPACT,
-            fix=[_BUILD],
-            confidence="likely",
-            hosts=hosts,
-            evidence=heads,
-        )
+        summary = f"{count(len(heads), 'test')} started together on {count(len(hosts), 'host')}, each with its own rank 0"
+        yield apart(summary, confidence="likely", hosts=hosts, evidence=heads)
         return
+    maybe = partial(apart, severity="warning", confidence="possible")
     tables = _at_once(facts, [line for notice in facts.notices("nccl-tests/test-units") for line in notice.evidence])
     options = facts.notices("nccl-tests/test-options")
     starts = sum(notice.count for notice in options)
     if len(tables) < 2 and starts > 1 and not (facts.notices("nccl-tests/test-units") or facts.with_role("test-end")):
-        yield RULE.clue(
+        yield maybe(
             f"{count(starts, 'test')} started and none printed results: several tests run in parallel",
-            cause=_WITHOUT_MPI,
-            impact=_IMPACT,
-            fix=[_BUILD],
             confirm="Look at the lists of ranks: does rank 0 appear more than once?",
-            severity="warning",
-            confidence="possible",
             evidence=first_evidence(options),
         )
     if len(tables) > 1:
-        yield RULE.clue(
+        yield maybe(
             f"{count(len(tables), 'table')} of results started before the first ended: several tests run in parallel",
-            cause=_WITHOUT_MPI,
-            impact=_IMPACT,
-            fix=[_BUILD],
             confirm="Look at the list of ranks above the tables: does rank 0 appear more than once?",
-            severity="warning",
-            confidence="possible",
             evidence=tables,
         )
 

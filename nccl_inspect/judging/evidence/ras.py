@@ -61,30 +61,19 @@ def finding_or_clue(
         ranks: those that differ from the others.
         evidence: the lines of the answer.
     """
-    hosts, impact = hosts_with(facts.job, ranks), flight_recorder.IMPACT
-    if not is_stuck(facts):
-        return rule.clue(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            confirm=confirm,
-            severity="warning",
-            confidence="possible",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
-        )
+    stuck = is_stuck(facts)
     return rule.finding(
         summary,
         cause=cause,
-        impact=impact,
+        impact=flight_recorder.IMPACT,
         fix=fix,
-        confidence="likely",
+        confirm="" if stuck else confirm,
+        severity=None if stuck else "warning",
+        confidence="likely" if stuck else "possible",
         ranks=ranks,
-        hosts=hosts,
+        hosts=hosts_with(facts.job, ranks),
         evidence=evidence,
-        fatal=True,
+        fatal=stuck,
     )
 
 

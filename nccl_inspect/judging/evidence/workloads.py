@@ -176,34 +176,20 @@ def finding_of(
     of_hosts = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     ranks = {rank for effect in shown for rank in effect.ranks}
     ranks = ranks & of_hosts or of_hosts or ranks
-    severity = max((effect.severity for effect in shown), key=SEVERITIES.index)
-    place: dict[str, Any] = {
-        "severity": severity,
-        "ranks": ranks,
-        "hosts": where or {h for e in shown for h in e.hosts},
-    }
-    impact = f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}"
-    if all(effect.clue for effect in shown):
-        finding = rule.clue(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            evidence=evidence,
-            confirm=confirm or shown[0].confirm,
-            **place,
-        )
-    else:
-        finding = rule.finding(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            evidence=evidence,
-            confidence=confidence,
-            fatal=any(effect.fatal for effect in shown),
-            **place,
-        )
+    is_clue = all(effect.clue for effect in shown)
+    finding = rule.finding(
+        summary,
+        cause=cause,
+        impact=f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}",
+        fix=fix,
+        confirm=(confirm or shown[0].confirm) if is_clue else "",
+        severity=max((effect.severity for effect in shown), key=SEVERITIES.index),
+        confidence="likely" if is_clue else confidence,
+        ranks=ranks,
+        hosts=where or {host for effect in shown for host in effect.hosts},
+        evidence=evidence,
+        fatal=not is_clue and any(effect.fatal for effect in shown),
+    )
     finding.references = list(shown[0].references)
     finding.explains = list(dict.fromkeys(effect.rule for effect in shown))
     return finding
