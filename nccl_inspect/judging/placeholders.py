@@ -18,7 +18,6 @@ from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import notices_shown, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import grouped
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
@@ -180,13 +179,9 @@ def _interface(scene: _Scene) -> list[_Value]:
         if interface.for_setup
         and bad
         and not (interface.is_loopback or interface.is_of_one_machine)
-        and not _is_within(interface.notice, bad)
+        and not bad.issuperset(process[:2] for process in interface.notice.processes)
     ]
     return [_Value(name) for name in dict.fromkeys(interface.name for interface in good)]
-
-
-def _is_within(notice: Notice, processes: set[tuple[object, object]]) -> bool:
-    return processes.issuperset(process[:2] for process in notice.processes)
 
 
 def _devices(scene: _Scene) -> list[_Value]:

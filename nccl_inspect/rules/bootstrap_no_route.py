@@ -104,10 +104,6 @@ def _families(facts: Facts) -> str:
     kinds = {
         ":" in address: interface(notice)
         for notice in facts.with_event(BootstrapInterface)
-        if (address := _address(notice))
+        if (address := str(getattr(notice.event, "address", None) or "").partition("<")[0])
     }
     return f"Address families differ: {kinds[True]} is IPv6, {kinds[False]} is IPv4" if len(kinds) > 1 else ""
-
-
-def _address(notice: Notice) -> str:
-    return str(getattr(notice.event, "address", None) or "").partition("<")[0]

@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Results:
 
 
 def _finding(facts: Facts, notices: list[Notice]) -> Finding:
-    owner, address = _owner(notices[0])
+    owner, address = _OWNERS.get(notices[0].event.dialect if notices[0].event else "", _OF_NCCL)
     return stated_errors.finding(
         RULE,
         facts,
@@ -70,7 +70,3 @@ def _without_words(facts: Facts, reached: list[Notice]) -> Finding:
         ),
         confirm="Look for the first rank that failed.",
     )
-
-
-def _owner(notice: Notice) -> tuple[str, str]:
-    return _OWNERS.get(notice.event.dialect if notice.event else "", _OF_NCCL)

@@ -1,7 +1,7 @@
 """The requested network does not come up."""
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings
 from nccl_inspect.util.wording import listed
 
@@ -20,7 +20,7 @@ def judge(facts: Facts) -> Results:
     failed = facts.errors_of_rule(RULE.name)
     if not failed:
         return
-    named = [str(name) for notice in failed if (name := _name(notice))]
+    named = [str(name) for notice in failed if (name := value(notice, "net"))]
     asked = facts.settings("NCCL_NET")
     names = listed([*named, *(setting.value for setting in asked)])
     there = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
@@ -46,7 +46,3 @@ def judge(facts: Facts) -> Results:
         fatal=True,
         confidence="certain" if names else "likely",
     )
-
-
-def _name(notice: Notice) -> object:
-    return dict(getattr(notice.event, "values", ())).get("net")

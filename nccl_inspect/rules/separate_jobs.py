@@ -38,7 +38,7 @@ def judge(facts: Facts) -> Results:
             f"replicas, {_GROUPS}",
             _NEEDS,
         )
-    jobs = [comm for comm in comms if comm.parent is None and _is_whole(comm)]
+    jobs = [comm for comm in comms if comm.parent is None and len(comm.started) == comm.nranks and len(comm.hosts) == 1]
     hosts = {host for comm in jobs for host in comm.hosts if is_named(host)}
     if len(jobs) < 2 or len(hosts) < 2 or any(len(comm.hosts) > 1 for comm in comms):
         return
@@ -92,10 +92,6 @@ def _clue(jobs: list[CommunicatorInfo]) -> Finding:
     )
 
 
-def _is_whole(comm: CommunicatorInfo) -> bool:
-    return len(comm.started) == comm.nranks and len(comm.hosts) == 1
-
-
 def _of_tests(facts: Facts) -> Iterator[Finding]:
     """Judge the output of nccl-tests without lines of NCCL: each test lists its ranks from 0, and prints a table."""
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
@@ -103,7 +99,9 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
     hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
     apart = partial(RULE.finding, cause=_WITHOUT_MPI, impact=_IMPACT, fix=[_BUILD])
     if len(heads) > 1:
-        summary = f"{count(len(heads), 'test')} started together on {count(len(hosts), 'host')}, each with its own rank 0"
+        summary = (
+            f"{count(len(heads), 'test')} started together on {count(len(hosts), 'host')}, each with its own rank 0"
+        )
         yield apart(summary, confidence="likely", hosts=hosts, evidence=heads)
         return
     maybe = partial(apart, severity="warning", confidence="possible")

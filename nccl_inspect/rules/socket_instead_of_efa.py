@@ -75,7 +75,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     points_at_efa = expected or signs or hints or refused
     if not (points_at_efa or (in_ec2 and not disabling_settings(facts))):
         return
-    over_tcp_only = _tcp_provider(facts)
+    over_tcp_only = [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
     was_tried = bool(_plugin_lines(facts))
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
     if was_tried and not tcp_fallback.stated and (dies_silently(facts) or not gave_up):
@@ -124,10 +124,6 @@ def _refusals(facts: Facts) -> list[Notice]:
     broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
     return [*reasons[:2], *[*filter(is_of_libfabric, failed_plugins(facts)), *without][:1]]
-
-
-def _tcp_provider(facts: Facts) -> list[Notice]:
-    return [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
 
 
 def _fixes(facts: Facts) -> list[str]:

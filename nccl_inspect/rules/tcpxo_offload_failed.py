@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Results:
     yield RULE.finding(
         f"GPUDirect-TCPXO: {_what(first)}",
         cause="the daemon cannot map or register GPU memory for the NIC"
-        if _is_about_memory(first)
+        if any(part in first.production for part in _MEMORY)
         else "the container is not allowed to bind to the NIC's interface"
         if first.production == "tcpxo/fastrak-dxs-socket"
         else "the offload engine (DXS) of this machine does not answer, or refuses: the fault is in the machine or its "
@@ -48,10 +48,6 @@ def judge(facts: Facts) -> Results:
 
 
 _BIND = ["securityContext: {capabilities: {add: [NET_RAW]}}   # pod spec, of the container"]
-
-
-def _is_about_memory(notice: Notice) -> bool:
-    return any(part in notice.production for part in _MEMORY)
 
 
 def _what(notice: Notice) -> str:

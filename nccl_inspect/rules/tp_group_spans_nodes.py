@@ -3,7 +3,7 @@
 import re
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Results:
 def _by_size(facts: Facts) -> Finding | None:
     """The certain case: more ranks in a group than any node has."""
     notices = facts.with_role("parallel-sizes")
-    sizes = {_size(notice) for notice in notices}
+    sizes = {int(value(notice, "tp") or 0) for notice in notices}
     local = _ranks_of_a_node(facts)
     if len(sizes) != 1 or local is None or not facts.spans_hosts():
         return None
@@ -106,10 +106,6 @@ def _place(notice: Notice, group: str) -> Wait:
         values = dict(getattr(event, "values", ()))
         member, rank = values.get("rank"), values.get("global_rank")
     return Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
-
-
-def _size(notice: Notice) -> int:
-    return int(dict(getattr(notice.event, "values", ())).get("tp", 0))
 
 
 def _ranks_of_a_node(facts: Facts) -> int | None:

@@ -105,15 +105,11 @@ def _related(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighti
     if fault.unless and re.search(fault.unless, text):
         return []
     near = [sighting for sighting in seen if not sighting.host or not hosts or sighting.host in hosts]
-    named = {card for card in cards(facts) if _is_named(card, text)}
+    named = {card for card in cards(facts) if re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text) is not None}
     own = [sighting for sighting in near if (sighting.part in named if named and sighting.part else sighting.is_in_use)]
     if own or fault.where_it_hurts:
         return own
     return [sighting for sighting in seen if sighting.host not in hosts and sighting.is_in_use]
-
-
-def _is_named(card: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text) is not None
 
 
 def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:

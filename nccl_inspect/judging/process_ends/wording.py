@@ -144,7 +144,7 @@ def _above(facts: Facts, end: ProcessEnd) -> str:
         if exceptions.WAITED in end.echo.text:
             return "by its own output, it timed out waiting for another process, which hung, was slow or had ended"
         return "by its own output, it lost another process, or was terminated. The log does not show which was first"
-    maybe = _candidates(facts, end) if end.code == EXCEPTION else []
+    maybe = exceptions.candidates(facts, end.notice, end.pid, end.ranks) if end.code == EXCEPTION else []
     if not maybe:
         return (
             "unknown from this log; likely: "
@@ -156,10 +156,6 @@ def _above(facts: Facts, end: ProcessEnd) -> str:
     if last.rank is not None and end.ranks:
         return f"likely {last.text} ({short(last.line)}), which the launcher labels with this rank{more}"
     return f"likely {last.text} ({short(last.line)}), though the line does not show which process printed it{more}"
-
-
-def _candidates(facts: Facts, end: ProcessEnd) -> list[exceptions.RaisedException]:
-    return exceptions.candidates(facts, end.notice, end.pid, end.ranks)
 
 
 def _bus_error(facts: Facts, end: ProcessEnd) -> str:
