@@ -1,7 +1,5 @@
 """A CUDA call of NCCL or PyTorch failed, and the log does not show in which part."""
 
-from __future__ import annotations
-
 from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import precedes

@@ -1,7 +1,5 @@
 """A CUDA call failed while NCCL launched a collective: usually the program had already broken the CUDA context."""
 
-from __future__ import annotations
-
 from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.util.wording import listed

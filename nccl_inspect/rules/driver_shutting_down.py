@@ -1,7 +1,5 @@
 """A process exited while NCCL still used its GPU: its last errors are an effect of the exit."""
 
-from __future__ import annotations
-
 from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda

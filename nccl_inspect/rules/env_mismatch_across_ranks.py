@@ -1,7 +1,5 @@
 """A variable that must be the same on all ranks differs, or reaches only some ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from nccl_inspect.event.base import is_named

@@ -1,7 +1,5 @@
 """A NIC or its peer rejected a transfer: the statuses of InfiniBand verbs that have no rule of their own."""
 
-from __future__ import annotations
-
 from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.util.wording import count, listed
 

@@ -1,7 +1,5 @@
 """The program passes invalid arguments to NCCL, or makes an invalid call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors

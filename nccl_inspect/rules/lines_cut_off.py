@@ -1,7 +1,5 @@
 """Lines that all end at the same column."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from nccl_inspect.judging.engine import Facts, Results, Rule

@@ -1,7 +1,5 @@
 """The log lacks its beginning, or the lines of some ranks."""
 
-from __future__ import annotations
-
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule

@@ -1,7 +1,5 @@
 """The limit on open files of a process was reached."""
 
-from __future__ import annotations
-
 from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(

@@ -1,7 +1,5 @@
 """The log shows only connections within hosts of a communicator that spans several hosts."""
 
-from __future__ import annotations
-
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.facts import global_ranks

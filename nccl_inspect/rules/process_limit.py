@@ -1,7 +1,5 @@
 """The limit on processes and threads was reached."""
 
-from __future__ import annotations
-
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 
 RULE = Rule(

@@ -1,7 +1,5 @@
 """Processes could not meet in PyTorch's store, which distributes the ids of NCCL's communicators."""
 
-from __future__ import annotations
-
 import shlex
 
 from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
