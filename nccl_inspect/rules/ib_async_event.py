@@ -1,6 +1,12 @@
 """A NIC reports that its port went down or that it failed."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from collections.abc import Iterator
+
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -19,7 +25,7 @@ _EVERYDAY = ("last WQE reached", "communication established", "send queue draine
 """Routine events of a connection, which releases before 2.23 also print as warnings."""
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the kind of event, and whether transfers failed afterwards."""
     plain = facts.notices("nccl/ib-async-event", "nccl/ib-async-error-event")
     fatal = [*facts.notices("nccl/ib-async-fatal-event"), *_of_kind(plain, _FATAL)]

@@ -1,12 +1,15 @@
 """Several hosts use the loopback interface to reach each other."""
 
+from collections.abc import Iterator
+
 from nccl_inspect.event.types import Event, NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import allows_loopback, listed_interfaces
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
-from nccl_inspect.model.job import Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Setting
 
 RULE = Rule(
     name="loopback-between-hosts",
@@ -22,7 +25,7 @@ _LET_IN = "a list from the user replaces NCCL's default, which excludes lo, and 
 _LOOK = "ip -br addr   # inside the container: the interface that other hosts can reach"
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
     setup = [
         interface.notice for interface in listed_interfaces(facts) if interface.for_setup and interface.is_loopback

@@ -1,9 +1,12 @@
 """P2P connections in read mode."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.facts import first_lines
+from collections.abc import Iterator
+
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_lines
 from nccl_inspect.judging.impact import READ_OF_4_H200, WRITTEN_OF_4_H200, estimate
 from nccl_inspect.judging.remedies import NOTHING
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -14,7 +17,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Read mode is NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
     pairs = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail)
     if not pairs:

@@ -1,12 +1,14 @@
 """Send/recv between hosts with several NICs does not use PXN."""
 
 import re
+from collections.abc import Iterator
 
 from nccl_inspect.judging.clouds import is_google_network
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
 from nccl_inspect.judging.networks.nic_use import crossing
-from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -20,7 +22,7 @@ _FIRST = (2, 12)
 """The release that brought PXN."""
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
     paths = _several_nics(facts)
     if not paths:

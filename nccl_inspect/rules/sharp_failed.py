@@ -1,7 +1,11 @@
 """In-network reduction (SHARP) does not come up, or fails."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from collections.abc import Iterator
+
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import NOTHING
+from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="sharp-failed",
@@ -12,7 +16,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the plugin's messages: NCCL continues without SHARP, but a failed operation ends the job."""
     init = facts.notices("hpcx/hpcx-sharp-init-failed")
     failed = facts.notices("hpcx/hpcx-sharp-failed")

@@ -1,8 +1,13 @@
 """A shared memory segment could not be created."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from collections.abc import Iterator
+
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
-from nccl_inspect.judging.statements import error_of
+from nccl_inspect.judging.statements import error_of, value
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="shm-segment-failed",
@@ -21,7 +26,7 @@ _IMPACT = Estimate(
 )
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
         *facts.errors_of_rule(RULE.name),

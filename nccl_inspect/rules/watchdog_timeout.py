@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import global_ranks, hosts_with
+from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
-from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
@@ -33,7 +34,7 @@ _RECORD = (
 )
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the process group that timed out first; timeouts of others usually follow from it."""
     timeouts = waits(facts)
     if not timeouts:
@@ -129,7 +130,9 @@ def _of_threads(facts: Facts) -> str:
 
 def _calls(mine: list[Wait], place: str) -> str:
     """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
-    calls = grouped(((wait.seq, wait.operation), wait) for wait in sorted(mine, key=lambda wait: wait.seq))
+    calls: dict[tuple[int, str], list[Wait]] = {}
+    for wait in sorted(mine, key=lambda wait: wait.seq):
+        calls.setdefault((wait.seq, wait.operation), []).append(wait)
     parts: list[str] = []
     last = None
     for (seq, operation), waiting in calls.items():
