@@ -116,12 +116,7 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
 
 
 def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
-    """The outputs of several tools in one file, each with its tool and preceded by that many lines.
-
-    Args:
-        data: contents of a file.
-        starts: how the outputs begin.
-    """
+    """The outputs of several tools in one file, each with its tool and preceded by that many lines."""
     begins: list[tuple[int, int]] = []
     places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
     for at, place in places:
@@ -163,10 +158,6 @@ def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Lin
 
 def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
     """The hosts in front of the lines of a file.
-
-    Args:
-        data: its contents.
-        start: how the output of the tool begins.
 
     Raises:
         NotOfKindError: the rest of the file is the log of a job.

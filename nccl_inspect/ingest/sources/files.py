@@ -255,13 +255,7 @@ def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> 
 
 
 def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
-    """A file on disk.
-
-    Args:
-        path: of it.
-        status: what the system says of it.
-        found: in a folder, not named by the user.
-    """
+    """A file on disk."""
     if not os.access(path, os.R_OK):
         return unreadable(str(path), "no read permission", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):

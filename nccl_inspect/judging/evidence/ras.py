@@ -49,18 +49,7 @@ def finding_or_clue(
     ranks: Set[int],
     evidence: Iterable[Evidence],
 ) -> Finding:
-    """A finding if the job hangs; else a clue, since RAS may have queried a running job.
-
-    Args:
-        facts: about the job.
-        rule: whose finding it is.
-        summary: what RAS answered, in one line.
-        cause: why.
-        fix: what to do.
-        confirm: how to confirm or refute it, for a clue.
-        ranks: those that differ from the others.
-        evidence: the lines of the answer.
-    """
+    """A finding if the job hangs; else a clue, since RAS may have queried a running job."""
     stuck = is_stuck(facts)
     return rule.finding(
         summary,
