@@ -1,13 +1,17 @@
 """A variable that must be the same on all ranks differs, or reaches only some ranks."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import replace
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of, ranks_with_interface, ranks_without
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings
-from nccl_inspect.model.job import Setting
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
@@ -37,7 +41,7 @@ _SHOWN = 8
 """Limit of values in the report: there are thousands if each rank has its own."""
 
 
-def judge(facts: Facts) -> Results:
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge values that differ, and variables that only some of the ranks that came equally far print."""
     for agreement in AGREEMENTS:
         name, values = agreement.name, facts.settings(agreement.name)
