@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import gzip
 import itertools
+import json
+import lzma
 import random
 import re
 import sys
@@ -24,6 +26,9 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.pipeline.reader import Reader
+from nccl_inspect.pipeline.reading import Judge, Options
+from nccl_inspect.report import Style
+from nccl_inspect.report import json as report
 from nccl_inspect.scanning.bulk import BulkScanner
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
@@ -38,7 +43,13 @@ def difference(blocks: Blocks) -> str | None:
     for name, mine, others in zip(_NAMES, state(columns), state(lines), strict=True):
         if mine != others:
             return f"{name}:\n{_first(mine, others)}"
-    return None
+    mine, others = document(columns), document(lines)
+    return None if mine == others else f"document:\n{_first(mine, others)}"
+
+
+def document(fold: Fold) -> Any:
+    """All that is said of a log."""
+    return json.loads("".join(report.pieces(Judge(Options())(fold), Style())))
 
 
 def folded(blocks: Blocks, columns_from: float) -> Fold:
@@ -101,7 +112,9 @@ def _step(step: Any) -> Any:
 
 def _first(mine: Any, others: Any) -> str:
     """The innermost difference."""
-    while isinstance(mine, list | tuple) and type(mine) is type(others) and len(mine) == len(others):
+    while isinstance(mine, list | tuple | dict) and type(mine) is type(others) and len(mine) == len(others):
+        if isinstance(mine, dict) and isinstance(others, dict):
+            mine, others = list(mine.items()), list(others.items())
         unequal = [pair for pair in zip(mine, others, strict=True) if pair[0] != pair[1]]
         if not unequal:
             break
@@ -109,11 +122,14 @@ def _first(mine: Any, others: Any) -> str:
     return f"  columns: {str(mine)[:2000]}\n  lines:   {str(others)[:2000]}"
 
 
+_OPENED = {".gz": gzip.decompress, ".xz": lzma.decompress}
+
+
 @cache
 def captures() -> tuple[tuple[bytes, ...], ...]:
     """The lines of the captures."""
     files = sorted(file for file in SAMPLES.rglob("*.log*") if file.is_file())
-    contents = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files)
+    contents = (_OPENED.get(file.suffix, bytes)(file.read_bytes()) for file in files)
     return tuple(tuple(content.split(b"\n")) for content in contents)
 
 

@@ -6,12 +6,14 @@ Based on the sources of 2.30.7: each rank decides from its own environment which
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.connecting import REFUSED, failed_connections, retried_connections
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.model.job import Notice, Setting
 
 
@@ -27,6 +29,8 @@ class Effect(NamedTuple):
     """Whether connections to a rank are refused."""
     rules: tuple[str, ...] = ()
     """The rules that report these errors."""
+    may_crash: bool = False
+    """Whether a process may crash on what it gets."""
 
 
 class Agreement(NamedTuple):
@@ -55,6 +59,7 @@ _TRANSPORT = Effect(
         *("p2p-import-failed", "cuda-failure-in-connect", "cuda-ipc-isolated-gpus", "shm-attach-failed"),
         *("shm-cumem-host-failed", "unhandled-cuda-error", "unhandled-system-error", "internal-error"),
     ),
+    may_crash=True,
 )
 _NETWORK = Effect(
     "the two ends of a connection use different networks or devices: one cannot reach what the other prepared",
@@ -108,6 +113,24 @@ def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
         return []
     refused = [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect.is_refused else []
     return [*facts.with_role(*effect.errors), *(failure.notice for failure in ours if effect.cuda_files), *refused]
+
+
+_WAYS = (lambda kind: kind.transport == "P2P", lambda kind: kind.transport == "SHM")
+
+
+def crashes_of(facts: Facts, effect: Effect | None, ranks: Collection[int]) -> list[Notice]:
+    """The crashes of processes whose connection to or from some ranks uses another transport in each direction.
+
+    Args:
+        facts: about the job.
+        effect: of the disagreement.
+        ranks: those that differ from the others.
+    """
+    if effect is None or not effect.may_crash:
+        return []
+    over_p2p, over_shm = (set(facts.job.paths.where(test).distinct("src", "dst")) for test in _WAYS)
+    ends = {rank for pair in over_p2p if pair[::-1] in over_shm and not set(ranks).isdisjoint(pair) for rank in pair}
+    return [end.notice for end in process_ends(facts) if end.is_crash and end.ranks and ends.issuperset(end.ranks)]
 
 
 def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:

@@ -376,12 +376,16 @@ def under(lead: Finding, job: Job) -> list[Finding]:
 
 
 def folded(findings: list[Finding]) -> dict[str, str]:
-    """Which finding is nested under which: causes and echoes under what leads."""
+    """Which finding is nested under which: causes and echoes under what leads, but no failure under a clue."""
     under: dict[str, str] = {}
     rules = {finding.rule for finding in findings}
+    fatal = {finding.rule for finding in findings if finding.fatal}
     for finding in findings:
         for cause in finding.because:
-            lead, other = (finding.rule, cause) if finding.root else (cause, finding.rule)
+            lead, other = (cause, finding.rule)
+            if finding.root and (finding.fatal or cause not in fatal):
+                lead, other = other, lead
+            lead = under.get(lead, lead)
             if cause in rules and lead not in under and other != lead:
                 under.setdefault(other, lead)
     return under

@@ -124,7 +124,7 @@ def _footnote_mark(finding: Finding) -> str:
 
 def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown) -> Iterator[str]:
     """A cause or an effect of the finding before."""
-    kind = "Because" if finding.root else "Effect"
+    kind = "Because" if finding.rule in lead.because else "Effect"
     yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {plain(finding.summary)}"
     if finding.where and finding.where != lead.where:
         yield f"**Where:** {plain(finding.where)}"

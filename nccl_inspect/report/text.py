@@ -193,7 +193,7 @@ def _summary(finding: Finding, style: Style, first: Head | None = None) -> Itera
 def _folded_finding(
     finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown
 ) -> Iterator[str]:
-    kind = "because" if finding.root else "effect"
+    kind = "because" if finding.rule in lead.because else "effect"
     yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
     if finding.where and finding.where != lead.where:
         yield from block("where", printable(finding.where), style)

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of, ranks_with_interface, ranks_without
+from nccl_inspect.judging.agreement import (
+    AGREEMENTS,
+    Agreement,
+    crashes_of,
+    errors_of,
+    ranks_with_interface,
+    ranks_without,
+)
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -49,8 +56,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         if outliers := _minority(agreement, values) or _on_some_ranks(facts, agreement, values):
             joined = _are_connected(facts, outliers)
+            odd = {rank for setting in outliers for rank in setting.ranks or ()}
             if named := errors_of(facts, agreement.effect):
                 yield _with_errors(facts, agreement, values, outliers, named)
+            elif crashes := crashes_of(facts, agreement.effect, odd):
+                finding = _with_errors(facts, agreement, values, outliers, crashes)
+                yield replace(finding, explains=[*finding.explains, "peer-death"])
             elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
                 continue  # p2p-disabled-by-env reports its cost
             elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):

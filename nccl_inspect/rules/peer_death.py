@@ -201,16 +201,15 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd]
     """Processes that ended on their own, and those that ended as an effect of something else.
 
     Everything after the job was ended is an effect of that, and so is the exception, or the exit code in a launcher's
-    report, of a rank that lost a connection before.
+    report, of a rank that lost a connection before. A rank that reported the loss of another one, or that timed out,
+    may crash while it cleans up: with several launchers, each of which ends its own node only, such reports come first.
     """
     first = first_of_each(end.evidence[0] for end in _ends(facts))
     workers = (notice for notice in facts.with_role("ends-one") if report_of(notice).is_external)
     first_worker = first_of_each(notice.evidence[0] for notice in workers)
-    losses: dict[int, list[Evidence]] = {}
-    for notice in closed:
-        for rank in notice.ranks:
-            losses.setdefault(rank, []).append(notice.evidence[0])
-    lost = {rank: first_of_each(lines) for rank, lines in losses.items()}
+    lost = victims.first_of_ranks(closed)
+    waits = facts.with_event(CollectiveTimeout)
+    gave_up = victims.first_of_ranks([*closed, *waits, *propagated_errors.stated_remote(facts)])
     own: list[ProcessEnd] = []
     effects: list[ProcessEnd] = []
     for end in process_ends(facts):
@@ -218,8 +217,13 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd]
         is_late = line.order > first.get(line.source, line.order)
         is_late |= end.is_unconfirmed and line.order > first_worker.get(line.source, line.order)
         mine = end.ranks if end.is_unconfirmed and not end.is_crash_or_kill else [end.trace.rank] if end.trace else []
-        is_victim = any(line.order > lost.get(rank, {}).get(line.source, line.order) for rank in mine)
+        is_victim = victims.is_behind(line, mine, lost)
         (effects if is_late or is_victim else own).append(end)
+    crashed = [
+        end for end in own if end.is_crash_or_abort and victims.is_behind(end.begin.evidence[0], end.ranks, gave_up)
+    ]
+    if 0 < len(crashed) < len(own):  # else the first of them says most
+        own, effects = [end for end in own if end not in crashed], [*effects, *crashed]
     return own, effects
 
 

@@ -12,6 +12,7 @@ from nccl_inspect.judging.agreement import AGREEMENTS
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
+from nccl_inspect.report import Style, text
 
 OFF = "NCCL_P2P_DISABLE set by environment to 1"
 ERRORS = (
@@ -121,3 +122,28 @@ def test_the_table_names_rules() -> None:
 def test_healthy_jobs_agree(name: str) -> None:
     fatal = [one.rule for one in sample_data.job(name).findings if one.fatal]
     assert "env-mismatch-across-ranks" not in fatal
+
+
+CRASH = (
+    "E1123 10:55:01.337 7 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: -11) local_rank: 2 "
+    "(pid: 12) of binary: /usr/bin/python3\n"
+)
+LINK = "vm:{0}:{0} [{1}] NCCL INFO Channel 01/0 : {1}[{1}] -> {2}[{2}] via {3}\n"
+
+
+def test_a_crash_of_a_rank_that_shares_memory_the_other_way_follows_from_the_setting() -> None:
+    back = LINK.format(12, 2, 3, "P2P/CUMEM") + LINK.format(13, 3, 2, "SHM/direct/direct")
+    job = read(log(lambda rank: rank == 3, errors=(back, CRASH)))
+    leading = job.findings[0]
+    assert (leading.rule, leading.ranks, leading.fatal) == ("env-mismatch-across-ranks", [3], True)
+    death = next(finding for finding in job.findings if finding.rule == "peer-death")
+    assert (death.ranks, death.because, death.root) == ([2], ["env-mismatch-across-ranks"], False)
+    shown = text.render(job, Style(width=120))
+    assert "\nERROR env-mismatch-across-ranks (likely, rank 3" in shown
+    assert "  effect    peer-death (certain): rank 2" in shown
+
+
+def test_a_crash_elsewhere_does_not_follow_from_it() -> None:
+    away = LINK.format(11, 1, 0, "P2P/CUMEM") + LINK.format(10, 0, 1, "P2P/CUMEM")
+    job = read(log(lambda rank: rank == 3, errors=(away, CRASH.replace("pid: 12", "pid: 10"))))
+    assert job.findings[0].rule == "peer-death"

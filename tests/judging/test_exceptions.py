@@ -291,3 +291,19 @@ def test_a_worker_that_was_ended_before_slurm_says_why_did_not_fail(log: str, to
 def test_a_worker_that_failed_before_slurm_ended_the_job_is_the_cause(code: int) -> None:
     job = read(WORK, failed(1, code), TIME_LIMIT)
     assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "peer-death", [1])
+
+
+def test_with_a_launcher_on_each_node_ranks_that_crash_after_they_lost_another_are_its_victims() -> None:
+    """Each torchrun reports the first failure of its own node; the one that lost its peer may do so first."""
+    wide = LOST.replace("NCCLUtils.cpp:94", "ProcessGroupNCCL.cpp:3780")  # the words come late in the line
+    job = nccl_inspect.read((START + raised(0, wide) + failed(0, -11) + failed(1, -9)).encode())
+    assert (job.findings[0].rule, job.findings[0].ranks) == ("peer-death", [1])
+    assert "was ended by SIGKILL" in job.findings[0].summary
+    by_elimination = nccl_inspect.read((START + raised(0, wide) + failed(0, -11)).encode())
+    assert (by_elimination.findings[0].rule, by_elimination.findings[0].ranks) == ("peer-death", [1])
+
+
+def test_a_rank_that_its_watchdog_aborts_is_a_victim() -> None:
+    after = waited(0) + failed(0, -6, "1121 16:46:05.771000")
+    job = nccl_inspect.read((START + failed(1, -9) + after).encode())
+    assert (job.findings[0].rule, job.findings[0].ranks) == ("peer-death", [1])

@@ -47,7 +47,7 @@ _WIDTH = 160
 class RaisedException(NamedTuple):
     """An exception."""
 
-    text: str
+    whole: str
     """``ValueError: no such column``, as Python prints it."""
     line: Evidence
     """The line of it."""
@@ -57,24 +57,29 @@ class RaisedException(NamedTuple):
     """The rank, if a launcher's label names it."""
 
     @property
+    def text(self) -> str:
+        """The exception, no longer than a report shows it."""
+        return cut(self.whole, _WIDTH)
+
+    @property
     def is_of_cuda(self) -> bool:
         """Whether a CUDA call or a kernel failed."""
-        return "Error: CUDA error: " in self.text
+        return "Error: CUDA error: " in self.whole
 
     @property
     def is_loss_of_peer(self) -> bool:
         """Whether it reports the loss of another process."""
-        return _OF_PEERS.match(self.text) is not None
+        return _OF_PEERS.match(self.whole) is not None
 
     @property
     def is_error(self) -> bool:
         """Whether its class is an error by its name."""
-        return _ERROR.match(self.text) is not None
+        return _ERROR.match(self.whole) is not None
 
     @property
     def is_termination(self) -> bool:
         """Whether it reports that the process was terminated."""
-        return _ENDED.search(self.text) is not None
+        return _ENDED.search(self.whole) is not None
 
 
 class Trace(NamedTuple):
@@ -180,7 +185,7 @@ def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], lis
         before = line
         if line.text.startswith((_THREAD, _IGNORED)):
             continue
-        raised = RaisedException(cut(line.text.strip(), _WIDTH), line)
+        raised = RaisedException(line.text.strip(), line)
         if mark.startswith(_THREAD):
             of_threads.append(raised)
         elif not mark.startswith(_IGNORED) and not raised.text.startswith(_OF_LAUNCHERS):
@@ -304,4 +309,4 @@ def is_used_below(facts: Facts, notice: Notice) -> bool:
 
 def _raised(notice: Notice) -> RaisedException:
     """The exception of a line, without its rank prefix."""
-    return RaisedException(cut(_LINE.sub("", message_of(notice), count=1).strip(), _WIDTH), notice.evidence[0], notice)
+    return RaisedException(_LINE.sub("", message_of(notice), count=1).strip(), notice.evidence[0], notice)
