@@ -106,6 +106,8 @@ class Lost(Record):
     """In that communicator."""
     is_dead: bool = False
     """Whether RAS gave it up: no connection to it can be made."""
+    line: int = 1
+    """Of a text; 1 of JSON."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -283,7 +285,7 @@ def _of_text(name: str, text: str) -> Answer:
         elif counts and line.strip():
             counts.take(line)
         elif kind in ("INCOMPLETE", "DEAD"):
-            answer.lost.extend(_lost(line, comm_id, kind))
+            answer.lost.extend(_lost(line, number, comm_id, kind))
     answer.pids.update(map(int, _PID.findall(text)))
     return answer
 
@@ -339,9 +341,9 @@ def _member(match: re.Match[str], launched: int = 0) -> Member:
     return Member(int(match["rank"]), match["host"], pid, gpu, launched)
 
 
-def _lost(line: str, comm_id: str | None, kind: str) -> Iterator[Lost]:
+def _lost(line: str, number: int, comm_id: str | None, kind: str) -> Iterator[Lost]:
     """A process or rank of which RAS knows nothing."""
     if comm_id is None and (match := _LOST.match(line)):
-        yield Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD")
+        yield Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD", line=number)
     elif comm_id is not None and (match := _RANK.match(line)) and match["pid"]:
-        yield Lost(match["host"], int(match["pid"]), comm_id, int(match["rank"]))
+        yield Lost(match["host"], int(match["pid"]), comm_id, int(match["rank"]), line=number)

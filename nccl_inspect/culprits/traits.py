@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from nccl_inspect.model.connection import End
+from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.job import Job, PathKind, Selection
 
-SIDES = ("send", "receive")
 _COLUMNS = {"send": ("src_host", "src", "src_gpu"), "receive": ("dst_host", "dst", "dst_gpu")}
 _NONE: frozenset[int] = frozenset()
 

@@ -9,13 +9,14 @@ from functools import partial
 from typing import NamedTuple
 
 from nccl_inspect.culprits import search
-from nccl_inspect.culprits.traits import SIDES, Traits
+from nccl_inspect.culprits.traits import Traits
 from nccl_inspect.event import types as events
 from nccl_inspect.judging import culprit_words as words
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import transfers
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import value
+from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial, wraps
@@ -10,12 +10,11 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from nccl_inspect import artifacts
-from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
 from nccl_inspect.judging.statements import is_error, is_survived, rank_prefix, value
-from nccl_inspect.model.connection import End
+from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import PathKind
@@ -280,7 +279,7 @@ def hosts_of_paths(paths: Selection) -> set[str | None]:
 
 def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
     """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
-    for host, rank, ends in paths.distinct(*_AT[side], ENDS[side]):
+    for host, rank, ends in paths.distinct(HOSTS[side], RANKS[side], ENDS[side]):
         for end in ends if host else ():
             yield host, rank, end
 
@@ -293,7 +292,8 @@ ENDS = {side: partial(_ends_at, side) for side in SIDES}
 """The ends of kinds of network paths, as columns of a selection."""
 HOSTS = {"send": "src_host", "receive": "dst_host"}
 """The columns of the hosts at both ends."""
-_AT = {"send": ("src_host", "src"), "receive": ("dst_host", "dst")}
+RANKS = {"send": "src", "receive": "dst"}
+"""Those of the ranks."""
 
 
 def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
@@ -316,6 +316,34 @@ def ranks_in(notices: Iterable[Notice]) -> set[int]:
     """The ranks that made a statement; where no line of its process names one, the rank in front of it."""
     ranks = (notice.ranks or (rank_prefix(notice),) for notice in notices)
     return {rank for several in ranks for rank in several if rank is not None}
+
+
+def ranks_concerned(facts: Facts, notices: Iterable[Notice], *fields: str) -> set[int]:
+    """The ranks that statements are about: those that they name in these fields, else those that made them."""
+    ranks: set[int] = set()
+    for notice in notices:
+        named = [rank for field in fields if isinstance(rank := value(notice, field), int)]
+        ranks |= members_named(facts, notice, named) or ranks_in([notice])
+    return ranks
+
+
+def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set[int]:
+    """The global ranks of members of the communicator that a statement is about; empty if it may be about several."""
+    comms = facts.job.communicators
+    if not comms:
+        return set(members)
+    if notice.ranks:
+        comms = _by_rank(facts).get(notice.ranks[0], [])
+    elif len(comms) > 1:
+        return set()
+    fitting = {frozenset(global_ranks(comm, members)) for comm in comms if comm.nranks > max(members, default=0)}
+    return set(fitting.pop()) if len(fitting) == 1 else set()
+
+
+@once
+def _by_rank(facts: Facts) -> dict[int | None, list[CommunicatorInfo]]:
+    """The communicators of each rank."""
+    return grouped((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:

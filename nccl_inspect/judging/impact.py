@@ -63,6 +63,14 @@ class Estimate(NamedTuple):
         return Estimate(text + self.text, self.references)
 
 
+class Outcome(NamedTuple):
+    """What becomes of the job because of a fault."""
+
+    severity: str
+    impact: str
+    is_fatal: bool = False
+
+
 def estimate(text: str, *rates: Rate) -> Estimate:
     """An estimate that quotes these rates."""
     return Estimate(text, tuple(rate.reference for rate in rates))

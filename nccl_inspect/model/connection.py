@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from nccl_inspect.util.records import Record
 
+SIDES = ("send", "receive")
+"""The ends of a network connection; what prints one names it so."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class AlsoPath(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.head import Head
@@ -115,7 +116,9 @@ class CommunicatorInfo(Record):
     collnet: list[int] = field(default_factory=list)
     """Communicator ranks with connections to a network that reduces."""
     inconsistent: list[str] = field(default_factory=list)
-    """Where ranks contradict each other on rings and trees."""
+    """Where ranks contradict each other on rings and trees, in words."""
+    layout: LayoutLines = field(default_factory=LayoutLines, compare=False)
+    """The lines that print its channels, rings and trees."""
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
     evidence: list[Evidence] = field(default_factory=list)

@@ -23,6 +23,7 @@ from nccl_inspect.model.communicators import (
     rings_and_trees,
 )
 from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, Edge, Fold, Note, ProcessLog, Step, position, source_and_line
@@ -276,7 +277,8 @@ class _Builder:
             lifetime=self._lifetimes.stages(comm),
             algorithms=rings_and_trees.algorithms(comm, collnet),
             collnet=collnet,
-            inconsistent=layout.inconsistent,
+            inconsistent=list(map(str, layout.contradictions)),
+            layout=LayoutLines(comm.members, layout.contradictions, self._step_evidence),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),

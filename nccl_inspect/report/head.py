@@ -42,6 +42,7 @@ def of(job: Job, is_now: bool = False) -> Head:
     lead, notice = lead_of(job), first_unexplained(job)
     located = next(_located(lead, job), lead) if lead else None
     places = _places(job, located, notice)
+    reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
     since = (
         _begin(job, lead, notice),
         *(_silence(job, places) if job.verdict == "failed" else ()),
@@ -50,10 +51,10 @@ def of(job: Job, is_now: bool = False) -> Head:
     return Head(
         headline=verdict_line(job),
         rule=lead.rule if lead else None,
-        where=_where(job, located, places),
+        where=_where(job, located, places, reporters),
         since="; ".join(filter(None, since)),
         do=_do(job, lead, notice),
-        places=places if len(places) <= _MOST_PLACES else [],
+        places=[*(places if len(places) <= _MOST_PLACES else []), *reporters],
     )
 
 
@@ -74,8 +75,11 @@ def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place
     """The places of the ranks in the headline."""
     index = Places(job)
     ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
-    if ranks:
-        return [index.of(rank) for rank in ranks]
+    return [index.of(rank) for rank in ranks] if ranks else _reporters(job, lead, notice)
+
+
+def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
+    """The processes that report the fault."""
     failure = job.first_failure
     processes = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
     if lead and lead.hosts and {host for host, _ in processes} != set(lead.hosts):
@@ -83,9 +87,12 @@ def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place
     return [Place(None, host, pid) for host, pid in processes if is_named(host) and host and pid >= 0]
 
 
-def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
+def _where(job: Job, lead: Finding | None, places: list[Place], reporters: list[Place]) -> str:
     """The culprit on one line."""
     words = _in_words(job, lead, places)
+    if lead and _are_only_named(lead, job):
+        by = "; ".join(_of_place(place, is_missed=False) for place in reporters) or shortened(lead.hosts, _MOST_HOSTS)
+        words = ranks_word(lead.ranks) + (f"; reported by {by}" if by else "")
     culprits = lead.culprits if lead else []
     if culprits and culprits[0].kind == "rank" and all(culprit.kind in _THINGS for culprit in culprits):
         others = culprits[0].good_elsewhere
@@ -111,8 +118,19 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
 
 def _is_missed(place: Place, job: Job) -> bool:
     """Whether a rank of a failed job has no NCCL line at all: its program may still have printed something."""
+    speakers = _speakers(job)
+    return job.verdict == "failed" and bool(speakers or job.ranks_seen) and place.rank not in speakers
+
+
+def _are_only_named(finding: Finding, job: Job) -> bool:
+    """Whether the ranks of a finding are in messages only: no rank is known to have printed a line."""
+    return bool(finding.ranks) and not (job.ranks_seen or _speakers(job))
+
+
+def _speakers(job: Job) -> set[int]:
+    """The ranks that failed first, or that are named in front of a line."""
     first = job.first_failure.ranks if job.first_failure else []
-    return job.verdict == "failed" and place.rank not in {*first, *(rank_prefix(entry) for entry in job.notices)}
+    return {*first, *(rank for entry in job.notices if (rank := rank_prefix(entry)) is not None)}
 
 
 def _of_place(place: Place, is_missed: bool) -> str:

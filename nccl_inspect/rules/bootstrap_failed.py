@@ -11,7 +11,7 @@ from nccl_inspect.judging.connecting import (
     link_local_refused,
 )
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, ranks_concerned
 from nccl_inspect.judging.networks.fabrics import network_mismatches
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
 from nccl_inspect.judging.statements import entry_for_role, error_of, value
@@ -104,6 +104,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="warning" if works else "error",
         confidence="likely" if not _MAY_DIFFER.isdisjoint(first.roles) else "certain",
         notices=errors,
+        ranks=ranks_concerned(facts, errors, "rank"),
         fatal=not works,
     )
 

@@ -1,6 +1,7 @@
 """No network interface for bootstrap traffic."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
@@ -66,37 +67,62 @@ def _clue(facts: Facts, named: list[Setting], garbled: Sequence[Notice] = ()) ->
     )
 
 
+class _Missing(NamedTuple):
+    """Processes that found no interface."""
+
+    notices: list[Notice]
+    is_stated: bool
+    """Whether they say so; else they requested a socket of no family."""
+    named: list[Setting]
+    """Their settings that choose interfaces."""
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning of the rank itself; one of NET/Socket counts only if nothing connected in the end."""
+    if missing := _missing(facts):
+        yield _finding(missing)
+    elif named := _unmatched_settings(facts):
+        yield _clue(facts, named)
+    elif (garbled := facts.with_role("garbled-address")) and (named := _settings_without_interface(facts)):
+        yield _clue(facts, named, garbled)
+
+
+def _missing(facts: Facts) -> _Missing | None:
     stated = facts.notices("nccl/bootstrap-no-interface")
     if not facts.job.paths:
         stated = [*stated, *facts.errors_of_rule(RULE.name)]
-    missing = stated or without_family(facts)
-    if not missing:
-        if named := _unmatched_settings(facts):
-            yield _clue(facts, named)
-        elif (garbled := facts.with_role("garbled-address")) and (named := _settings_without_interface(facts)):
-            yield _clue(facts, named, garbled)
-        return
-    where = {process for notice in missing for process in notice.processes}
+    notices = stated or without_family(facts)
+    where = {process for notice in notices for process in notice.processes}
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if where & set(setting.processes)]
-    ranks = ranks_in(missing)
-    who = f"{ranks_word(ranks)}" if ranks else "a process"
-    yield RULE.finding(
-        f"{who} on {', '.join(sorted(hosts_in(missing))) or 'some host'} finds no network interface"
-        + (f" with {as_shell(named)}" if named else ""),
-        cause="NCCL found no IP address to listen on and requests a socket of no family: the container has no network, "
-        "or a setting excludes its interfaces"
-        if not stated
-        else f"{as_shell(named)} matches no interface of that host or pod (a name without '=' is a prefix)"
-        if named
-        else "the pod or host has no interface with an address except loopback and docker's, or a setting that the "
-        "log does not show excludes it",
+    return _Missing(notices, bool(stated), named) if notices else None
+
+
+def _finding(missing: _Missing) -> Finding:
+    ranks, hosts = ranks_in(missing.notices), hosts_in(missing.notices)
+    who = f"{ranks_word(ranks) if ranks else 'a process'} on {', '.join(sorted(hosts)) or 'some host'}"
+    setting = f" with {as_shell(missing.named)}" if missing.named else ""
+    return RULE.finding(
+        f"{who} finds no network interface{setting}",
+        cause=_cause(missing),
         impact="this rank stops, and all others wait for it during initialization, without a time limit",
-        fix=[CHOOSE_INTERFACE, _INTERFACES, *([_NETWORK] if not stated else [])],
-        confidence="certain" if stated else "likely",
+        fix=[CHOOSE_INTERFACE, _INTERFACES, *([] if missing.is_stated else [_NETWORK])],
+        confidence="certain" if missing.is_stated else "likely",
         ranks=ranks,
-        hosts=hosts_in(missing),
-        evidence=[*first_evidence(missing), *evidence_of_settings(named)],
+        hosts=hosts,
+        evidence=[*first_evidence(missing.notices), *evidence_of_settings(missing.named)],
         fatal=True,
+    )
+
+
+def _cause(missing: _Missing) -> str:
+    if not missing.is_stated:
+        return (
+            "NCCL found no IP address to listen on and requests a socket of no family: the container has no network, "
+            "or a setting excludes its interfaces"
+        )
+    if missing.named:
+        return f"{as_shell(missing.named)} matches no interface of that host or pod (a name without '=' is a prefix)"
+    return (
+        "the pod or host has no interface with an address except loopback and docker's, or a setting that the log does "
+        "not show excludes it"
     )

@@ -72,7 +72,8 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     losses = [effect for effect in faults if effect.rule == _LOSS]
     named = {rank for effect in losses for rank in _lost_ranks(facts, effect)}
-    who = f", {ranks_word(dead & named or dead)}" if dead else ""
+    gone = dead & named or dead
+    who = f", {ranks_word(gone)}" if gone else ""
     is_other = any(finding.confidence == "certain" and where.isdisjoint(finding.hosts) for finding in losses)
     agrees = not dead or (bool(dead & named) if named else not is_other)
     names = listed((death.case.pod.label for death in deaths), limit=3)
@@ -86,6 +87,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
         fix=list(_fix(facts, first)),
         evidence=[Evidence(death.case.pod.file, death.ended.line, _text(death)) for death in deaths],
         confidence="certain" if first.has_reason and agrees and (first.is_last or dead & named) else "likely",
+        ranks=gone,
     )
 
 

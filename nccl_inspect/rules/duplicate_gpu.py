@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.facts import Facts, global_ranks, ranks_concerned
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
@@ -57,6 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="NCCL refuses to build the communicator; the job does not start",
         fix=_FIX,
         notices=errors,
+        ranks=ranks_concerned(facts, errors, "rank", "other_rank"),
         fatal=True,
     )
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
+from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -42,30 +44,37 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     broken = _connecting(facts, reasons)
     if not notices or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
         return
-    slow = tcp_paths(facts)
-    stopped = bool(facts.job.failed or broken) and not slow
+    reason, outcome = _reason(reasons), _outcome(facts, bool(broken))
     yield RULE.finding(
         f"aws-ofi-nccl {'cannot connect' if broken else 'fails to initialize'}{_reason_words(reasons)}",
-        cause=_cause(reasons),
-        impact="hosts communicate over TCP"
-        if slow
-        else "the job stops: the plugin was already in use, and NCCL cannot switch to another network"
-        if broken
-        else "the job stops"
-        if stopped
-        else "NCCL continues with InfiniBand or TCP, or stops if NCCL_NET requires the plugin",
+        cause=reason.cause,
+        impact=outcome.impact,
         fix=[
-            *_fix(reasons),
+            *reason.fix,
             "Use libfabric and plugin from one EFA installer in the image, and that installer's driver on the node.",
             EFA_RELEASES,
             EFA_CHECK,
             LIBFABRIC_SAYS,
         ],
         confidence="likely" if reasons else "possible",
-        severity="error" if slow or stopped else "warning" if facts.spans_hosts() else "info",
+        severity=outcome.severity,
         notices=notices,
         evidence=first_evidence([*reasons[:3], *notices[-2:], *broken[:1]]),
-        fatal=stopped,
+        fatal=outcome.is_fatal,
+    )
+
+
+def _outcome(facts: Facts, is_broken: bool) -> Outcome:
+    if tcp_paths(facts):
+        return Outcome("error", "hosts communicate over TCP")
+    if is_broken:
+        in_use = "the job stops: the plugin was already in use, and NCCL cannot switch to another network"
+        return Outcome("error", in_use, is_fatal=True)
+    if facts.job.failed:
+        return Outcome("error", "the job stops", is_fatal=True)
+    return Outcome(
+        "warning" if facts.spans_hosts() else "info",
+        "NCCL continues with InfiniBand or TCP, or stops if NCCL_NET requires the plugin",
     )
 
 
@@ -102,47 +111,47 @@ def _reason_words(reasons: list[Notice]) -> str:
     return f": {reasons[0].message.removeprefix('NET/OFI ')}" if reasons else ""
 
 
-def _cause(reasons: list[Notice]) -> str:
+class _Reason(NamedTuple):
+    """Why the plugin failed, with the steps for that."""
+
+    cause: str
+    fix: tuple[str, ...] = ()
+
+
+_UNKNOWN = _Reason(
+    "unknown from this log; likely: no provider (the lines at level INFO would show it), or a plugin and a libfabric "
+    "that do not match"
+)
+_NO_SUCH_PROTOCOL = _Reason(
+    "OFI_NCCL_PROTOCOL names a protocol that the plugin does not have",
+    ("unset OFI_NCCL_PROTOCOL   # or SENDRECV, or RDMA",),
+)
+_LIBFABRIC_WITHOUT_GDR = _Reason(
+    "this instance type has GPUDirect RDMA and the plugin requires it, but libfabric does not provide it: libfabric "
+    "without CUDA, no nvidia-peermem or DMA-BUF, or FI_EFA_USE_DEVICE_RDMA=0",
+    (
+        "fi_info -p efa -c FI_HMEM; lsmod | grep nvidia_peermem   # must list the NICs, and the module",
+        "unset FI_EFA_USE_DEVICE_RDMA",
+        "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1   # a stopgap, slower",
+    ),
+)
+_MEMORY_RAN_OUT = _Reason(
+    "memory or a device resource ran out: most often the limit on locked memory, otherwise queues held by other "
+    "processes",
+    ("ulimit -l   # inside the container: must say unlimited", LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER),
+)
+_STEP_REFUSED = _Reason(
+    "libfabric or the EFA device refused a step of the set-up: plugin, libfabric and driver do not match, or the "
+    "device is not usable in this container"
+)
+
+
+def _reason(reasons: list[Notice]) -> _Reason:
     if not reasons:
-        return (
-            "unknown from this log; likely: no provider (the lines at level INFO would show it), or a plugin and a "
-            "libfabric that do not match"
-        )
-    if _is_unknown_protocol(reasons[0]):
-        return "OFI_NCCL_PROTOCOL names a protocol that the plugin does not have"
-    if _is_without_gdr(reasons[0]):
-        return (
-            "this instance type has GPUDirect RDMA and the plugin requires it, but libfabric does not provide it: "
-            "libfabric without CUDA, no nvidia-peermem or DMA-BUF, or FI_EFA_USE_DEVICE_RDMA=0"
-        )
-    if value(reasons[0], "rc") == _NO_MEMORY:
-        return (
-            "memory or a device resource ran out: most often the limit on locked memory, otherwise queues held by "
-            "other processes"
-        )
-    return (
-        "libfabric or the EFA device refused a step of the set-up: plugin, libfabric and driver do not match, or the "
-        "device is not usable in this container"
-    )
-
-
-def _is_unknown_protocol(notice: Notice) -> bool:
-    return notice.production == "aws-ofi-nccl/ofi-unknown-protocol"
-
-
-def _is_without_gdr(notice: Notice) -> bool:
-    return notice.production == _NO_GDR
-
-
-def _fix(reasons: list[Notice]) -> list[str]:
-    if reasons and _is_unknown_protocol(reasons[0]):
-        return ["unset OFI_NCCL_PROTOCOL   # or SENDRECV, or RDMA"]
-    if reasons and _is_without_gdr(reasons[0]):
-        return [
-            "fi_info -p efa -c FI_HMEM; lsmod | grep nvidia_peermem   # must list the NICs, and the module",
-            "unset FI_EFA_USE_DEVICE_RDMA",
-            "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1   # a stopgap, slower",
-        ]
-    if reasons and value(reasons[0], "rc") == _NO_MEMORY:
-        return ["ulimit -l   # inside the container: must say unlimited", LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER]
-    return []
+        return _UNKNOWN
+    first = reasons[0]
+    if first.production == "aws-ofi-nccl/ofi-unknown-protocol":
+        return _NO_SUCH_PROTOCOL
+    if first.production == _NO_GDR:
+        return _LIBFABRIC_WITHOUT_GDR
+    return _MEMORY_RAN_OUT if value(first, "rc") == _NO_MEMORY else _STEP_REFUSED

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
@@ -27,6 +28,13 @@ _INVALID = -22
 _GPU = 2
 _CUMEM = versions.order("2.19")
 """Since then NCCL allocates GPU memory in a way that an old libfabric cannot register."""
+_FIX = (
+    "Use a current EFA installer in the image (for NCCL 2.19 at least 1.29.1), which includes a matching libfabric and "
+    "plugin.",
+    "LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:$LD_LIBRARY_PATH   # its libfabric first",
+    "fi_info --version; ldd <path>/libnccl-net.so | grep libfabric   # which libfabric is used?",
+)
+_STOPGAP = "FI_EFA_SET_CUDA_SYNC_MEMOPS=0   # on all ranks, a stopgap"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -35,28 +43,28 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     notices = [*stated, *refused]
     if not notices:
         return
-    slow = tcp_paths(facts)
-    stopped = bool(refused) or (facts.job.failed and not facts.job.paths)
+    outcome = _outcome(facts, bool(refused))
     yield RULE.finding(
         _summary(stated),
         cause="libfabric, aws-ofi-nccl and NCCL of this image are of different generations"
         + ("" if stated else ": since 2.19 NCCL allocates GPU memory in a way that older libfabric releases reject"),
-        impact="the job stops while connecting"
-        if stopped
-        else "the plugin does not initialize; hosts communicate over TCP"
-        if slow
-        else "the plugin does not initialize; NCCL continues without EFA, or stops if NCCL_NET requires it",
-        fix=[
-            "Use a current EFA installer in the image (for NCCL 2.19 at least 1.29.1), which includes a matching "
-            "libfabric and plugin.",
-            "LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:$LD_LIBRARY_PATH   # its libfabric first",
-            "fi_info --version; ldd <path>/libnccl-net.so | grep libfabric   # which libfabric is used?",
-            *(["FI_EFA_SET_CUDA_SYNC_MEMOPS=0   # on all ranks, a stopgap"] if refused else []),
-        ],
+        impact=outcome.impact,
+        fix=[*_FIX, *([_STOPGAP] if refused else [])],
         confidence="certain" if stated else "likely" if _releases(facts) else "possible",
-        severity="error" if stopped or slow or facts.job.failed else "warning" if facts.spans_hosts() else "info",
+        severity=outcome.severity,
         notices=notices,
-        fatal=stopped,
+        fatal=outcome.is_fatal,
+    )
+
+
+def _outcome(facts: Facts, is_refused: bool) -> Outcome:
+    if is_refused or (facts.job.failed and not facts.job.paths):
+        return Outcome("error", "the job stops while connecting", is_fatal=True)
+    if tcp_paths(facts):
+        return Outcome("error", "the plugin does not initialize; hosts communicate over TCP")
+    return Outcome(
+        "error" if facts.job.failed else "warning" if facts.spans_hosts() else "info",
+        "the plugin does not initialize; NCCL continues without EFA, or stops if NCCL_NET requires it",
     )
 
 

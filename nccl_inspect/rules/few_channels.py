@@ -124,7 +124,7 @@ def _clue(comm: CommunicatorInfo, net: Selection) -> Finding:
         confirm="Look for 'Selected provider is efa … (found n nics)', or name the machine with --platform.",
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:2], *first_lines(net)[:2]],
+        evidence=[*comm.layout.channels(), *comm.evidence[:2], *first_lines(net)[:2]],
     )
 
 
@@ -145,6 +145,6 @@ def _finding(facts: Facts, comm: CommunicatorInfo, paths: Selection, comparison:
         confidence="likely",
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:2], *first_lines(paths)[:2]],
+        evidence=[*comm.layout.channels(), *comm.evidence[:2], *first_lines(paths)[:2]],
         paths=paths,
     )

@@ -1,6 +1,7 @@
 """Network paths without GPUDirect RDMA that might have it."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
@@ -45,95 +46,149 @@ _LIST_NICS = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # then shows what NCCL deci
 _NEAR = "Keep GPU and NIC close: whole nodes for pods, or topologyManagerPolicy single-numa-node in the kubelet."
 
 
+class _Staged(NamedTuple):
+    """Paths that stage data in host memory, and what the log shows of the reason."""
+
+    paths: Selection
+    reasons: list[Notice]
+    """What NCCL or the plugin reports of NICs and GPUs."""
+    is_capable: bool
+    """Whether the machine type supports GPUDirect RDMA."""
+    is_sure: bool
+    """Whether anything shows that it could be used."""
+
+    @property
+    def severity(self) -> str:
+        """By what the machine could do."""
+        if self.is_capable and any(kind.gdr is False for kind in self.paths.kinds):
+            return "error"
+        return "warning" if self.is_sure else "info"
+
+    @property
+    def confidence(self) -> str:
+        """In the reason."""
+        return "certain" if self.is_capable and self.reasons else "likely" if self.is_sure else "possible"
+
+    @property
+    def over(self) -> str:
+        """The connections in words."""
+        return listed(kind.detail for kind in self.paths.kinds)
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the platform, else by the messages of the plugin or NCCL; else leave it undecided.
 
     Without connections between hosts in the log, messages about NICs and GPUs give a clue.
     """
-    pairs = paths_without_gdr(facts)
+    paths = paths_without_gdr(facts)
     if contradiction := _contradiction(facts):
         yield RULE.undecided(contradiction, Needs(_OTHER_RANKS, all_ranks=True))
-    if not pairs or (facts.platform and facts.platform.gdr is False):
-        yield from _clue(facts)
+    if not paths or (facts.platform and facts.platform.gdr is False):
+        if signs := _signs(facts):
+            yield _clue(facts, signs)
         return
-    capable = facts.platform.gdr if facts.platform else None
-    refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
-    reasons = [*refused, *weak]
-    sure = bool(capable or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
-    if not sure:
+    staged = _staged(facts, paths)
+    if not staged.is_sure:
         yield RULE.undecided(
-            f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
-            f"{does(len(pairs), 'stage')} data in host "
-            "memory (no GDRDMA); the log does not show whether this machine could do better",
+            f"{count(len(paths), 'path')} over {staged.over} {does(len(paths), 'stage')} data in host memory (no "
+            "GDRDMA); the log does not show whether this machine could do better",
             _CAPTURE,
-            paths=pairs,
+            paths=paths,
         )
+    yield _finding(facts, staged)
+
+
+def _staged(facts: Facts, paths: Selection) -> _Staged:
+    is_capable = bool(facts.platform and facts.platform.gdr)
+    refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
+    is_sure = is_capable or bool(refused or (weak and over_tcp_provider(facts))) or _should_have_it(facts, paths)
+    return _Staged(paths, [*refused, *weak], is_capable, is_sure)
+
+
+def _finding(facts: Facts, staged: _Staged) -> Finding:
     direct = network_of(facts.platform)
-    yield RULE.finding(
-        f"{paths_in_words(pairs)} over {listed(kind.detail for kind in pairs.kinds)} {_missing(pairs)}",
-        cause=_cause(facts, pairs, reasons, capable),
+    return RULE.finding(
+        f"{paths_in_words(staged.paths)} over {staged.over} {_missing(staged.paths)}",
+        cause=_cause(facts, staged),
         impact=estimate(
             "two extra copies through host memory and PCIe for every byte; with GPUDirect "
             f"{direct.what} gives {direct}",
             direct,
         ),
-        fix=_fixes(facts, pairs, reasons),
-        severity="error"
-        if capable and any(kind.gdr is False for kind in pairs.kinds)
-        else "warning"
-        if sure
-        else "info",
-        confidence="certain" if capable and reasons else "likely" if sure else "possible",
-        evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
-        paths=pairs,
+        fix=_fixes(facts, staged.paths, staged.reasons),
+        severity=staged.severity,
+        confidence=staged.confidence,
+        evidence=[*first_lines(staged.paths)[:3], *first_evidence(staged.reasons[:2])],
+        paths=staged.paths,
     )
 
 
-def _clue(facts: Facts) -> Iterator[Finding]:
-    """Judge lines before hosts connect: a setting, drivers that do not support it, or distances."""
+class _Signs(NamedTuple):
+    """Lines before hosts connect that suggest it: settings, else drivers, else distances."""
+
+    off: list[Setting]
+    refused: list[Notice]
+    """NICs whose drivers do not support it."""
+    far: list[Notice]
+
+    @property
+    def notices(self) -> list[Notice]:
+        """What NCCL and plugins report."""
+        return [*self.refused, *self.far]
+
+
+def _signs(facts: Facts) -> _Signs | None:
     if not gdr_statements.is_undecided(facts):
-        return
+        return None
     off, refused = gdr_statements.disabling_settings(facts), gdr_statements.refusals(facts)
     far = [] if off or refused else gdr_statements.too_far(facts)
-    notices = [*refused, *far]
-    if not (off or notices):
-        return
-    partly = bool(gdr_statements.hosts_with_gdr(facts) & hosts_in(refused))
-    near = bool(facts.paths("intra")) and not facts.spans_hosts()
-    yield RULE.clue(
-        _clue_summary(off, refused, far),
-        cause=_cause_of_clue(facts, off, refused, far),
+    return _Signs(off, refused, far) if off or refused or far else None
+
+
+def _clue(facts: Facts, signs: _Signs) -> Finding:
+    off, refused, far = signs
+    is_partial = bool(gdr_statements.hosts_with_gdr(facts) & hosts_in(refused))
+    is_likely = off or (refused and not is_partial and gdr_statements.is_sure(refused))
+    is_near = bool(facts.paths("intra")) and not facts.spans_hosts()
+    return RULE.clue(
+        _clue_summary(signs),
+        cause=_cause_of_clue(facts, signs),
         impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
-        fix=[*unset_steps(off), _LIST_NICS]
-        if off
-        else [*_fixes(facts, facts.no_paths(), notices), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
+        fix=_fixes_of_clue(facts, signs),
         confirm="Check the 'via NET/…' lines once hosts connect: those without /GDRDMA do not use it."
         + ("" if off or far else " On the host, run: lsmod | grep nvidia_peermem"),
-        severity="info" if near else "warning",
-        confidence="likely" if off or (refused and not partly and gdr_statements.is_sure(refused)) else "possible",
-        ranks=ranks_in(notices) or facts.ranks_with(off),
-        hosts=hosts_in(notices),
-        evidence=[*evidence_of_settings(off, 1), *first_evidence(notices)],
+        severity="info" if is_near else "warning",
+        confidence="likely" if is_likely else "possible",
+        ranks=ranks_in(signs.notices) or facts.ranks_with(off),
+        hosts=hosts_in(signs.notices),
+        evidence=[*evidence_of_settings(off, 1), *first_evidence(signs.notices)],
     )
 
 
-def _clue_summary(off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
-    if off:
-        return f"GPUDirect RDMA is disabled: {as_shell(off)}"
-    notices = refused or far
-    hosts = some_names(sorted(hosts_in(notices)))
+def _fixes_of_clue(facts: Facts, signs: _Signs) -> list[str]:
+    if signs.off:
+        return [*unset_steps(signs.off), _LIST_NICS]
+    newer = [_NEWER] if signs.refused and _may_look_elsewhere(facts) else []
+    return [*_fixes(facts, facts.no_paths(), signs.notices), *newer]
+
+
+def _clue_summary(signs: _Signs) -> str:
+    if signs.off:
+        return f"GPUDirect RDMA is disabled: {as_shell(signs.off)}"
+    hosts = some_names(sorted(hosts_in(signs.notices)))
     where = f" on {hosts}" if hosts.strip("?") else ""
-    if not refused:
-        gpus = sorted({str(getattr(notice.event, "gpu", "")) for notice in far})
+    if signs.far:
+        gpus = sorted({str(getattr(notice.event, "gpu", "")) for notice in signs.far})
         return f"GPUDirect RDMA is off for GPU {listed(gpus)}{where}: too far from every NIC that NCCL measured"
-    names = gdr_statements.in_ranges(gdr_statements.nics(refused))
+    names = gdr_statements.in_ranges(gdr_statements.nics(signs.refused))
     return f"GPUDirect RDMA is off{' for ' + names if names else ''}{where}"
 
 
-def _cause_of_clue(facts: Facts, off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
-    if off:
-        return f"{as_shell(off)} disables it"
-    if distance := distances.too_far(far):
+def _cause_of_clue(facts: Facts, signs: _Signs) -> str:
+    refused = signs.refused
+    if signs.off:
+        return f"{as_shell(signs.off)} disables it"
+    if distance := distances.too_far(signs.far):
         return distances.words(distance, facts)
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused):
         return f"the plugin reports: {refused[0].message}"
@@ -236,30 +291,31 @@ def _fixes(facts: Facts, pairs: Selection, reasons: list[Notice]) -> list[str]:
     ]
 
 
-def _cause(facts: Facts, pairs: Selection, reasons: list[Notice], capable: bool | None) -> str:
+def _cause(facts: Facts, staged: _Staged) -> str:
+    paths, reasons = staged.paths, staged.reasons
     if over_tcp_provider(facts):
         return (
             "libfabric uses its tcp provider, which has no GPUDirect RDMA: despite the name Libfabric, EFA is not used"
         )
-    if limits := _limits(facts, pairs):
+    if limits := _limits(facts, paths):
         return f"{limits[0].name}={limits[0].value} allows GPUDirect RDMA only between a NIC and a GPU that close"
     if far := distances.too_far(reasons):
         return f"{distances.words(far, facts)}. Both drivers support it, or NCCL would not have measured the distance"
     if reasons:
         return f"NCCL or its plugin reports: {reasons[0].message}"
-    if google_plugins.daemon(pairs):
+    if google_plugins.daemon(paths):
         return (
             "unknown from this log: these plugins support GPU memory, and NCCL decides by the distance between GPU and "
             "NIC; the pod may not have all GPUs and NICs of the node"
         )
     if chip_link.decides(facts):
         return chip_link.words(facts)
-    if capable:
+    if staged.is_capable:
         return (
             "unknown from this log; likely: nvidia-peermem or DMA-BUF is missing, a NIC is too far from the GPU, or "
             "libfabric lacks FI_HMEM"
         )
-    if _should_have_it(facts, pairs):
+    if _should_have_it(facts, paths):
         return (
             "unknown from this log: such GPUs on NVLink support it with these NICs; nvidia-peermem or DMA-BUF is "
             "missing, or the NIC is too far from the GPU"

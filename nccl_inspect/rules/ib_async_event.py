@@ -1,9 +1,11 @@
 """A NIC reports that its port went down or that it failed."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -25,45 +27,76 @@ _EVERYDAY = ("last WQE reached", "communication established", "send queue draine
 """Routine events of a connection, which releases before 2.23 also print as warnings."""
 
 
+class _Events(NamedTuple):
+    """What NICs report, by kind."""
+
+    fatal: list[Notice]
+    down: list[Notice]
+    """The link went down or changed its speed."""
+    gids: list[Notice]
+    """The addresses of the port changed."""
+    other: list[Notice]
+
+    @property
+    def worth_reading(self) -> list[Notice]:
+        """All of a known kind, else the others."""
+        return [*self.fatal, *self.down, *self.gids] or self.other
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the kind of event, and whether transfers failed afterwards."""
-    plain = facts.notices("nccl/ib-async-event", "nccl/ib-async-error-event")
-    fatal = [*facts.notices("nccl/ib-async-fatal-event"), *_of_kind(plain, _FATAL)]
-    down = [*_of_kind(plain, _PORT_DOWN), *facts.notices("nccl/ib-speed-change")]
-    gids = [*_of_kind(plain, _NEW_GIDS), *facts.notices("nccl/ib-gid-table-changed")]
-    notices = [*fatal, *down, *gids] or [n for n in plain if not any(word in _event(n) for word in _EVERYDAY)]
+    events = _events(facts)
+    notices = events.worth_reading
     if not notices:
         return
-    has_failures = facts.job.failed or bool(facts.completions(5, 12))
-    severity = "error" if fatal or (down and has_failures) else "warning" if down or (gids and has_failures) else "info"
+    outcome = _outcome(events, has_failures=facts.job.failed or bool(facts.completions(5, 12)))
     ports = listed(str(card) for notice in notices if (card := value(notice, "device") or value(notice, "name")))
     yield RULE.finding(
         f"{ports or 'a NIC'} reports: {listed(_event(notice) for notice in notices)}",
-        cause="the card reports an error of its own or of a connection: hardware, firmware, or unreachable memory"
-        if fatal
-        else "the link went down or changed its speed: cable, transceiver, switch port, or maintenance"
-        if down
-        else "the addresses of the card changed: an interface was reconfigured while NCCL ran"
-        if gids
-        else "the subnet manager or the driver reports a change; connections continue",
-        impact="the communicators on this card are lost"
-        if fatal
-        else "transfers failed at about the same time"
-        if has_failures
-        else "transfers wait until the link is back (30 s by default, 7.5 s before "
-        "2.23: NCCL_IB_TIMEOUT), then the job continues"
-        if down
-        else "none in this log",
+        cause=_cause(events),
+        impact=outcome.impact,
         fix=[
             "ibstat; mlxlink -d <device> -m -e; dmesg -T | grep -i mlx5   # on the host named here",
             "perfquery -x   # InfiniBand; also check the log of the subnet manager",
             "ethtool -S <netdev>   # RoCE; who changed addresses (NetworkManager, DHCP)?",
         ],
-        severity=severity,
+        severity=outcome.severity,
         notices=notices,
         evidence=first_evidence([*notices, *facts.notices("nccl/ib-fatal-error")]),
-        fatal=bool(fatal),
+        fatal=outcome.is_fatal,
     )
+
+
+def _events(facts: Facts) -> _Events:
+    plain = facts.notices("nccl/ib-async-event", "nccl/ib-async-error-event")
+    return _Events(
+        fatal=[*facts.notices("nccl/ib-async-fatal-event"), *_of_kind(plain, _FATAL)],
+        down=[*_of_kind(plain, _PORT_DOWN), *facts.notices("nccl/ib-speed-change")],
+        gids=[*_of_kind(plain, _NEW_GIDS), *facts.notices("nccl/ib-gid-table-changed")],
+        other=[notice for notice in plain if not any(word in _event(notice) for word in _EVERYDAY)],
+    )
+
+
+def _outcome(events: _Events, *, has_failures: bool) -> Outcome:
+    if events.fatal:
+        return Outcome("error", "the communicators on this card are lost", is_fatal=True)
+    if has_failures:
+        severity = "error" if events.down else "warning" if events.gids else "info"
+        return Outcome(severity, "transfers failed at about the same time")
+    if events.down:
+        wait = "transfers wait until the link is back (30 s by default, 7.5 s before 2.23: NCCL_IB_TIMEOUT)"
+        return Outcome("warning", f"{wait}, then the job continues")
+    return Outcome("info", "none in this log")
+
+
+def _cause(events: _Events) -> str:
+    if events.fatal:
+        return "the card reports an error of its own or of a connection: hardware, firmware, or unreachable memory"
+    if events.down:
+        return "the link went down or changed its speed: cable, transceiver, switch port, or maintenance"
+    if events.gids:
+        return "the addresses of the card changed: an interface was reconfigured while NCCL ran"
+    return "the subnet manager or the driver reports a change; connections continue"
 
 
 def _event(notice: Notice) -> str:

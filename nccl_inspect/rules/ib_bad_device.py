@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
@@ -31,20 +32,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not refused and not unusable:
         return
     notices = [*refused, *unusable, *(n for n in calls if value(n, "name") in AT_START)]
-    slow = tcp_paths(facts)
     names = listed(str(name) for n in unusable if (name := value(n, "device")))
-    dead = bool(refused) and (facts.job.failed or not facts.job.paths)
+    outcome = _outcome(facts, is_refused=bool(refused))
     connecting = any(value(notice, "name") == "modify_qp" for notice in refused)
     yield RULE.finding(
         _summary(refused, names),
         cause="the process lacks access to the card, or its driver does not respond: the device node is not in "
         "the container, the libraries of the image do not match the driver of the host, or the card is broken"
         + ("; with RoCE, its network interface is in another network namespace" if connecting else ""),
-        impact="NCCL stops with an error"
-        if dead
-        else "NCCL skips the card, and hosts talk over TCP"
-        if slow
-        else "NCCL skips the card; nothing in this log shows that it is missed",
+        impact=outcome.impact,
         fix=[
             "ls -l /dev/infiniband; ibv_devinfo   # inside the container; compare with the host",
             *(["hostNetwork: true   # pod spec, for RoCE (docker: --network=host); or SR-IOV"] * connecting),
@@ -53,11 +49,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             RDMA_IN_POD,
             "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # only the cards for this job; '^=mlx5_2' excludes one",
         ],
-        severity="error" if dead or slow else "warning" if refused else "info",
-        confidence="certain" if dead or not (refused or slow) else "likely",
+        severity=outcome.severity,
+        confidence="certain" if outcome.is_fatal or outcome.severity == "info" else "likely",
         notices=notices,
-        fatal=dead,
+        fatal=outcome.is_fatal,
     )
+
+
+def _outcome(facts: Facts, *, is_refused: bool) -> Outcome:
+    if is_refused and (facts.job.failed or not facts.job.paths):
+        return Outcome("error", "NCCL stops with an error", is_fatal=True)
+    if tcp_paths(facts):
+        return Outcome("error", "NCCL skips the card, and hosts talk over TCP")
+    unnoticed = "NCCL skips the card; nothing in this log shows that it is missed"
+    return Outcome("warning" if is_refused else "info", unnoticed)
 
 
 def _summary(refused: list[Notice], names: str) -> str:

@@ -1,6 +1,7 @@
 """Several hosts use the loopback interface to reach each other."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.types import Event, NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
@@ -9,7 +10,7 @@ from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, fi
 from nccl_inspect.judging.networks.interfaces import allows_loopback, listed_interfaces
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 
 RULE = Rule(
     name="loopback-between-hosts",
@@ -25,48 +26,84 @@ _LET_IN = "a list from the user replaces NCCL's default, which excludes lo, and 
 _LOOK = "ip -br addr   # inside the container: the interface that other hosts can reach"
 
 
+class _Loopback(NamedTuple):
+    """Which traffic between hosts uses the loopback interface, and the settings that allow it."""
+
+    setup: list[Notice]
+    """The bootstrap."""
+    data: list[Notice]
+    """The devices of NET/Socket."""
+    carried: Selection
+    """The paths over it."""
+    named: list[Setting]
+    """Settings that name it."""
+    let_in: list[Setting]
+    """Settings that do not exclude it."""
+
+    @property
+    def notices(self) -> list[Notice]:
+        """The lines that show it."""
+        return [*self.setup, *self.data]
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
-    setup = [
-        interface.notice for interface in listed_interfaces(facts) if interface.for_setup and interface.is_loopback
-    ]
-    let_in = list(filter(allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
+    loopback = _loopback(facts)
     if not facts.spans_hosts():
-        if setup and let_in and not (is_single_host(facts) or has_built_communicator(facts)):
-            yield _suspected(setup, let_in)
-        return
-    data = [notice for notice in facts.with_event(NetDevices, _is_loopback) if _is_socket(notice)]
-    named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
-    carried = facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo")
-    if not setup and not data:
-        if named and not has_built_communicator(facts):
-            yield _of_settings(facts, named)
-        return
-    works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
-    dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
-    stuck = (
-        not dead and not facts.job.paths and facts.none_initialized(facts.job.communicators)
+        is_known_to_work = is_single_host(facts) or has_built_communicator(facts)
+        if loopback.setup and loopback.let_in and not is_known_to_work:
+            yield _suspected(loopback.setup, loopback.let_in)
+    elif loopback.notices:
+        yield _finding(facts, loopback)
+    elif loopback.named and not has_built_communicator(facts):
+        yield _of_settings(facts, loopback.named)
+
+
+def _loopback(facts: Facts) -> _Loopback:
+    interfaces = [interface for interface in listed_interfaces(facts) if interface.for_setup and interface.is_loopback]
+    settings = facts.settings("NCCL_SOCKET_IFNAME")
+    return _Loopback(
+        setup=[interface.notice for interface in interfaces],
+        data=[notice for notice in facts.with_event(NetDevices, _is_loopback) if _is_socket(notice)],
+        carried=facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo"),
+        named=[setting for setting in settings if setting.value.lstrip("=").startswith("lo")],
+        let_in=list(filter(allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME"))),
+    )
+
+
+def _finding(facts: Facts, loopback: _Loopback) -> Finding:
+    works = bool(loopback.carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
+    is_dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
+    is_stuck = (
+        not is_dead and not facts.job.paths and facts.none_initialized(facts.job.communicators)
     )  # or the log was cut there
-    yield RULE.finding(
+    return RULE.finding(
         "ranks of several hosts use the loopback interface (lo)"
         + (", and connect: these hosts are on one machine" if works else ", which cannot reach another host"),
-        cause=f"{as_shell(named)} selects it"
-        if named
-        else f"{as_shell(let_in)} does not exclude it: {_LET_IN}"
-        if let_in
-        else "the host or pod has no other interface that NCCL may use",
+        cause=_cause(loopback),
         impact="they talk over TCP inside one machine; on separate hosts the job stops during bootstrap"
         if works
         else "loopback addresses lead back to the same host: the job stops during bootstrap, or when it connects",
         fix=[CHOOSE_INTERFACE, _LOOK],
         severity="warning" if works else "error",
-        confidence="certain" if data and named and not stuck else "likely",
-        ranks=ranks_in([*setup, *data]),
-        hosts=hosts_in([*setup, *data]),
-        evidence=[*first_evidence([*setup, *data])[:4], *evidence_of_settings(named or let_in, 1)],
-        fatal=dead or stuck,
-        paths=carried,
+        confidence="certain" if loopback.data and loopback.named and not is_stuck else "likely",
+        ranks=ranks_in(loopback.notices),
+        hosts=hosts_in(loopback.notices),
+        evidence=[
+            *first_evidence(loopback.notices)[:4],
+            *evidence_of_settings(loopback.named or loopback.let_in, 1),
+        ],
+        fatal=is_dead or is_stuck,
+        paths=loopback.carried,
     )
+
+
+def _cause(loopback: _Loopback) -> str:
+    if loopback.named:
+        return f"{as_shell(loopback.named)} selects it"
+    if loopback.let_in:
+        return f"{as_shell(loopback.let_in)} does not exclude it: {_LET_IN}"
+    return "the host or pod has no other interface that NCCL may use"
 
 
 def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.facts import Facts, first_evidence, members_named
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import listed, read_range
 
 RULE = Rule(
     name="nccl-check-failed",
@@ -26,6 +26,10 @@ _FAULT = re.compile(
 )
 """A fault or a difference between ranks, not a check that could not be made."""
 
+_DIFFERING = re.compile(r"\brank\(s\) ([0-9,\- ]+) differ")
+_MOST_RANKS = 1 << 17
+"""Ranks of a range that may be one of a job."""
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later)."""
@@ -42,6 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "nvidia-smi nvlink -s; nvidia-smi -q -d ECC; dmesg | grep -E 'NVRM|Xid'   # on those hosts",
             "NCCL_RUN_DIAGNOSTICS=1 NCCL_RUN_RAS_DIAGNOSTICS=1   # again after the repair",
         ],
+        ranks={rank for notice in faults for rank in _differing(facts, notice)},
         evidence=first_evidence(faults),
         explains_errors=faults,
     )
@@ -53,6 +58,13 @@ def _is_fault(notice: Notice) -> bool:
     if value(notice, "status") != "INFO":
         return False
     return notice.production == "nccl/diagnostics-xid" or bool(_FAULT.search(str(value(notice, "text"))))
+
+
+def _differing(facts: Facts, notice: Notice) -> set[int]:
+    """The ranks that a line names because they differ from others."""
+    match = _DIFFERING.search(str(value(notice, "text")))
+    parts = map(read_range, match[1].replace(" ", "").split(",")) if match else ()
+    return members_named(facts, notice, {rank for part in parts for rank in (part or ())[:_MOST_RANKS]})
 
 
 def _words(notice: Notice) -> str:

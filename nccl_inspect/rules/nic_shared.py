@@ -1,11 +1,13 @@
 """Ranks of a host share one NIC while others are idle."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings
+from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, as_shell, evidence_of_settings
 from nccl_inspect.judging.impact import estimate, nic
-from nccl_inspect.judging.networks.nic_use import Idle, idle
+from nccl_inspect.judging.networks.nic_use import Idle, Shared, idle
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import be, count, ranks_word, some_names
 
@@ -16,19 +18,21 @@ RULE = Rule(
     title="GPUs of a host share a NIC while others are idle",
     supersedes=("nic-unused",),
 )
+_QUOTED = 2
+"""Ranks and hosts that the evidence shows."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
-    hosts = [(idle_host, idle_host.shared.ranks) for idle_host in idle(facts) if idle_host.meant and idle_host.shared]
+    hosts = [(idle_host, idle_host.shared) for idle_host in idle(facts) if idle_host.meant and idle_host.shared]
     if not hosts:
         return
-    hosts.sort(key=lambda idle_host: -len(idle_host[1]))
-    first, ranks = hosts[0]
+    hosts.sort(key=lambda idle_host: -len(idle_host[1].ranks))
+    first, shared = hosts[0]
     policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
     others = f" (the same on {count(len(hosts) - 1, 'other host')})" if len(hosts) > 1 else ""
     yield RULE.finding(
-        f"{ranks_word(ranks)} of {first.host.name} share {first.shared_name} while {some_names(first.names)} "
+        f"{ranks_word(shared.ranks)} of {first.host.name} share {first.shared_name} while {some_names(first.names)} "
         f"{be(len(first.names))} idle{_absent(first)}{others}",
         cause=f"{as_shell(policy)} may limit the choice"
         if policy
@@ -36,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "NCCL does not see that an idle NIC is close to a GPU (virtual machine without a topology "
         "file, NIC on another PCIe switch)",
         impact=estimate(
-            f"{count(len(ranks), 'rank')} share the bandwidth of one NIC, {nic(100)} at 100 Gb/s", nic(100)
+            f"{count(len(shared.ranks), 'rank')} share the bandwidth of one NIC, {nic(100)} at 100 Gb/s", nic(100)
         ),
         fix=[
             "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # with nvidia-smi topo -m: which NIC is close to which GPU?",
@@ -44,10 +48,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_NETDEVS_POLICY=ALL   # 2.28 and later: each GPU uses all NICs closest to it",
         ],
         confidence="likely",
-        ranks=[rank for _, ranks in hosts for rank in ranks],
+        ranks=[rank for _, shared in hosts for rank in shared.ranks],
         hosts=[idle_host.host.name for idle_host, _ in hosts],
-        evidence=[*(idle_host.evidence for idle_host, _ in hosts), *evidence_of_settings(policy, 1)],
+        evidence=[
+            *(idle_host.evidence for idle_host, _ in hosts[:_QUOTED]),
+            *_connections(facts, first.host.name, shared),
+            *evidence_of_settings(policy, 1)[:1],
+        ],
     )
+
+
+def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
+    """A line of each of some of these ranks that names the NIC which they share."""
+    paths = facts.inter_host_rdma_paths()
+    for rank in sorted(shared.ranks)[:_QUOTED]:
+        own = paths.only((HOSTS[shared.side], RANKS[shared.side]), lambda *end, rank=rank: end == (host, rank))
+        yield from islice(own.end_lines(shared.side), 1)
 
 
 def _absent(idle_host: Idle) -> str:

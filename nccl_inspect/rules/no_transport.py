@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.facts import (
+    Facts,
+    as_shell,
+    evidence_of_settings,
+    first_evidence,
+    ranks_concerned,
+    unset_steps,
+)
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, does
 
@@ -39,6 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely" if switches else "certain",
         notices=failed,
+        ranks=ranks_concerned(facts, failed, "rank", "peer_rank"),
         evidence=[*first_evidence(failed)[:2], *evidence_of_settings(switches, 1)[:3]],
         fatal=True,
     )

@@ -1,6 +1,7 @@
 """Reduction inside the NVSwitch could not be set up."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, ranks_in
@@ -10,6 +11,7 @@ from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -32,39 +34,67 @@ _FIX = (
 )
 
 
+class _Failure(NamedTuple):
+    """Multicast calls that failed."""
+
+    broken: list[Notice]
+    """CUDA's calls, and binding memory."""
+    faults: list[Notice]
+    """Addresses that do not fit."""
+    given_up: list[Notice]
+    """Ranks that continue without NVLS."""
+
+    @property
+    def notices(self) -> list[Notice]:
+        """All of them."""
+        return [*self.broken, *self.faults, *self.given_up]
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether NCCL does not continue."""
+        return bool(self.broken or self.faults)
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed multicast calls by their effect: 2.27 and 2.28 continue without NVLS, other releases stop."""
-    broken = [
-        *(failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)),
-        *facts.notices("nccl/nvls-bind-failed"),
-    ]
-    fatal = broken + facts.notices("nccl/multicast-fault")
-    given_up = facts.notices("nccl/nvls-bind-given-up")
-    failed = [*fatal, *given_up]
-    if not failed:
-        yield from _stuck(facts)
-        return
-    codes = {value(notice, "code") for notice in failed}
-    alone = _others(facts, ranks_in(given_up)) if given_up and not fatal else set()
-    yield RULE.finding(
-        f"NVLink SHARP (NVLS) could not be set up: {failed[0].message.splitlines()[0]}",
-        cause="the ranks disagree about where buffers are: some have another release or other settings, or this "
-        "release has a bug"
-        if fatal and not broken
-        else "GPU memory is used up, or the multicast state of the NVSwitches is broken"
-        if codes == {_NO_MEMORY}
-        else "the multicast state of the NVSwitches is broken, usually because the fabric manager was restarted "
-        "under load or does not match the driver",
+    calls = [failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)]
+    failure = _Failure(
+        [*calls, *facts.notices("nccl/nvls-bind-failed")],
+        facts.notices("nccl/multicast-fault"),
+        facts.notices("nccl/nvls-bind-given-up"),
+    )
+    yield from [_finding(facts, failure)] if failure.notices else _stuck(facts)
+
+
+def _finding(facts: Facts, failure: _Failure) -> Finding:
+    alone = set() if failure.is_fatal else _others(facts, ranks_in(failure.given_up))
+    return RULE.finding(
+        f"NVLink SHARP (NVLS) could not be set up: {failure.notices[0].message.splitlines()[0]}",
+        cause=_cause(failure),
         impact="the job stops"
-        if fatal
+        if failure.is_fatal
         else f"{ranks_word(alone)} did not disable it: ranks that disagree wait for each other"
         if alone
         else WITHOUT_NVLS.after("collectives use rings instead: "),
         fix=_FIX,
-        severity="error" if fatal or alone else "warning",
+        severity="error" if failure.is_fatal or alone else "warning",
         confidence="likely",
-        notices=failed,
-        fatal=bool(fatal),
+        notices=failure.notices,
+        fatal=failure.is_fatal,
+    )
+
+
+def _cause(failure: _Failure) -> str:
+    if failure.faults and not failure.broken:
+        return (
+            "the ranks disagree about where buffers are: some have another release or other settings, or this release "
+            "has a bug"
+        )
+    if {value(notice, "code") for notice in failure.notices} == {_NO_MEMORY}:
+        return "GPU memory is used up, or the multicast state of the NVSwitches is broken"
+    return (
+        "the multicast state of the NVSwitches is broken, usually because the fabric manager was restarted under load "
+        "or does not match the driver"
     )
 
 

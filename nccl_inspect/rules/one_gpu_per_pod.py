@@ -1,15 +1,16 @@
 """Each rank has its own host (pod) although the machines have several GPUs."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, first_lines, ranks_of_paths
+from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, ranks_of_paths
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
 
@@ -26,41 +27,65 @@ _FOUR_PODS = cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four po
 """The cost for a whole job: 2.4 times the time."""
 
 
+class _Pods(NamedTuple):
+    """Ranks with a host each, which may be pods of one machine."""
+
+    comms: list[CommunicatorInfo]
+    paths: Selection
+    machine: Platform | None
+    shared_node: str | None
+    """A node that the manifest has several of them on."""
+    hints: str
+    """What suggests machines with several GPUs, in words."""
+
+    @property
+    def ranks(self) -> set[int]:
+        """All ranks of their communicators, else those of the paths."""
+        members = {rank for comm in self.comms for rank in global_ranks(comm, range(comm.nranks))}
+        return members or ranks_of_paths(self.paths)
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators with as many nodes as ranks whose paths all use the network.
 
     NCCL identifies hosts by name and boot id, so pods of one machine are separate nodes.
     """
+    pods = _pods(facts)
+    if pods is None:
+        return
+    gpus = pods.machine.gpus if pods.machine else None
+    if gpus is None and not pods.hints:
+        yield RULE.undecided(
+            "every rank has its own host; the log does not show whether these are pods of one machine with several "
+            "GPUs",
+            Needs(platform=True, others=("kubectl get pod -o wide shows which pods share a node",)),
+        )
+    elif gpus != 1:
+        yield _finding(pods)
+
+
+def _pods(facts: Facts) -> _Pods | None:
+    """The ranks, unless something shows that each has a machine of its own, or that some share a host."""
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
     paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
-        return
-    machine = facts.platform or next(
-        filter(None, (workloads.machine(facts, pod) for pod in workloads.pods(facts))), None
-    )
-    gpus = machine.gpus if machine else None
+        return None
     nodes = list(workloads.nodes(facts).values())
     if len(nodes) > 1 and len(set(nodes)) == len(nodes):
-        return  # the manifest has each pod on a node of its own
+        return None  # the manifest has each pod on a node of its own
+    of_pods = filter(None, (workloads.machine(facts, pod) for pod in workloads.pods(facts)))
     shared = next((node for node in nodes if nodes.count(node) > 1), None)
     hints = f"the manifest has several of these pods on {shared}" if shared else _hints(facts)
-    if gpus == 1 or (gpus is None and not hints):
-        if gpus is None:
-            yield RULE.undecided(
-                "every rank has its own host; the log does not show whether these are pods of one machine with several "
-                "GPUs",
-                Needs(platform=True, others=("kubectl get pod -o wide shows which pods share a node",)),
-            )
-        return
-    name = machine.name if machine else "the machine"
-    fabric = "connected by NVLink" if machine and machine.nvlink else "that could communicate directly"
-    yield RULE.finding(
-        f"every rank has its own host ({count(alone[0].nranks, 'rank')}, "
-        f"{count(alone[0].nnodes or 0, 'node')}): all {count(len(paths), 'path')} use "
-        f"{listed(kind.detail for kind in paths.kinds)}",
-        cause=f"one GPU per pod; {name} has {gpus or 'several'} GPUs {fabric}, but separate pods "
-        "cannot use that" + (f" ({hints})" if hints else ""),
+    return _Pods(alone, paths, facts.platform or next(of_pods, None), shared, hints)
+
+
+def _finding(pods: _Pods) -> Finding:
+    first, machine = pods.comms[0], pods.machine
+    return RULE.finding(
+        f"every rank has its own host ({count(first.nranks, 'rank')}, {count(first.nnodes or 0, 'node')}): all "
+        f"{count(len(pods.paths), 'path')} use {listed(kind.detail for kind in pods.paths.kinds)}",
+        cause=_cause(pods),
         impact=_impact(machine),
         fix=[
             "kubectl get pod -o wide   # first: do the pods share a node?",
@@ -69,11 +94,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "numProcPerNode: <GPUs of the node>",
         ],
         severity="error" if machine and machine.nvlink else "warning",
-        confidence="certain" if shared else "likely",
-        ranks=ranks_of_paths(paths) or facts.job.ranks_seen,
-        evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
-        paths=paths,
+        confidence="certain" if pods.shared_node else "likely",
+        ranks=pods.ranks,
+        evidence=[*(comm.evidence[0] for comm in pods.comms[:2]), *first_lines(pods.paths)[:3]],
+        paths=pods.paths,
     )
+
+
+def _cause(pods: _Pods) -> str:
+    machine = pods.machine
+    name, gpus = (machine.name, machine.gpus) if machine else ("the machine", None)
+    fabric = "connected by NVLink" if machine and machine.nvlink else "that could communicate directly"
+    hints = f" ({pods.hints})" if pods.hints else ""
+    return f"one GPU per pod; {name} has {gpus or 'several'} GPUs {fabric}, but separate pods cannot use that{hints}"
 
 
 def _impact(machine: Platform | None) -> Estimate:

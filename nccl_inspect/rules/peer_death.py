@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Effects, Result, Rule, registered
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
@@ -64,6 +64,7 @@ _KILLED = (
 """The kernel, or the scheduler of the job, killed a process because memory ran out."""
 _OVER = "the program failed after NCCL's work was done: all communicators were already finalized"
 _DEAD = "the job is dead: a communicator does not survive the loss of a rank"
+_ONLY_EFFECT = "'Connection closed by remote peer' on the others is the effect, not the cause"
 _SLURM_KILLED = "Out Of Memory"
 _SHOWN = 4
 """The most echoes to show beside the last line of the lost rank."""
@@ -359,41 +360,15 @@ def _is_reset(notice: Notice) -> bool:
 
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:
-    gone, absent = silence.gone, lost_peer.absent_rank(facts, silence)
-    some = lost_peer.possible_ranks(facts, silence)
-    ranks = {rank for last in gone for rank in last.ranks} or absent or some
-    homes = {host.name for host in facts.job.hosts if some & set(host.ranks)}
+    loss = lost_peer.loss_of(facts, silence, echoes)
     return RULE.finding(
-        lost_peer.summary(facts, silence, echoes),
-        cause="its lines stop without an error or a regular end: killed (out of memory, preemption, spot loss), "
-        "crashed, or its machine was lost"
-        if gone
-        else lost_peer.why_closed(echoes, is_here=bool(some) and some <= set(facts.job.ranks_seen)),
-        impact=_OVER
-        if facts.is_over()
-        else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the cause",
-        fix=[
-            *([_first_of(facts, some)] if some else []),
-            "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?"
-            if gone
-            else "kubectl get pods -o wide   # which pod is gone, or was restarted?",
-            "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
-            "Read that rank's own output: NCCL prints neither its traceback nor a segmentation fault."
-            if gone
-            else f"Add the log of {ranks_word(absent)} to the input{lost_peer.where(facts, absent)}."
-            if absent
-            else "Add the logs of all ranks to the input: the one that ends first or has another error is the cause.",
-        ],
+        lost_peer.summary(facts, loss),
+        cause=lost_peer.cause(facts, loss),
+        impact=_OVER if facts.is_over() else f"{_DEAD}. {_ONLY_EFFECT}",
+        fix=lost_peer.steps(facts, loss),
         confidence="likely" if sure else "possible",
-        ranks=ranks or ranks_in(echoes),
-        hosts={last.process[0] for last in gone} or homes or hosts_in(echoes),
-        evidence=[*first_evidence(echoes)[:_SHOWN], *(last.evidence for last in gone[:1] if last.evidence)],
+        ranks=loss.ranks,
+        hosts=loss.hosts(facts),
+        evidence=[*first_evidence(echoes)[:_SHOWN], *(last.evidence for last in silence.gone[:1] if last.evidence)],
         fatal=True,
     )
-
-
-def _first_of(facts: Facts, some: set[int]) -> str:
-    """What to do if one of a few ranks went away."""
-    if some.isdisjoint(facts.job.ranks_seen):
-        return f"Add the logs of {ranks_word(some)} to the input{lost_peer.where(facts, some)}."
-    return f"Look at the output of {ranks_word(some)} first: the one that ends first or has another error is the cause."

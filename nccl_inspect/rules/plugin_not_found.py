@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.fabrics import VERBS, lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import fallback
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -29,40 +30,42 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     if off := plugins_off(facts):
         yield from _disabled(facts, off)
-        return
-    requested = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
-    named = bool(requested) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
-    needed = (
-        facts.platform is not None
-        and bool(networks.named(facts.platform.network).plugin)
-        and not _is_on_one_host(facts)
-    )
-    came_up = facts.plugin("NET", "loaded")
-    if missing and not came_up and not (named or needed):
-        yield from _clue(facts, missing)
-        return
-    if not missing or came_up:
-        return
-    slow = tcp_paths(facts)
+    elif missing and not facts.plugin("NET", "loaded"):
+        requested = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
+        is_named = bool(requested) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
+        if is_named or (_needs_plugin(facts.platform) and not _is_on_one_host(facts)):
+            yield _missing(facts, missing, is_named=is_named)
+        else:
+            yield from _clue(facts, missing)
+
+
+def _missing(facts: Facts, missing: list[Notice], *, is_named: bool) -> Finding:
+    """The plugin that was requested by name, or that the network of the machine needs."""
     names = listed(name for notice in missing for name in _files(notice) or [notice.message])
-    yield RULE.finding(
+    machine = facts.platform.name if facts.platform else ""
+    outcome = _outcome(facts)
+    return RULE.finding(
         f"the network plugin was not found: {names}",
         cause="the plugin is requested by name but not in the image, or its folder is not on LD_LIBRARY_PATH"
-        if named
-        else f"{facts.platform.name if facts.platform else ''} needs a plugin for its network, and the image has none",
-        impact="hosts talk over TCP"
-        if slow
-        else "the log has no path between hosts yet; NCCL falls back to InfiniBand or TCP",
+        if is_named
+        else f"{machine} needs a plugin for its network, and the image has none",
+        impact=outcome.impact,
         fix=[
             "ldconfig -p | grep libnccl-net; echo $LD_LIBRARY_PATH   # inside the container: is the plugin "
             "in one of the folders?",
             "NCCL_NET_PLUGIN=<suffix>   # must match libnccl-net-<suffix>.so; unset it if you do not want a plugin",
         ],
-        severity="error" if slow else "warning" if facts.spans_hosts() else "info",
-        ranks={rank for notice in missing for rank in notice.ranks},
-        hosts={host for notice in missing for host in notice.hosts},
-        evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
+        severity=outcome.severity,
+        notices=missing,
+        evidence=first_evidence([*facts.plugin("NET", "requested")[:1], *missing[:3]]),
     )
+
+
+def _outcome(facts: Facts) -> Outcome:
+    if tcp_paths(facts):
+        return Outcome("error", "hosts talk over TCP")
+    severity = "warning" if facts.spans_hosts() else "info"
+    return Outcome(severity, "the log has no path between hosts yet; NCCL falls back to InfiniBand or TCP")
 
 
 def _clue(facts: Facts, missing: list[Notice]) -> Iterator[Finding]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
@@ -27,43 +27,68 @@ RULE = Rule(
 )
 
 
+class _Silent(NamedTuple):
+    """A process from which RAS has no answer."""
+
+    pid: int
+    rank: int | None
+    """None if neither the log nor the answer shows it."""
+    answer: str
+    """The file."""
+    entry: Lost
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the processes that RAS lists as missing or dead in its newest answer."""
-    ranks = ranks_by_pid(facts)
-    lost = {entry.pid: (answer.name, entry) for answer in answers(facts) for entry in answer.lost if entry.pid}
-    if not lost:
+    if not (silent := _silent(facts)):
         return
-    named = {ranks[pid] for pid in lost if pid in ranks}
-    dead = any(entry.is_dead for _, entry in lost.values())
-    who = ranks_word(named) if len(named) == len(lost) else listed([f"pid {pid}" for pid in lost])
-    alive = list(_alive(facts, ranks, lost.values()))
+    ranks = {process.rank for process in silent if process.rank is not None}
+    is_dead = any(process.entry.is_dead for process in silent)
+    who = ranks_word(ranks) if len(ranks) == len(silent) else listed([f"pid {process.pid}" for process in silent])
+    alive = list(_alive(facts, silent))
     yield RULE.finding(
-        f"RAS has no answer from {who}" + (" and considers it dead" if dead else ""),
-        cause=f"{count(len(lost), 'process', 'es')} did not answer over RAS's own connections, which depend on neither "
-        "the GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host is "
-        "unreachable" + "".join(words for words, _ in alive),
+        f"RAS has no answer from {who}" + (" and considers it dead" if is_dead else ""),
+        cause=f"{count(len(silent), 'process', 'es')} did not answer over RAS's own connections, which depend on "
+        "neither the GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host "
+        "is unreachable" + "".join(words for words, _ in alive),
         impact=flight_recorder.IMPACT,
         fix=[
-            f"ps -o pid,stat,etime,cmd -p {next(iter(lost))}   # T: stopped; Z or nothing: dead; on the host of {who}",
+            f"ps -o pid,stat,etime,cmd -p {silent[0].pid}   # T: stopped; Z or nothing: dead; on the host of {who}",
             "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host up?",
         ],
-        confidence="possible" if alive else "certain" if dead else "likely",
-        ranks=named,
-        hosts=hosts_with(facts.job, named),
-        evidence=[
-            *(line for _, line in alive),
-            *(_line(name, entry, number) for number, (name, entry) in enumerate(lost.values(), 1)),
-        ],
+        confidence="possible" if alive else "certain" if is_dead else "likely",
+        ranks=ranks,
+        hosts=hosts_with(facts.job, ranks),
+        evidence=[*(line for _, line in alive), *map(_line, silent, range(len(silent)))],
         fatal=True,
     )
 
 
-def _alive(facts: Facts, ranks: Mapping[int, int], lost: Iterable[tuple[str, Lost]]) -> Iterator[tuple[str, Evidence]]:
+def _silent(facts: Facts) -> list[_Silent]:
+    by_pid: dict[int, list[tuple[str, Lost]]] = {}
+    for answer in answers(facts):
+        for entry in answer.lost:
+            if entry.pid:
+                by_pid.setdefault(entry.pid, []).append((answer.name, entry))
+    ranks = ranks_by_pid(facts)
+    return [
+        _Silent(pid, ranks.get(pid, _stated(facts, [entry for _, entry in entries])), *entries[-1])
+        for pid, entries in by_pid.items()
+    ]
+
+
+def _stated(facts: Facts, entries: list[Lost]) -> int | None:
+    """The rank that RAS states, if it is the same in all communicators; the log may count ranks in another one."""
+    ranks = {entry.rank for entry in entries if entry.rank is not None}
+    return ranks.pop() if len(ranks) == 1 and not facts.job.communicators else None
+
+
+def _alive(facts: Facts, silent: Iterable[_Silent]) -> Iterator[tuple[str, Evidence]]:
     """Evidence against it: a rank that made a call after the answer was written was alive then."""
     dumps = {dump.rank: dump for dump in flight_recorder.dumps_of(facts)}
-    for name, entry in lost:
-        dump = dumps.get(ranks.get(entry.pid or -1))
-        written = ages.written(name)
+    for process in silent:
+        dump = dumps.get(process.rank)
+        written = ages.written(process.answer)
         if dump is None or dump.last is None or written is None:
             continue
         later = dump.active_ns / 1e9 - written
@@ -75,7 +100,10 @@ def _alive(facts: Facts, ranks: Mapping[int, int], lost: Iterable[tuple[str, Los
             )
 
 
-def _line(name: str, entry: Lost, number: int) -> Evidence:
+def _line(process: _Silent, place: int) -> Evidence:
+    """The line of the answer; JSON has only one, whose processes stay in their order."""
+    entry = process.entry
     where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
     state = "considered dead" if entry.is_dead else "no answer"
-    return Evidence(name, number, f"{where}process {entry.pid} on {entry.host}: {state}")
+    text = f"{where}process {entry.pid} on {entry.host}: {state}"
+    return Evidence(process.answer, entry.line, text, order=max(entry.line, place + 1))

@@ -2,10 +2,19 @@
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging.clouds import is_google_network
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
+from nccl_inspect.judging.facts import (
+    Facts,
+    as_shell,
+    evidence_of_settings,
+    first_evidence,
+    first_lines,
+    nics_used,
+    unset_steps,
+)
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -22,19 +31,32 @@ _FIRST = (2, 12)
 """The release that brought PXN."""
 
 
+class _Without(NamedTuple):
+    """Paths without PXN, and the reason as far as the log shows it."""
+
+    paths: Selection
+    off: list[Setting]
+    old_plugin: list[Notice]
+    """The plugin's version 4 of the interface has no PXN."""
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the log shows the reason."""
+        return bool(self.off or self.old_plugin)
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
-    paths = _several_nics(facts)
-    if not paths:
+    if not (paths := _several_nics(facts)):
         return
     off = [s for s in facts.user_settings("NCCL_PXN_DISABLE") if s.value == "1"]
     off += [s for s in facts.user_settings("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
     off = [] if is_google_network(facts) else off
-    old = facts.notices("nccl/pxn-disabled-by-plugin")
-    if off or old:
-        yield _finding(facts, paths, off, old)
+    without = _Without(paths, off, facts.notices("nccl/pxn-disabled-by-plugin"))
+    if without.is_explained:
+        yield _finding(without)
     elif stray := _stray(facts):
-        yield _finding(facts, stray, [], [])
+        yield _finding(without._replace(paths=stray))
 
 
 def _several_nics(facts: Facts) -> Selection:
@@ -62,27 +84,42 @@ def _has_pxn(facts: Facts) -> bool:
     return bool(matches) and all(match is not None and (int(match[1]), int(match[2])) >= _FIRST for match in matches)
 
 
-def _finding(facts: Facts, paths: Selection, off: list[Setting], old: list[Notice]) -> Finding:
+def _finding(without: _Without) -> Finding:
     return RULE.finding(
-        f"{as_shell(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
-        if off
-        else f"the network plugin is too old for PXN; {count(len(paths), 'network path')} of hosts with several NICs"
-        if old
-        else f"{count(len(paths), 'send/recv path')} between hosts change rails, and none uses PXN",
-        cause=f"{as_shell(off)} is set"
-        if off
-        else "the network plugin implements version 4 of NCCL's interface; PXN needs a later one"
-        if old
-        else "unknown from this log: PXN needs NVLink between the GPU and the neighbor next to the NIC, and a NIC that "
-        "can access the neighbor's memory",
+        _summary(without),
+        cause=_cause(without),
         impact="small messages to many peers (all-to-all, expert parallelism) are not aggregated on one NIC and may "
         "change rails; rings and trees are not affected",
         fix=[
-            *unset_steps(off),
-            *(["Install a current version of the network plugin in the image."] if old else []),
+            *unset_steps(without.off),
+            *(["Install a current version of the network plugin in the image."] if without.old_plugin else []),
             "Measure with and without PXN: alltoall_perf of nccl-tests.",
         ],
-        confidence="certain" if off or old else "possible",
-        evidence=[*evidence_of_settings(off, 1), *(notice.evidence[0] for notice in old[:1]), *first_lines(paths)[:3]],
-        paths=paths,
+        confidence="certain" if without.is_explained else "possible",
+        evidence=[
+            *evidence_of_settings(without.off, 1),
+            *first_evidence(without.old_plugin[:1]),
+            *first_lines(without.paths)[:3],
+        ],
+        paths=without.paths,
+    )
+
+
+def _summary(without: _Without) -> str:
+    paths = f"{count(len(without.paths), 'network path')} of hosts with several NICs"
+    if without.off:
+        return f"{as_shell(without.off)}: no PXN for {paths}"
+    if without.old_plugin:
+        return f"the network plugin is too old for PXN; {paths}"
+    return f"{count(len(without.paths), 'send/recv path')} between hosts change rails, and none uses PXN"
+
+
+def _cause(without: _Without) -> str:
+    if without.off:
+        return f"{as_shell(without.off)} is set"
+    if without.old_plugin:
+        return "the network plugin implements version 4 of NCCL's interface; PXN needs a later one"
+    return (
+        "unknown from this log: PXN needs NVLink between the GPU and the neighbor next to the NIC, and a NIC that can "
+        "access the neighbor's memory"
     )

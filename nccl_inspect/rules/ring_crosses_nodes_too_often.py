@@ -1,6 +1,8 @@
 """A ring crosses between nodes more often than necessary."""
 
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
@@ -18,6 +20,13 @@ RULE = Rule(
 )
 
 
+class _Ring(NamedTuple):
+    place: int
+    """Among the rings of its communicator."""
+    crossings: int
+    """How often it goes from one host to another; 0 where a host is not known."""
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge complete rings whose ranks all have a known host, if the hosts are NCCL's nodes."""
     if facts.job.rank_space != "global" or any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
@@ -28,17 +37,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         if not all(map(is_named, comm.hosts)):
             continue
-        # NCCL cuts long lines.
-        counts = [crossings(ring, host_of) for ring in comm.rings if is_closed(ring, comm.nranks)]
-        if excessive := [number for number in counts if number is not None and number > len(comm.hosts)]:
-            yield _finding(facts, comm, max(excessive), len(excessive), len(counts))
+        rings = [
+            _Ring(place, crossings(ring, host_of) or 0)
+            for place, ring in enumerate(comm.rings)
+            if is_closed(ring, comm.nranks)  # NCCL cuts long lines
+        ]
+        if any(ring.crossings > len(comm.hosts) for ring in rings):
+            yield _finding(facts, comm, rings)
             return  # other communicators of the job have the same order
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: int) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, rings: list[_Ring]) -> Finding:
+    place, worst = max(rings, key=attrgetter("crossings"))
+    bad = sum(ring.crossings > len(comm.hosts) for ring in rings)
     crossing = facts.paths_of(comm).where(lambda kind: kind.scope == "inter")
     return RULE.finding(
-        f"{bad} of {count(rings, 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
+        f"{bad} of {count(len(rings), 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
         f"{len(comm.hosts)} times are enough",
         cause="NCCL orders the ranks of a node one after the other, so this order comes from elsewhere: a topology "
         "that NCCL could not use (simple order), a graph file, or host ids (NCCL_HOSTID) that do not match the hosts",
@@ -52,5 +66,5 @@ def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: 
         confidence="likely",
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:2], *first_lines(crossing)[:3]],
+        evidence=[*comm.layout.ring(place), *comm.evidence[:2], *first_lines(crossing)[:2]],
     )

@@ -47,5 +47,5 @@ def _finding(comm: CommunicatorInfo, others: int) -> Finding:
         confidence="likely" if worked else "possible",
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
-        evidence=comm.evidence,
+        evidence=[*comm.layout.contradiction()[:3], *comm.evidence[:2]],
     )

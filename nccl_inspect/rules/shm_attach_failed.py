@@ -29,13 +29,7 @@ def judge(facts: Facts) -> Results:
     reason = next((str(error) for notice in failed if (error := value(notice, "error"))), "")
     yield RULE.finding(
         f"a shared memory segment {what}" + (f": {reason}" if reason else ""),
-        cause="the file is gone, or was never in this rank's /dev/shm: something cleans /dev/shm (systemd-logind with "
-        "RemoveIPC=yes at the end of a session, a cron job), or each container has its own /dev/shm"
-        if any(map(_is_missing, failed))
-        else "the file cannot be opened or mapped: no permission (another user's file), or not enough memory"
-        if any(value(notice, "error") for notice in failed)
-        else "the line does not say why. Usually each container or pod of a host has its own /dev/shm, without this "
-        "file; or something removed it, another user created it, or there is not enough memory",
+        cause=_cause(failed),
         impact="the rank fails, and with it the job",
         fix=[
             "Give the containers of a host one /dev/shm (hostIPC: true, or docker run --ipc=host) and one "
@@ -48,6 +42,20 @@ def judge(facts: Facts) -> Results:
         notices=failed,
         evidence=first_evidence(notices),
         fatal=True,
+    )
+
+
+def _cause(failed: list[Notice]) -> str:
+    if any(map(_is_missing, failed)):
+        return (
+            "the file is gone, or was never in this rank's /dev/shm: something cleans /dev/shm (systemd-logind with "
+            "RemoveIPC=yes at the end of a session, a cron job), or each container has its own /dev/shm"
+        )
+    if any(value(notice, "error") for notice in failed):
+        return "the file cannot be opened or mapped: no permission (another user's file), or not enough memory"
+    return (
+        "the line does not say why. Usually each container or pod of a host has its own /dev/shm, without this file; "
+        "or something removed it, another user created it, or there is not enough memory"
     )
 
 

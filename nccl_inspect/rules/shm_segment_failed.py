@@ -1,6 +1,7 @@
 """A shared memory segment could not be created."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_evidence
@@ -26,35 +27,30 @@ _IMPACT = Estimate(
 )
 
 
+class _Refusal(NamedTuple):
+    """Segments that could not be created."""
+
+    notices: list[Notice]
+    full: list[Notice]
+    """Calls that found no room."""
+    sizes: list[int]
+    """In bytes, as far as they are printed."""
+    codes: set[int]
+    """Of errno."""
+    errors: list[str]
+    """In words, but for the lack of room."""
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
-    failed = [
-        *facts.errors_of_rule(RULE.name),
-        *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
-        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
-    ]
-    full = [
-        notice for notice in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old") if _is_full(notice)
-    ]
-    failed = failed or full
-    if not failed:
+    refusal = _refusal(facts)
+    if not refusal.notices:
         return
-    codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
-    codes |= {_NO_SPACE} if full else set()
-    sizes = [size for notice in failed if (size := value(notice, "size")) is not None]
-    asked = f" of {max(sizes) / 1e6:.1f} MB" if sizes else ""
-    other = sorted(
-        {str(value(notice, "error")) for notice in failed if value(notice, "errno") not in (None, _NO_SPACE)}
-    )
+    asked = f" of {max(refusal.sizes) / 1e6:.1f} MB" if refusal.sizes else ""
+    errors = f": {', '.join(refusal.errors)}" if refusal.errors else ""
     yield RULE.finding(
-        f"a shared memory segment{asked} could not be created in /dev/shm" + (f": {', '.join(other)}" if other else ""),
-        cause="no room: /dev/shm is full or too small (containers get 64 MiB by default)"
-        if _NO_SPACE in codes
-        else f"the system refuses it ({', '.join(other)}): a cgroup or memory limit, a sandbox such as gVisor, or a "
-        "read-only mount"
-        if codes
-        else "most often /dev/shm is full or too small (containers get 64 MiB by default); this release does not print "
-        "the reason",
+        f"a shared memory segment{asked} could not be created in /dev/shm{errors}",
+        cause=_cause(refusal),
         impact=_IMPACT,
         fix=[
             "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec",
@@ -62,10 +58,42 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "--shm-size=16g   # option of docker run; or --ipc=host",
             "df -h /dev/shm; ls -l /dev/shm/nccl-*   # left behind by a crashed job? remove them",
         ],
-        notices=failed,
-        evidence=first_evidence([*full, *failed]),
-        confidence="certain" if codes else "likely",
+        notices=refusal.notices,
+        evidence=first_evidence([*refusal.full, *refusal.notices]),
+        confidence="certain" if refusal.codes else "likely",
         fatal=True,
+    )
+
+
+def _refusal(facts: Facts) -> _Refusal:
+    failed = [
+        *facts.errors_of_rule(RULE.name),
+        *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
+        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
+    ]
+    full = list(filter(_is_full, facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")))
+    failed = failed or full
+    codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
+    return _Refusal(
+        failed,
+        full,
+        sizes=[size for notice in failed if (size := value(notice, "size")) is not None],
+        codes=codes | ({_NO_SPACE} if full else set()),
+        errors=sorted({str(value(n, "error")) for n in failed if value(n, "errno") not in (None, _NO_SPACE)}),
+    )
+
+
+def _cause(refusal: _Refusal) -> str:
+    if _NO_SPACE in refusal.codes:
+        return "no room: /dev/shm is full or too small (containers get 64 MiB by default)"
+    if refusal.codes:
+        return (
+            f"the system refuses it ({', '.join(refusal.errors)}): a cgroup or memory limit, a sandbox such as gVisor, "
+            "or a read-only mount"
+        )
+    return (
+        "most often /dev/shm is full or too small (containers get 64 MiB by default); this release does not print the "
+        "reason"
     )
 
 

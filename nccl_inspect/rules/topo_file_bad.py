@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
 from nccl_inspect.judging.hardware.topology_faults import finished_init
+from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -41,17 +42,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not errors:
         yield from _of_another_machine(facts)
         return
-    dead = bool(broken) and not finished_init(facts)
+    outcome = _outcome(facts, is_broken=bool(broken))
     named = f" ({as_shell(settings)})" if settings else ""
     yield RULE.finding(
         f"NCCL cannot use the {_kind(errors)} file{named}: {errors[0].message}",
         cause=_cause(errors) + (_UNNAMED if doubtful and not settings else ""),
-        impact="the rank fails during initialization, and with it the job"
-        if dead
-        else "none in this log: the ranks came up with it"
-        if broken
-        else "NCCL detects the topology itself. In a virtual machine it may not see which NIC is close to which GPU, "
-        "and use fewer channels or no GPUDirect RDMA",
+        impact=outcome.impact,
         fix=[
             *(f"unset {setting.name}   # or correct it: {setting.value}" for setting in settings[:2]),
             "grep -E 'TOPO_FILE|GRAPH_FILE' /etc/nccl.conf ~/.nccl.conf; env | grep NCCL_   # inside the container",
@@ -59,12 +55,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Take plugin and file from the same, newest installer; a file for another machine type, or for all GPUs if "
             "the job uses only some, does not match.",
         ],
-        severity="error" if dead else "info" if broken else "warning",
+        severity=outcome.severity,
         confidence=_confidence(errors, certain=bool(settings or unread)),
         notices=errors,
         evidence=[*evidence_of_settings(settings, 1), *first_evidence(errors)],
-        fatal=dead,
+        fatal=outcome.is_fatal,
     )
+
+
+def _outcome(facts: Facts, *, is_broken: bool) -> Outcome:
+    if not is_broken:
+        return Outcome(
+            "warning",
+            "NCCL detects the topology itself. In a virtual machine it may not see which NIC is close to which GPU, "
+            "and use fewer channels or no GPUDirect RDMA",
+        )
+    if finished_init(facts):
+        return Outcome("info", "none in this log: the ranks came up with it")
+    return Outcome("error", "the rank fails during initialization, and with it the job", is_fatal=True)
 
 
 def _confidence(errors: list[Notice], *, certain: bool) -> str:

@@ -7,7 +7,7 @@ from nccl_inspect.event.types import NcclVersion
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.connecting import is_connected
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.facts import Facts, first_evidence, ranks_concerned
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -78,6 +78,7 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
             "pip list | grep nvidia-nccl   # on every host",
         ],
         confidence="certain" if checked else "likely" if strange or _is_one_job(facts, lines) else "possible",
+        ranks=ranks_concerned(facts, checked, "rank", "own_rank"),
         hosts={process.host for process in by_process},
         evidence=[
             *first_evidence([*checked, *strange])[:3],

@@ -1,6 +1,7 @@
 """PyTorch gave up waiting for a collective."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Rule
@@ -34,30 +35,63 @@ _RECORD = (
 )
 
 
+class _Timeout(NamedTuple):
+    """The process group that timed out first."""
+
+    waits: list[Wait]
+    """Those of its ranks, without latecomers."""
+    late: list[Wait]
+    """Those that arrived after the others had timed out."""
+    comm: CommunicatorInfo | None
+    elsewhere: list[Wait]
+    """Those of other groups."""
+
+    @property
+    def group(self) -> str | None:
+        """Its name; None if the lines do not show it."""
+        return self.waits[0].group
+
+    @property
+    def waiting(self) -> set[int]:
+        """The ranks that waited."""
+        return {wait.rank for wait in self.waits if wait.rank is not None}
+
+    @property
+    def members(self) -> set[int]:
+        """All ranks of the group, as far as its communicator is known."""
+        return global_ranks(self.comm, range(self.comm.nranks)) if self.comm else set()
+
+    @property
+    def newest(self) -> int:
+        """The highest number of a work that a rank waited for."""
+        return max(wait.seq for wait in self.waits)
+
+    @property
+    def other_groups(self) -> list[str]:
+        """The names of other groups that timed out."""
+        return list(dict.fromkeys(wait.group for wait in self.elsewhere if wait.group is not None))
+
+
+class _Suspicion(NamedTuple):
+    """The ranks for which the others may have waited, why, and the lines that show it."""
+
+    ranks: set[int]
+    why: str
+    lines: list[Evidence]
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the process group that timed out first; timeouts of others usually follow from it."""
-    timeouts = waits(facts)
-    if not timeouts:
+    timeout = _timeout(facts)
+    if timeout is None:
         yield from _reported_by_others(facts)
         return
-    group = timeouts[0].group
-    mine = [wait for wait in timeouts if wait.group == group]
-    late = latecomers(mine)
-    mine = [wait for wait in mine if wait not in late]
-    others = list(dict.fromkeys(wait.group for wait in timeouts if wait.group not in (None, group)))
-    waiting = {wait.rank for wait in mine if wait.rank is not None}
-    comm = _pair(facts, waiting) if timeouts[0].operation in _PAIRWISE else communicator_of(facts, group, mine)
-    members_of = set() if comm is None else global_ranks(comm, range(comm.nranks))
-    elsewhere = [wait for wait in timeouts if wait.group != group and wait.rank is not None]
-    blamed, why, lines = _late(late) if late else _suspects(facts, mine, waiting, members_of)
-    blamed, why = _unless_waiting(blamed, why, elsewhere)
-    blamed, why = _unless_recorded(facts, blamed, why)
-    of_group = f" of process group {group}" if group is not None else ""
-    in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
+    suspicion = _late(timeout.late) if timeout.late else _suspicion(facts, timeout)
+    suspicion = _unless_recorded(facts, _unless_waiting(suspicion, timeout.elsewhere))
+    blamed = suspicion.ranks
     yield RULE.finding(
-        f"{_calls(mine, of_group + in_comm)} and timed out" + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
-        cause=f"the lines show who waited, not why. {why}{suspects(facts)}{_of_threads(facts)}"
-        + (f". Process group {listed(map(str, others))} also timed out: usually a consequence" if others else ""),
+        _summary(timeout) + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
+        cause=_cause(facts, timeout, suspicion),
         impact="PyTorch ends the process, and with it the job",
         fix=[
             f"Look at the output of {ranks_word(blamed)} first, and for a traceback."
@@ -68,23 +102,49 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "A longer timeout (init_process_group(timeout=…)) helps only if a rank is slow, for example while "
             "writing a checkpoint; otherwise it hides the hang.",
         ],
-        ranks=blamed or waiting,
-        hosts=hosts_with(facts.job, blamed or waiting),
-        evidence=[*first_evidence([wait.notice for wait in mine][:3]), *lines[:2]],
+        ranks=blamed or timeout.waiting,
+        hosts=hosts_with(facts.job, blamed or timeout.waiting),
+        evidence=[*first_evidence([wait.notice for wait in timeout.waits][:3]), *suspicion.lines[:2]],
         fatal=True,
     )
 
 
-def _unless_recorded(facts: Facts, blamed: set[int], why: str) -> tuple[set[int], str]:
+def _timeout(facts: Facts) -> _Timeout | None:
+    everything = waits(facts)
+    if not everything:
+        return None
+    first = everything[0]
+    own = [wait for wait in everything if wait.group == first.group]
+    late = latecomers(own)
+    own = [wait for wait in own if wait not in late]
+    timeout = _Timeout(own, late, None, [wait for wait in everything if wait.group != first.group])
+    is_pairwise = first.operation in _PAIRWISE
+    comm = _pair(facts, timeout.waiting) if is_pairwise else communicator_of(facts, first.group, own)
+    return timeout._replace(comm=comm)
+
+
+def _summary(timeout: _Timeout) -> str:
+    of_group = f" of process group {timeout.group}" if timeout.group is not None else ""
+    in_comm = f", communicator {timeout.comm.id} with {timeout.comm.nranks} ranks" if timeout.comm else ""
+    return f"{_calls(timeout.waits, of_group + in_comm)} and timed out"
+
+
+def _cause(facts: Facts, timeout: _Timeout, suspicion: _Suspicion) -> str:
+    others = timeout.other_groups
+    also = f". Process group {listed(map(str, others))} also timed out: usually a consequence" if others else ""
+    return f"the lines show who waited, not why. {suspicion.why}{suspects(facts)}{_of_threads(facts)}{also}"
+
+
+def _unless_recorded(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
     """The ranks that the flight recorder's dumps prove take precedence over those that the log suggests."""
     proved = flight_recorder.proved(facts)
-    if not proved or blamed == proved:
-        return blamed, why
-    contradiction = (
-        f"The log alone points to {ranks_word(blamed)}, but the dumps contradict it: {why}" if blamed else why
-    )
-    who = ranks_word(proved)
-    return proved, f"The flight recorder's dumps show that the others wait for {who}. {contradiction}"
+    if not proved or suspicion.ranks == proved:
+        return suspicion
+    why = suspicion.why
+    if suspicion.ranks:
+        why = f"The log alone points to {ranks_word(suspicion.ranks)}, but the dumps contradict it: {why}"
+    shown = f"The flight recorder's dumps show that the others wait for {ranks_word(proved)}. {why}"
+    return suspicion._replace(ranks=proved, why=shown)
 
 
 def _reported_by_others(facts: Facts) -> Iterator[Finding]:
@@ -156,68 +216,98 @@ def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
     return pairs[0] if waiting and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
 
 
-def _late(late: list[Wait]) -> tuple[set[int], str, list[Evidence]]:
+def _late(late: list[Wait]) -> _Suspicion:
     """Ranks that arrived at a collective after the others had timed out."""
     ranks = {wait.rank for wait in late if wait.rank is not None}
     who = ranks_word(ranks) if ranks else "the rank that timed out last"
+    why = f"Suspect: {who} arrived late, and began to wait only after the others had timed out"
+    return _Suspicion(ranks, why, first_evidence(wait.notice for wait in late))
+
+
+def _suspicion(facts: Facts, timeout: _Timeout) -> _Suspicion:
+    """The ranks for which the others may have waited, by the best evidence available."""
     return (
-        ranks,
-        f"Suspect: {who} arrived late, and began to wait only after the others had timed out",
-        first_evidence(wait.notice for wait in late),
+        _ended_alone(facts, timeout)
+        or _failed(facts)
+        or _lagging(facts)
+        or _not_enqueued(facts, timeout)
+        or _other_call(timeout)
+        or _absent(facts, timeout)
     )
 
 
-def _suspects(
-    facts: Facts, mine: list[Wait], waiting: set[int], members: set[int]
-) -> tuple[set[int], str, list[Evidence]]:
-    """Ranks for which the others may have waited, in words and with lines, by the best evidence available."""
-    traces = [trace for trace in exceptions.exceptions_of(facts).traces if trace.rank not in waiting]
-    if traces:
-        reasons = "; ".join(f"rank {t.rank}: {t.last.text if t.last else 'an exception'}" for t in traces[:2])
-        return (
-            {trace.rank for trace in traces},
-            f"Suspect, because it ended on its own: {reasons}",
-            first_evidence(trace.begin for trace in traces),
-        )
+def _ended_alone(facts: Facts, timeout: _Timeout) -> _Suspicion | None:
+    """Ranks with a traceback that did not wait."""
+    traces = [trace for trace in exceptions.exceptions_of(facts).traces if trace.rank not in timeout.waiting]
+    if not traces:
+        return None
+    reasons = "; ".join(f"rank {t.rank}: {t.last.text if t.last else 'an exception'}" for t in traces[:2])
+    return _Suspicion(
+        {trace.rank for trace in traces},
+        f"Suspect, because it ended on its own: {reasons}",
+        first_evidence(trace.begin for trace in traces),
+    )
+
+
+def _failed(facts: Facts) -> _Suspicion | None:
+    """Ranks that report a failure of their own."""
     failed = {rank: notice for notice in facts.notices(*_FAILED) if _is_cuda(notice) for rank in _rank_of(notice)}
-    if failed:
-        reasons = "; ".join(f"rank {rank}: {message_of(notice)}" for rank, notice in sorted(failed.items())[:2])
-        return set(failed), f"Suspect, because it reports its own failure: {reasons}", first_evidence(failed.values())
-    if reports := facts.notices("torch/desync-lagging", "torch/desync-not-joined"):
-        named = {rank for notice in reports for rank in _members(notice)}
-        return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_evidence(reports)
-    newest = max(wait.seq for wait in mine)
-    reached = enqueued(facts, mine[0].group)
-    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in waiting}
-    if behind:
-        counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
-        why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
-        return set(behind), why, first_evidence(behind.values())
-    lowest = {wait.rank: wait.notice for wait in mine if wait.seq < newest and wait.rank is not None}
-    if lowest and mine[0].group is not None:
-        lower = min(wait.seq for wait in mine)
-        why = f"Others finished work {lower} and wait in work {newest}: {ranks_word(lowest)} made a different call "
-        why += "under that number, with another size or type, or its part is stuck. The log does not show which"
-        return set(), why, first_evidence(lowest.values())
-    absent = members - waiting - reached.keys() if waiting else set()
+    reasons = "; ".join(f"rank {rank}: {message_of(notice)}" for rank, notice in sorted(failed.items())[:2])
+    why = f"Suspect, because it reports its own failure: {reasons}"
+    return _Suspicion(set(failed), why, first_evidence(failed.values())) if failed else None
+
+
+def _lagging(facts: Facts) -> _Suspicion | None:
+    """Ranks that PyTorch's desync report names."""
+    reports = facts.notices("torch/desync-lagging", "torch/desync-not-joined")
+    named = {rank for notice in reports for rank in _members(notice)}
+    why = f"PyTorch's desync report names {ranks_word(named)} as lagging"
+    return _Suspicion(named, why, first_evidence(reports)) if reports else None
+
+
+def _not_enqueued(facts: Facts, timeout: _Timeout) -> _Suspicion | None:
+    """Ranks that never called the work that the others waited for."""
+    newest, reached = timeout.newest, enqueued(facts, timeout.group)
+    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in timeout.waiting}
+    counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
+    why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
+    return _Suspicion(set(behind), why, first_evidence(behind.values())) if behind else None
+
+
+def _other_call(timeout: _Timeout) -> _Suspicion | None:
+    """Ranks that wait for a lower number than others of their group: the calls under that number differ."""
+    newest = timeout.newest
+    lowest = {wait.rank: wait.notice for wait in timeout.waits if wait.seq < newest and wait.rank is not None}
+    if not lowest or timeout.group is None:
+        return None
+    lower = min(wait.seq for wait in timeout.waits)
+    why = f"Others finished work {lower} and wait in work {newest}: {ranks_word(lowest)} made a different call "
+    why += "under that number, with another size or type, or its part is stuck. The log does not show which"
+    return _Suspicion(set(), why, first_evidence(lowest.values()))
+
+
+def _absent(facts: Facts, timeout: _Timeout) -> _Suspicion:
+    """Ranks of the group that did not time out."""
+    members, waiting = timeout.members, timeout.waiting
+    absent = members - waiting - enqueued(facts, timeout.group).keys() if waiting else set()
     if not absent:
-        whole = "All ranks of the group waited in it" if members and members <= waiting else _unlisted(mine) or _UNKNOWN
-        return set(), whole, []
+        all_waited = "All ranks of the group waited in it" if members and members <= waiting else ""
+        return _Suspicion(set(), all_waited or _unlisted(timeout.waits) or _UNKNOWN, [])
     seen = absent & set(facts.job.ranks_seen)
     here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
     why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not arrive, died, or its output is missing"
-    return absent, why, []
+    return _Suspicion(absent, why, [])
 
 
-def _unless_waiting(blamed: set[int], why: str, elsewhere: list[Wait]) -> tuple[set[int], str]:
+def _unless_waiting(suspicion: _Suspicion, elsewhere: list[Wait]) -> _Suspicion:
     """The suspects, without ranks that wait for others themselves in another process group."""
-    held = {wait.rank: wait for wait in elsewhere if wait.rank in blamed}
+    held = {wait.rank: wait for wait in elsewhere if wait.rank in suspicion.ranks}
     if not held:
-        return blamed, why
+        return suspicion
     calls = [f"rank {rank} waits in {wait.operation} (work {wait.seq} of {wait.group})" for rank, wait in held.items()]
-    left = blamed - held.keys()
+    left = suspicion.ranks - held.keys()
     cause = f"{listed(calls, limit=3)}: it waits for others itself, in another process group"
-    return left, f"{why}; but {cause}" if left else f"{cause}. {_ORDER}"
+    return suspicion._replace(ranks=left, why=f"{suspicion.why}; but {cause}" if left else f"{cause}. {_ORDER}")
 
 
 _ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"

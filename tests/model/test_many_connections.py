@@ -10,6 +10,7 @@ import pytest
 import sample_data
 
 from nccl_inspect.model.communicators import edges
+from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
@@ -41,6 +42,32 @@ def test_the_job_is_the_same(name: str, request: pytest.FixtureRequest) -> None:
     by_object = document(folded(name))
     request.getfixturevalue("in_columns")
     assert document(folded(name)) == by_object
+
+
+def quoted(fold: Fold) -> object:
+    """The lines of ends and layouts, which are made when a rule asks."""
+    job = Judge(Options())(fold)
+    layouts = [(comm.layout, range(len(comm.rings))) for comm in job.communicators]
+    return (
+        [list(job.paths.end_lines(side)) for side in SIDES],
+        [(layout.channels(), *map(layout.ring, rings), layout.contradiction()) for layout, rings in layouts],
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_lines_that_rules_quote_are_the_same(name: str, request: pytest.FixtureRequest) -> None:
+    by_object = quoted(folded(name))
+    request.getfixturevalue("in_columns")
+    assert quoted(folded(name)) == by_object
+
+
+def test_both_ends_of_a_path_have_their_line() -> None:
+    job = Judge(Options())(folded("socket-2node-tp4-dp2"))
+    for side in SIDES:
+        lines = list(job.paths.where(lambda kind: kind.transport == "NET").end_lines(side))
+        assert lines
+        assert all(f"[{side}]" in line.text for line in lines)
+    assert not list(job.paths.where(lambda kind: kind.transport == "P2P").end_lines("send"))
 
 
 def test_without_numpy_many_connections_are_objects(monkeypatch: pytest.MonkeyPatch) -> None:

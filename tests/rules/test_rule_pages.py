@@ -18,31 +18,6 @@ HEADINGS = [
 ]
 OUTCOMES = {"raises", "silent", "undecided"}
 OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat", "beside", "ranks", "line"}
-RANK_IN_TEXT = "only the message names the rank"
-OTHER_LINE = "the line that shows it is not among those quoted"
-SHORT = {
-    "bootstrap-failed-1-raises": RANK_IN_TEXT,
-    "container-killed-1-raises": "of the ranks in the pod those are left out that wrote nothing after the start",
-    "duplicate-gpu-10-raises": RANK_IN_TEXT,
-    "few-channels-1-raises": OTHER_LINE,
-    "few-channels-5-raises": OTHER_LINE,
-    "gdr-one-sided-1-raises": "the quoted lines are those of the sound ends",
-    "nccl-check-failed-2-raises": RANK_IN_TEXT,
-    "nic-asymmetry-3-raises": RANK_IN_TEXT,
-    "nic-asymmetry-8-raises": RANK_IN_TEXT,
-    "nic-shared-1-raises": OTHER_LINE,
-    "no-transport-1-raises": RANK_IN_TEXT,
-    "no-transport-2-raises": RANK_IN_TEXT,
-    "no-transport-3-raises": RANK_IN_TEXT,
-    "one-gpu-per-pod-2-raises": "a rank without a connection in the log is left out",
-    "process-unresponsive-1-raises": "the answer of RAS names the rank, far below its first line",
-    "ring-crosses-nodes-too-often-1-raises": OTHER_LINE,
-    "rings-disagree-1-raises": OTHER_LINE,
-    "rings-disagree-2-raises": OTHER_LINE,
-    "version-mismatch-2-raises": RANK_IN_TEXT,
-    "version-mismatch-3-raises": RANK_IN_TEXT,
-}
-"""Examples whose finding says less than the log: their pages state what is true."""
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -93,14 +68,9 @@ def test_an_example_comes_out_as_its_page_says(example: Example) -> None:
         assert all(finding.confidence == "possible" for finding in findings)
 
 
-def _known(example: Example) -> object:
-    reason = SHORT.get(example.id)
-    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-    return pytest.param(example, id=example.id, marks=marks)
-
-
 @pytest.mark.parametrize(
-    "example", [_known(example) for name in RULES for example in examples(name) if example.outcome == "raises"]
+    "example",
+    [pytest.param(e, id=e.id) for name in RULES for e in examples(name) if e.outcome == "raises"],
 )
 def test_the_finding_of_an_example_names_its_ranks_and_quotes_the_line_that_shows_it(example: Example) -> None:
     (finding,) = [finding for finding in example.read().findings if finding.rule == example.rule]
@@ -108,7 +78,3 @@ def test_the_finding_of_an_example_names_its_ranks_and_quotes_the_line_that_show
     quoted = {(Path(one.source).name, one.line) for one in finding.evidence}
     source, _, number = example.options["line"].rpartition(":")
     assert (source or "<bytes>", int(number)) in quoted
-
-
-def test_examples_that_say_less_than_the_log_exist() -> None:
-    assert SHORT.keys() <= {example.id for name in RULES for example in examples(name)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
@@ -157,6 +157,7 @@ def finding_of(
     evidence: Iterable[Evidence],
     confidence: str = "certain",
     confirm: str = "",
+    ranks: Set[int] = frozenset(),
 ) -> Finding:
     """Create a finding from files beside the log, with the findings that it explains.
 
@@ -171,11 +172,11 @@ def finding_of(
         evidence: lines of the files.
         confidence: in the cause; at most likely if the log only suggests the effect.
         confirm: how to confirm it if the log only suggests the effect.
+        ranks: that have the fault; empty for those of the effects that are on hosts of these containers.
     """
     where = {host for case in cases for host in hosts(facts, case.pod)}
     of_hosts = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
-    ranks = {rank for effect in shown for rank in effect.ranks}
-    ranks = ranks & of_hosts or of_hosts or ranks
+    affected = {rank for effect in shown for rank in effect.ranks}
     is_clue = all(effect.clue for effect in shown)
     finding = rule.finding(
         summary,
@@ -185,7 +186,7 @@ def finding_of(
         confirm=(confirm or shown[0].confirm) if is_clue else "",
         severity=max((effect.severity for effect in shown), key=SEVERITIES.index),
         confidence="likely" if is_clue else confidence,
-        ranks=ranks,
+        ranks=ranks or affected & of_hosts or of_hosts or affected,
         hosts=where or {host for effect in shown for host in effect.hosts},
         evidence=evidence,
         fatal=not is_clue and any(effect.fatal for effect in shown),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, once
+from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection
 
 

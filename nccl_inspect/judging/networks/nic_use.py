@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used, once
+from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
@@ -24,6 +24,8 @@ class Shared(NamedTuple):
 
     nic: int
     ranks: set[int]
+    side: str
+    """Whether they do that with what they ``send`` or ``receive``."""
 
 
 class Idle(NamedTuple):
@@ -217,9 +219,9 @@ def _shared(facts: Facts) -> dict[str, Shared]:
         if len(nics) == 1:
             groups.setdefault((host, side, min(nics)), set()).add(rank)
     largest: dict[str, Shared] = {}
-    for (host, _side, nic), ranks in groups.items():
+    for (host, side, nic), ranks in groups.items():
         if len(ranks) > (len(largest[host].ranks) if host in largest else 1):
-            largest[host] = Shared(nic, ranks)
+            largest[host] = Shared(nic, ranks, side)
     return largest
 
 

@@ -1,11 +1,12 @@
-"""Texts about a lost peer: which rank it was or may have been, and why connections closed."""
+"""A lost peer: which rank it was or may have been, why connections closed, and what to do, with the texts about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging import placement
-from nccl_inspect.judging.facts import Facts, ranks_in
+from nccl_inspect.judging.facts import Facts, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.silence import Silence, peers_lost
 from nccl_inspect.model.inventory import LastLine
@@ -16,17 +17,58 @@ UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachabl
 """Errors of transfers over a working connection that no process closed."""
 
 
-def summary(facts: Facts, silence: Silence, echoes: list[Notice]) -> str:
+class Loss(NamedTuple):
+    """A rank that went away without a report of its end."""
+
+    silence: Silence
+    echoes: list[Notice]
+    """What the others report of it."""
+    absent: set[int]
+    """The only rank that may have gone away, if it has no line in the log."""
+    possible: set[int]
+    """The ranks of which one went away, if these are at most half of all."""
+
+    @property
+    def gone(self) -> set[int]:
+        """The ranks that fell silent."""
+        return {rank for last in self.silence.gone for rank in last.ranks}
+
+    @property
+    def ranks(self) -> set[int]:
+        """The ranks that are gone, as closely as the log shows; else those that report it."""
+        return self.gone or self.absent or self.possible or ranks_in(self.echoes)
+
+    def hosts(self, facts: Facts) -> set[str]:
+        """The hosts of ranks that are gone, else of those that report it."""
+        gone = {last.process[0] for last in self.silence.gone}
+        return gone or set(hosts_with(facts.job, self.possible)) or hosts_in(self.echoes)
+
+
+def loss_of(facts: Facts, silence: Silence, echoes: list[Notice]) -> Loss:
+    """What is known of a loss.
+
+    Args:
+        facts: about the job.
+        silence: who fell silent before the others lost connections.
+        echoes: the reports of the others.
+    """
+    candidates = set(silence.candidates)
+    is_absent = len(candidates) == 1 and candidates.isdisjoint(facts.job.ranks_seen)
+    are_few = not silence.gone and 1 < len(candidates) <= (facts.job.world_size or 0) / 2
+    return Loss(silence, echoes, candidates if is_absent else set(), candidates if are_few else set())
+
+
+def summary(facts: Facts, loss: Loss) -> str:
     """Which rank was lost, or which ranks lost connections to which peer."""
+    silence, ranks = loss.silence, loss.gone
     if absent := exceptions.absent_ranks(facts):
         return f"{ranks_word(absent)} did not reach a barrier (monitoredBarrier), and the others gave up"
     if not silence.gone:
-        victims = ranks_in(echoes)
+        victims = ranks_in(loss.echoes)
         who = f"{ranks_word(victims)}" if victims else "ranks"
-        peers = peers_lost(echoes)
+        peers = peers_lost(loss.echoes)
         whom = f"a peer on {listed(peers)}" if peers else "a peer"
-        return f"{who} lost connections to {whom}; {_unknown(facts, silence)}"
-    ranks = {rank for last in silence.gone for rank in last.ranks}
+        return f"{who} lost connections to {whom}; {_unknown(facts, loss)}"
     if len(silence.gone) > 1:
         return f"{ranks_word(ranks)} fell silent before the others lost a connection: one of them, or all, went away"
     last = silence.gone[0]
@@ -42,29 +84,52 @@ def _gpu(facts: Facts, last: LastLine) -> str:
     return "" if last.device is None else f", CUDA device {last.device}"
 
 
-def absent_rank(facts: Facts, silence: Silence) -> set[int]:
-    """The only rank that may have gone away, if it has no line in the log."""
-    candidates = set(silence.candidates)
-    return candidates if len(candidates) == 1 and candidates.isdisjoint(facts.job.ranks_seen) else set()
+def cause(facts: Facts, loss: Loss) -> str:
+    """Why the rank went away, or why connections closed."""
+    if loss.silence.gone:
+        return (
+            "its lines stop without an error or a regular end: killed (out of memory, preemption, spot loss), crashed, "
+            "or its machine was lost"
+        )
+    return why_closed(loss.echoes, is_here=bool(loss.possible) and loss.possible <= set(facts.job.ranks_seen))
 
 
-def possible_ranks(facts: Facts, silence: Silence) -> set[int]:
-    """The ranks of which one went away, if these are at most half of all."""
-    candidates = set(silence.candidates)
-    return candidates if not silence.gone and 1 < len(candidates) <= (facts.job.world_size or 0) / 2 else set()
+def steps(facts: Facts, loss: Loss) -> Iterator[str]:
+    """What to do, step by step."""
+    if loss.possible:
+        yield _first_of(facts, loss.possible)
+    if loss.silence.gone:
+        yield "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?"
+    else:
+        yield "kubectl get pods -o wide   # which pod is gone, or was restarted?"
+    yield "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host"
+    if loss.silence.gone:
+        yield "Read that rank's own output: NCCL prints neither its traceback nor a segmentation fault."
+    elif loss.absent:
+        yield f"Add the log of {ranks_word(loss.absent)} to the input{_where(facts, loss.absent)}."
+    else:
+        yield "Add the logs of all ranks to the input: the one that ends first or has another error is the cause."
 
 
-def where(facts: Facts, ranks: Iterable[int]) -> str:
+def _first_of(facts: Facts, some: set[int]) -> str:
+    """What to do if one of a few ranks went away."""
+    if some.isdisjoint(facts.job.ranks_seen):
+        return f"Add the logs of {ranks_word(some)} to the input{_where(facts, some)}."
+    return f"Look at the output of {ranks_word(some)} first: the one that ends first or has another error is the cause."
+
+
+def _where(facts: Facts, ranks: Iterable[int]) -> str:
     """The hosts of ranks without a line, if the order of the ranks shows them."""
     homes = [home for rank in ranks if (home := placement.home(facts, rank))]
     return f" (host {homes[0].host}, local rank {homes[0].local_rank})" if homes else ""
 
 
-def _unknown(facts: Facts, silence: Silence) -> str:
+def _unknown(facts: Facts, loss: Loss) -> str:
     """What is known about the rank that failed first, if it is not identified."""
-    seen = set(facts.job.ranks_seen)
-    if absent := absent_rank(facts, silence):
-        return f"by elimination it was {ranks_word(absent)}, which has no line in this log{where(facts, absent)}"
+    silence, seen = loss.silence, set(facts.job.ranks_seen)
+    if loss.absent:
+        absent = f"{ranks_word(loss.absent)}, which has no line in this log{_where(facts, loss.absent)}"
+        return f"by elimination it was {absent}"
     if silence.candidates and not seen.intersection(silence.candidates):
         return f"the first failing rank is not in this log: one of ranks {ranges(silence.candidates)}"
     if 1 < len(silence.candidates) < (facts.job.world_size or 0):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -55,6 +55,8 @@ class Member:
     counts: events.ChannelCounts | None = None
     rings: dict[int, events.RingOrder] = field(default_factory=dict)
     trees: tuple[tuple[int, ...], ...] = ()
+    layout: list[Step] = field(default_factory=list)
+    """Its lines that print numbers of channels, rings and trees."""
     connected: list[Step] = field(default_factory=list)
     """Its ``Connected …`` lines."""
     bursts: list[Burst] = field(default_factory=list)
@@ -316,16 +318,18 @@ def _can_have(member: Member, burst: Burst) -> bool:
 
 
 def _give(member: Member, step: Step | Burst) -> None:
-    event: Any = step if isinstance(step, Burst) else step.event
-    match event:
-        case Burst():
-            member.bursts.append(event)
-        case events.ChannelCounts():
-            member.counts = event
-        case events.RingOrder(channel=channel):
-            member.rings.setdefault(channel, event)
+    if isinstance(step, Burst):
+        member.bursts.append(step)
+        return
+    match step.event:
+        case events.ChannelCounts() as counts:
+            member.counts = counts
+            member.layout.append(step)
+        case events.RingOrder(channel=channel) as ring:
+            member.rings.setdefault(channel, ring)
+            member.layout.append(step)
         case events.TreeLinks(trees=trees):
             member.trees = member.trees or trees
+            member.layout.append(step)
         case events.Connected():
-            assert isinstance(step, Step)
             member.connected.append(step)

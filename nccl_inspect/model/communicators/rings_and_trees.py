@@ -18,6 +18,33 @@ Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of each member its rank, and what it prints: children, itself, parent."""
 
 
+_RINGS, _ABOVE, _BELOW = "rings", "above", "below"
+
+
+class Contradiction(NamedTuple):
+    """Ranks of a communicator that print different rings, or of which one has the other as a neighbor in the tree."""
+
+    channel: int
+    ranks: tuple[int, ...]
+    """In the communicator."""
+    what: str
+    """``rings``; of trees where the first rank has the second: ``above`` or ``below`` it."""
+
+    def __str__(self) -> str:
+        if self.what == _RINGS:
+            return f"channel {self.channel}: ranks {' and '.join(map(str, self.ranks))} print different rings"
+        rank, other = self.ranks
+        opposite = _BELOW if self.what == _ABOVE else _ABOVE
+        return (
+            f"channel {self.channel}: rank {rank} has {other} {self.what} it in the tree, {other} not {rank} {opposite}"
+        )
+
+    @property
+    def is_of_rings(self) -> bool:
+        """Whether it is about rings, not about trees."""
+        return self.what == _RINGS
+
+
 class Layout(NamedTuple):
     """Rings and trees in the ranks of their communicator."""
 
@@ -29,8 +56,8 @@ class Layout(NamedTuple):
     """The links (parent, child) of the trees that differ, from both ends of each link."""
     tree_of: list[int]
     """For each channel the place of its tree."""
-    inconsistent: list[str]
-    """Where ranks contradict each other, in words."""
+    contradictions: list[Contradiction]
+    """Where ranks contradict each other."""
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """The rings in global ranks."""
@@ -80,7 +107,7 @@ def _layout(comm: Communicator) -> Layout:
         incomplete,
         [_links(comm, tree) for tree, _ in printed],
         [place for _, place in tree_of],
-        _inconsistent(comm, printed),
+        _contradictions(comm, printed),
     )
 
 
@@ -201,9 +228,9 @@ def collnet(comm: Communicator) -> list[int]:
     return sorted(rank for rank, member in comm.members.items() if any(burst.reduces for burst in member.bursts))
 
 
-def _inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
-    """Where ranks contradict each other on rings and trees, in words, by their ranks in the communicator."""
-    texts = []
+def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[Contradiction]:
+    """Where ranks contradict each other on rings and trees."""
+    rings = []
     by_channel: dict[int, dict[tuple[int, ...], int]] = {}
     for rank, member in sorted(comm.members.items()):
         for channel, ring in member.rings.items():
@@ -211,22 +238,26 @@ def _inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]])
                 by_channel.setdefault(channel, {}).setdefault(ring.ranks, rank)
     for channel, orders in sorted(by_channel.items()):
         if len(orders) > 1:
-            ranks = " and ".join(map(str, orders.values()))
-            texts.append(f"channel {channel}: ranks {ranks} print different rings")
-    torn = ((channel, words) for tree, channels in printed for words in _contradictions(tree) for channel in channels)
-    return [*texts, *(f"channel {channel}: {words}" for channel, words in sorted(torn, key=itemgetter(0)))]
+            rings.append(Contradiction(channel, tuple(orders.values()), _RINGS))
+    torn = (
+        Contradiction(channel, ranks, below)
+        for tree, channels in printed
+        for ranks, below in _torn(tree)
+        for channel in channels
+    )
+    return [*rings, *sorted(torn, key=itemgetter(0))]
 
 
-def _contradictions(tree: Tree) -> Iterator[str]:
-    """A parent that a rank names has it as a child, and the other way round."""
+def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
+    """The links that one of their ranks prints and the other does not: the one that does first, and where it has it."""
     own = [(rank, links) for rank, links in tree if rank == links[-2]]
     there = {rank for rank, _ in own}
     down = {link for link in _downward(own) if link[1] in there}
     up = {link for link in _upward(own) if link[0] in there}
     for parent, child in sorted(up - down, key=lambda link: link[1]):
-        yield f"rank {child} has {parent} above it in the tree, {parent} not {child} below"
+        yield (child, parent), _ABOVE
     for parent, child in sorted(down - up):
-        yield f"rank {parent} has {child} below it in the tree, {child} not {parent} above"
+        yield (parent, child), _BELOW
 
 
 def connected(comm: Communicator) -> list[int]:

@@ -48,13 +48,23 @@ def build(
     pairs: dict[tuple[str, int, int], list[Line]] = {}
     for line in placed.lines:
         pairs.setdefault((line.space, line.src, line.dst), []).append(line)
-    paths = []
+    paths, ways = [], []
     for (space, src, dst), lines in sorted(pairs.items(), key=lambda pair: (pair[0][1:], pair[0][0])):
-        path, first = _path(lines, scope, nic_name)
+        path, way = _path(lines, scope, nic_name)
         path.src_host, path.dst_host = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
-        path.evidence = [evidence(first)]
+        path.evidence = [evidence(_first(way).edge)]
         paths.append(path)
-    return Paths(paths)
+        ways.append(way)
+
+    def end_lines(row: int, side: str) -> list[Evidence]:
+        there = [line for line in ways[row] if line.event.direction == side]
+        return [evidence(_first(there).edge)] if there else []
+
+    return Paths(paths, end_lines)
+
+
+def _first(way: Iterable[Line]) -> Line:
+    return min(way, key=lambda line: line.edge.place)
 
 
 def _ways(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -69,10 +79,10 @@ def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
     return _SPEED.get(event.transport, 3), event.net == "Socket", not all(line.event.gdr for line in way)
 
 
-def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path, Edge]:
-    """The path of a pair of ranks by its lines, without hosts and evidence, and its first edge."""
+def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path, list[Line]]:
+    """The path of a pair of ranks by its lines, without hosts and evidence, and those of them that it is read from."""
     way, *others = sorted(_ways(lines), key=_slowness, reverse=True)
-    first = min(way, key=lambda line: line.edge.place)
+    first = _first(way)
     event = first.event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
@@ -101,7 +111,7 @@ def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path,
         dst_gpu=event.dst_dev,
         links=links.of(way, nic_name) if event.transport == "NET" else [],
     )
-    return path, first.edge
+    return path, way
 
 
 def _gdr(way: list[Line]) -> bool | str | None:

@@ -18,6 +18,19 @@ class Lines(Protocol):
         ...
 
 
+class EndLines(Protocol):
+    """The first line that each end of a row prints, made when it is asked for."""
+
+    def __call__(self, row: int, side: str, /) -> list[Evidence]:
+        """That of the ``send`` or ``receive`` side, in a list; empty if none is known."""
+        ...
+
+
+def no_end_lines(_row: int, _side: str, /) -> list[Evidence]:
+    """Of paths that are not made from lines."""
+    return []
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Columns:
     """What differs from path to path, in rows ordered by source and destination rank.
@@ -39,6 +52,7 @@ class Columns:
     kinds: list[PathKind]
     """Each of them has a row."""
     communicator_sets: list[tuple[str, ...]]
+    end_lines: EndLines = no_end_lines
 
     def __post_init__(self) -> None:
         for name in ("src", "dst", "src_host", "dst_host", "src_gpu", "dst_gpu", "kind", "communicators"):

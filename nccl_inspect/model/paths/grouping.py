@@ -5,10 +5,13 @@ Rows are only compared here. What they mean, :mod:`.build` says of one pair for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.edge_table import NOTHING
 from nccl_inspect.model.fold.process_log import Edge
@@ -25,11 +28,23 @@ _LONG = 64
 class _Evidence:
     """The first lines of paths, made when they are asked for."""
 
-    def __init__(self, rows: Rows, first: Column, evidence: Callable[[Edge], Evidence]) -> None:
+    def __init__(
+        self, rows: Rows, first: Column, of_ends: Mapping[str, Column], evidence: Callable[[Edge], Evidence]
+    ) -> None:
         self._table, self._first, self._evidence = rows.table, rows.row[first].tolist(), evidence
+        self._of_ends = of_ends
 
     def __getitem__(self, row: int) -> list[Evidence]:
         return [self._evidence(self._table.edge(self._first[row]))]
+
+    def of_end(self, row: int, side: str) -> list[Evidence]:
+        """See :class:`~.columns.EndLines`."""
+        line = int(self._of_ends[side][row])
+        return [] if line == NOTHING else [self._evidence(self._table.edge(line))]
+
+
+def _is_printed_at(side: str, event: ChannelConnect) -> bool:
+    return event.direction == side
 
 
 class Grouping:
@@ -153,6 +168,7 @@ class Grouping:
         chosen = np.flatnonzero(is_chosen)
         chosen = chosen[np.lexsort((rows.place[chosen], self.pair[chosen]))]
         line = chosen[np.unique(self.pair[chosen], return_index=True)[1]]
+        lines = _Evidence(rows, line, self._of_ends(chosen), evidence)
         sets, communicators = self._communicators(is_chosen, line)
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
@@ -165,12 +181,27 @@ class Grouping:
             dst_gpu=table.dst_dev[rows.row[line]],
             kind=kind_of_pair.tolist(),
             communicators=communicators,
-            evidence=_Evidence(rows, line, evidence),
+            evidence=lines,
             hosts=[None, *hosts],
             gpus=list(table.devices),
             kinds=kinds,
             communicator_sets=sets,
+            end_lines=lines.of_end,
         )
+
+    def _of_ends(self, chosen: Column) -> dict[str, Column]:
+        """For each side the row of the first connection that each pair prints there.
+
+        Args:
+            chosen: connections in the order of their pairs and lines.
+        """
+        rows, of_ends = self._rows, {}
+        for side in SIDES:
+            is_there = rows.table.of_kinds(partial(_is_printed_at, side))[rows.row[chosen]]
+            there = chosen[np.flatnonzero(is_there)][::-1]
+            of_ends[side] = np.full(len(self._sizes), NOTHING)
+            of_ends[side][self.pair[there]] = rows.row[there]
+        return of_ends
 
     def _communicators(self, is_chosen: Column, line: Column) -> tuple[list[tuple[str, ...]], Column]:
         """The communicators of each path."""

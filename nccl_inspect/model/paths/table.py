@@ -14,11 +14,13 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, overload
 
 from nccl_inspect.errors import NoPathError
-from nccl_inspect.model.paths.columns import Columns, FirstLines
+from nccl_inspect.model.paths.columns import Columns, EndLines, FirstLines, no_end_lines
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of, path_of
 
 if TYPE_CHECKING:
     import pandas
+
+    from nccl_inspect.model.evidence import Evidence
 
 
 class Table:
@@ -222,6 +224,10 @@ class Selection(Sequence[Path]):
         """The first line of each."""
         return FirstLines(self.table.columns.evidence, self.rows)
 
+    def end_lines(self, side: str) -> Iterator[Evidence]:
+        """The first line that each prints at its ``send`` or ``receive`` side."""
+        return (line for row in self.rows for line in self.table.columns.end_lines(row, side))
+
     def _places(self) -> Iterable[int]:
         """Where their kinds are in the table."""
         if self._is_whole:
@@ -270,10 +276,11 @@ class Paths(Selection):
 
     Args:
         paths: as columns, or one by one.
+        end_lines: of paths that are given one by one.
     """
 
-    def __init__(self, paths: Columns | Iterable[Path]) -> None:
-        columns = paths if isinstance(paths, Columns) else _columns(paths)
+    def __init__(self, paths: Columns | Iterable[Path], end_lines: EndLines = no_end_lines) -> None:
+        columns = paths if isinstance(paths, Columns) else _columns(paths, end_lines)
         table = Table(columns)
         super().__init__(table, table.of_kinds())
 
@@ -302,7 +309,7 @@ class Paths(Selection):
         return path_frame(self)
 
 
-def _columns(paths: Iterable[Path]) -> Columns:
+def _columns(paths: Iterable[Path], end_lines: EndLines) -> Columns:
     """The columns of paths that are there one by one."""
     kinds: dict[object, int] = {}
     examples: list[PathKind] = []
@@ -329,6 +336,7 @@ def _columns(paths: Iterable[Path]) -> Columns:
         gpus=list(gpus),
         kinds=examples,
         communicator_sets=list(sets),
+        end_lines=end_lines,
     )
 
 
