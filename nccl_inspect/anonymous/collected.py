@@ -138,10 +138,5 @@ _LAYOUTS = (_INDEX, _EVENTS, _NODE, _INTERFACES, _SYSTEM, _SLURM, _ACCOUNTING)
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:
-    """The kind of a text that ``collect`` wrote, None of any other one.
-
-    Args:
-        name: of the file.
-        head: its first bytes.
-    """
+    """The kind of a text that ``collect`` wrote, None of any other one."""
     return next((layout for layout in _LAYOUTS if layout.recognises(name, head)), None)

@@ -29,11 +29,7 @@ Path = tuple[str, ...]
 
 
 class Evidence:
-    """Learns names from files of evidence, and writes these without them.
-
-    Args:
-        anonymizer: gathers the names of all files.
-    """
+    """Learns names from files of evidence, and writes these without them."""
 
     def __init__(self, anonymizer: Anonymizer) -> None:
         self._anonymizer = anonymizer
@@ -42,11 +38,6 @@ class Evidence:
 
     def learn(self, kind: Kind, name: str, data: bytes) -> None:
         """Take the names out of a file.
-
-        Args:
-            kind: of the file.
-            name: of the file.
-            data: its contents.
 
         Raises:
             ValueError: it is damaged, so that it cannot be written either.
@@ -75,10 +66,6 @@ class Evidence:
 
     def blocks(self, kind: Kind, data: bytes) -> Iterator[bytes]:
         """The file with everything replaced.
-
-        Args:
-            kind: of the file.
-            data: its contents.
 
         Raises:
             ValueError: it is damaged.
@@ -172,11 +159,7 @@ def _texts(kind: Kind, text: str) -> Iterator[str]:
 
 
 class _Walk:
-    """Copies plain values with other texts; what shares parts shares them in the copy.
-
-    Args:
-        change: gives the new texts.
-    """
+    """Copies plain values with other texts; what shares parts shares them in the copy."""
 
     def __init__(self, change: Change) -> None:
         self._change = change

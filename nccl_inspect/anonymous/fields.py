@@ -73,12 +73,7 @@ class Found:
 
 
 class Fields:
-    """Finds names in the values of a kind, and replaces them.
-
-    Args:
-        stated: what the keys of the kind name.
-        scrubber: knows what names become.
-    """
+    """Finds names in the values of a kind, and replaces them."""
 
     def __init__(self, stated: Mapping[str, str], scrubber: Scrubber) -> None:
         self._stated = stated

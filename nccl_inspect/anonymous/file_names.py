@@ -35,11 +35,7 @@ _MAX_PARTS = 60
 
 
 class FileNames:
-    """Replaces the names of files.
-
-    Args:
-        scrubber: knows what names become.
-    """
+    """Replaces the names of files."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber

@@ -40,11 +40,7 @@ class Leaks:
         self._harmless: set[bytes] = set()
 
     def within(self, blocks: Iterable[list[bytes]]) -> list[str]:
-        """Names that occur in a file, up to a limit.
-
-        Args:
-            blocks: lists of lines.
-        """
+        """Names that occur in a file, up to a limit."""
         leaked: dict[str, None] = {}
         for block in blocks:
             words = set(_WORD.findall(b"".join(block))) - self._harmless

@@ -71,9 +71,6 @@ class Target:
     def of(self, name: str) -> AbstractContextManager[BinaryIO]:
         """The file for an input.
 
-        Args:
-            name: of a source or a file of evidence.
-
         Raises:
             NcclInspectError: it cannot be made.
         """

@@ -162,12 +162,7 @@ def _row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dict[tu
 
 
 def _used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
-    """The NICs at the ends of network paths.
-
-    Args:
-        paths: of the job.
-        names: of NICs, for processes that do not list them.
-    """
+    """The NICs at the ends of network paths."""
     nics: dict[_Key, _Nic] = {}
     over_net = paths.where(lambda kind: kind.net is not None)
     for side, columns in (("send", ("src_host", "src")), ("receive", ("dst_host", "dst"))):

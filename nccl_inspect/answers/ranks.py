@@ -14,6 +14,7 @@ from nccl_inspect.judging.places import blamed_ranks
 from nccl_inspect.judging.statements import message_of
 from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, frozen
 
 STATES = {
@@ -88,10 +89,7 @@ def rows(job: Job) -> list[RankRow]:
 
     A process without a rank has a row of its own: it may be one of the missing ranks.
     """
-    lines: dict[int, list[LastLine]] = {}
-    for last_line in job.last_lines:
-        for rank in last_line.ranks:
-            lines.setdefault(rank, []).append(last_line)
+    lines = grouped((rank, last_line) for last_line in job.last_lines for rank in last_line.ranks)
     last = {rank: line for rank, several in lines.items() if (line := latest(several))}
     errors = first_errors(job)
     progress = _progress(job)
@@ -166,10 +164,7 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 def _progress(job: Job) -> dict[int, str]:
     """How far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
-    reached: dict[int, list[str]] = {}
-    for comm in roots:
-        for rank, state in _states(comm).items():
-            reached.setdefault(rank, []).append(state)
+    reached = grouped((rank, state) for comm in roots for rank, state in _states(comm).items())
     order = _WORST.index
     return {
         rank: max((state for state in states if state != "ended"), key=order, default="ended")

@@ -52,8 +52,9 @@ _PARTS = (
 class Kind(Protocol):
     """A module that reads one kind of file.
 
-    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. One may have
-    ``NAMES``, what its keys name (:mod:`nccl_inspect.anonymous.fields`), and ``FORM``: ``yaml`` where it is that.
+    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several; it may have
+    ``items(lines)`` in place of the functions (:class:`nccl_inspect.artifacts.machine.Tool`). One may have ``NAMES``,
+    what its keys name (:mod:`nccl_inspect.anonymous.fields`), and ``FORM``: ``yaml`` where it is that.
     """
 
     __name__: str
@@ -79,8 +80,10 @@ def of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
 @cache
 def kinds() -> tuple[Kind, ...]:
     """All kinds."""
-    names = modules(__file__, *_PARTS)
-    return tuple(cast(Kind, import_module(f"nccl_inspect.artifacts.{name}")) for name in names)
+    from nccl_inspect.artifacts.machine import Tool  # most runs need none of the kinds
+
+    loaded = (import_module(f"nccl_inspect.artifacts.{name}") for name in modules(__file__, *_PARTS))
+    return tuple(Tool(module) if hasattr(module, "items") else cast(Kind, module) for module in loaded)
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:
@@ -126,10 +129,6 @@ def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None)
 
 def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
     """The same of inputs that need hold no log.
-
-    Args:
-        inputs: likewise.
-        progress: likewise.
 
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
@@ -193,12 +192,7 @@ def one_by_one(
 
 
 def read_one(file: File, kind: Kind) -> list[Artifact] | None:
-    """What a file holds; None where it proves to be a log.
-
-    Args:
-        file: on disk.
-        kind: of it, by its first bytes.
-    """
+    """What a file holds; None where it proves to be a log."""
     try:
         return _read(file, kind)
     except NotOfKindError:

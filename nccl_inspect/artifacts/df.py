@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "df output"
 START = re.compile(rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks|Inodes)\b")
@@ -19,17 +18,8 @@ _BLOCKS = {"1K-blocks": 1024, "1024-blocks": 1024, "1M-blocks": 1 << 20, "512-bl
 _UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The file systems, sizes in bytes and in inodes."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     block, part = 1, "filesystem"
     for line in lines:
         if line.text.startswith("Filesystem"):

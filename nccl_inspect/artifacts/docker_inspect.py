@@ -41,10 +41,6 @@ def recognises(_name: str, head: bytes) -> bool:
 def read(name: str, data: bytes) -> Manifest:
     """What is said of each container.
 
-    Args:
-        name: of the file.
-        data: its contents.
-
     Raises:
         ValueError: it is not JSON, or says nothing of containers.
     """

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "fi_info output"
 START = re.compile(rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+(?: \(|\s*\Z)")
@@ -15,18 +14,8 @@ _NONE = re.compile(r"fi_getinfo: (-?\d+)(?: \(|\s*$)")
 """libfabric 1.17 prints the number only."""
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The providers."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
-    """Each provider once, and that they were listed."""
     first = next((line for line in lines if _PROVIDER.match(line.text) or _NONE.match(line.text)), None)
     if first:
         yield Item("list", "provider", line=first.number, text=first.text.strip())

@@ -101,12 +101,7 @@ class Dump(Record):
         return [call for call in self.calls.get(group, ()) if not call.is_completed]
 
     def has_called(self, group: str, seq: int) -> bool | None:
-        """Whether this rank made a collective of a group; None where that may have been overwritten.
-
-        Args:
-            group: its name.
-            seq: the number of the collective.
-        """
+        """Whether this rank made a collective of a group; None where that may have been overwritten."""
         newest = max((call.seq for call in self.calls.get(group, ()) if not call.is_p2p), default=None)
         if newest is not None and newest >= seq:
             return True

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "ibstat output"
 NAMES = dict.fromkeys(
@@ -20,17 +20,8 @@ _KEYS = {"state": "state", "physical state": "physical", "phys state": "physical
 _LAYER = ("link layer", "link_layer")
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The ports."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     card, model, ports = "", "", list[tuple[str, str, dict[str, object], list[Line]]]()
     for line, _, key, text in machine.pairs(lines):
         if match := _CARD.match(line.text):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "ibv_devinfo output"
 NAMES = dict.fromkeys(("node_guid", "sys_image_guid", "port_lid", "sm_lid"), "guid")
@@ -15,17 +15,8 @@ _STATE = re.compile(r"PORT_(\w+)")
 _LANES = re.compile(r"(\d+)X?")
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The ports."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     card, ports = "", list[tuple[str, dict[str, str], Line]]()
     for line, _, key, text in machine.pairs(lines):
         if key == "hca_id":

@@ -73,13 +73,7 @@ class Traits(Record):
 
     @classmethod
     def of(cls, gathered: Gathered, sources: Iterable[str], earlier: Container[Process] = ()) -> Traits:
-        """The traits of a job.
-
-        Args:
-            gathered: its processes.
-            sources: the names of its logs.
-            earlier: those of runs that were over before.
-        """
+        """The traits of a job."""
         logs = [log for log in gathered.living if log.process not in earlier]
         members = [member for comm in gathered.communicators for member in comm.members.values()]
         members = [member for member in members if member.log.process not in earlier]

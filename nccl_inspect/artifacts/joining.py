@@ -22,13 +22,7 @@ _DAY = 86_400.0
 
 
 def of_job(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
-    """The evidence as it is used for one job: with its hosts, and with a reason where it is of another job.
-
-    Args:
-        artifacts: that may be of this job.
-        job: by its log.
-        gathered: its processes.
-    """
+    """The evidence as it is used for one job: with its hosts, and with a reason where it is of another job."""
     over = runs.superseded(gathered.communicators, gathered.everything) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
     traits = Traits.of(gathered, [source.name for source in job.sources], earlier)
@@ -81,11 +75,7 @@ def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
 
 
 class Allotment:
-    """Gives the evidence of an input to its jobs: of several, to those that it fits.
-
-    Args:
-        artifacts: all evidence.
-    """
+    """Gives the evidence of an input to its jobs: of several, to those that it fits."""
 
     def __init__(self, artifacts: Sequence[Artifact]) -> None:
         self._artifacts = artifacts
@@ -101,11 +91,7 @@ class Allotment:
         """What fits none of several jobs, or several, with the reason."""
 
     def begin(self, jobs: Sequence[Share]) -> None:
-        """Share the evidence out.
-
-        Args:
-            jobs: the shares of several jobs.
-        """
+        """Share the evidence out."""
         names = [[source.name for source in job.sources] for job in jobs]
         self._jobs = jobs
         self._traits = [Traits.of(job.gathered(), own) for job, own in zip(jobs, names, strict=True)]
@@ -118,11 +104,7 @@ class Allotment:
             self._give(artifact)
 
     def of(self, state: Fold | Share) -> Sequence[Artifact]:
-        """The evidence of a job, or of a run of it.
-
-        Args:
-            state: all that was read, or the share of a job or run.
-        """
+        """The evidence of a job, or of a run of it."""
         if not self._of:
             return self._artifacts
         for job, own in zip(self._jobs, self._of, strict=True):

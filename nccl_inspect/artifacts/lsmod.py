@@ -5,25 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "lsmod output"
 START = re.compile(rb"Module[ \t]+Size[ \t]+Used by|\w+ \d+ \d+ \S+ (?:Live|Loading|Unloading) 0x[0-9a-f]+")
 _MODULE = re.compile(r"(?P<name>\w+)\s+(?P<size>\d+)\s+-?\d+(?:\s|$)")
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The modules."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     rows = [(line, match) for line in lines if (match := _MODULE.match(line.text))]
     if rows:
         yield Item("list", "module", line=rows[0][0].number, text=f"{len(rows)} modules are loaded")

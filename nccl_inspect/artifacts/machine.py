@@ -60,13 +60,42 @@ class Report(Frozen):
 Reader = Callable[[list[Line]], Iterable[Item]]
 
 
-def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
-    """Whether a file begins as a tool's output does, maybe behind a prompt or with the host in front.
+class Tool:
+    """A kind of evidence that a tool prints line by line (:class:`~nccl_inspect.artifacts.Kind`).
 
     Args:
-        head: the first bytes.
-        start: how the output begins.
+        module: states ``KIND``, how the output begins (``START``) and ``items(lines)``, what the lines of one host say.
     """
+
+    def __init__(self, module: Any) -> None:
+        self.__name__: str = module.__name__
+        self.KIND: str = module.KIND
+        self.START: re.Pattern[bytes] = module.START
+        self.NAMES: Mapping[str, str] = getattr(module, "NAMES", {})
+        self._items: Reader = module.items
+
+    def recognises(self, _name: str, head: bytes) -> bool:
+        """Whether a file is such an output, by its first bytes."""
+        return begins(head, self.START)
+
+    def read(self, name: str, data: bytes) -> Report:
+        """What the lines say.
+
+        Raises:
+            NotOfKindError: the rest of the file is the log of a job.
+            ValueError: nothing in it is understood.
+        """
+        if is_of_job(data):
+            raise NotOfKindError
+        by_host = _by_host(data, self.START)
+        items = [replace(item, host=host) for host, lines in by_host.items() for item in self._items(lines)]
+        if not items:
+            raise ValueError("nothing in it is understood")
+        return Report(name, tuple(items))
+
+
+def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
+    """Whether a file begins as a tool's output does, maybe behind a prompt or with the host in front."""
     return _beginning(head, start) is not None and not is_of_job(head)
 
 
@@ -87,12 +116,7 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
 
 
 def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
-    """The outputs of several tools in one file, each with its tool and preceded by that many lines.
-
-    Args:
-        data: contents of a file.
-        starts: how the outputs begin.
-    """
+    """The outputs of several tools in one file, each with its tool and preceded by that many lines."""
     begins: list[tuple[int, int]] = []
     places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
     for at, place in places:
@@ -119,27 +143,6 @@ def is_of_job(data: bytes) -> bool:
     return _OF_JOB.search(data) is not None
 
 
-def report(name: str, data: bytes, start: re.Pattern[bytes], reader: Reader) -> Report:
-    """Read a file.
-
-    Args:
-        name: of the file.
-        data: its contents.
-        start: how the output of the tool begins.
-        reader: makes items of the lines of one host.
-
-    Raises:
-        NotOfKindError: the rest of the file is the log of a job.
-        ValueError: nothing in it is understood.
-    """
-    if is_of_job(data):
-        raise NotOfKindError
-    items = [replace(item, host=host) for host, lines in _by_host(data, start).items() for item in reader(lines)]
-    if not items:
-        raise ValueError("nothing in it is understood")
-    return Report(name, tuple(items))
-
-
 def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Line]]:
     """The lines by the hosts in front of them, which all lines have or none."""
     text = _ANSI.sub("", data.decode("utf-8-sig", "replace"))
@@ -155,10 +158,6 @@ def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Lin
 
 def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
     """The hosts in front of the lines of a file.
-
-    Args:
-        data: its contents.
-        start: how the output of the tool begins.
 
     Raises:
         NotOfKindError: the rest of the file is the log of a job.

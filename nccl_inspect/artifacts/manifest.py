@@ -98,10 +98,6 @@ def recognises(_name: str, head: bytes) -> bool:
 def read(name: str, data: bytes) -> Manifest:
     """A manifest.
 
-    Args:
-        name: of the file.
-        data: its contents.
-
     Raises:
         ValueError: it is not YAML, holds too much, or describes no pod.
     """

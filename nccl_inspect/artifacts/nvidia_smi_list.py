@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "nvidia-smi list"
 START = re.compile(rb"GPU \d+: [^\n]+ \(UUID: [\w-]+\)")
@@ -17,17 +16,8 @@ _LINK = re.compile(r"\s+Link (?P<link>\d+): (?P<state><?inactive>?|[\d.]+ GB/s)"
 _ERRORS = re.compile(r"\s+Link (?P<link>\d+): (?P<kind>\w+) Errors?: (?P<value>\d+)", re.IGNORECASE)
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The GPUs and their links."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     gpu = -1
     values: dict[str, Any]
     for line in lines:

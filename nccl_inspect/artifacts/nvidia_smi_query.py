@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "nvidia-smi -q output"
 NAMES = dict.fromkeys(
@@ -22,17 +22,8 @@ _WANTED = re.compile(
 _MODEL = "Product Name"
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """What stands of each GPU, by the headings above it: ``ECC Errors/Volatile/DRAM Uncorrectable``."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     bus_id, index = "", -1
     above: list[tuple[int, str]] = []
     values: dict[str, Any]

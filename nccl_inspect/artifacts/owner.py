@@ -31,11 +31,7 @@ _END = re.compile(r"(?![a-z0-9]|[-_]\d)")
 
 
 class Hosts:
-    """The hosts of a job, found by their names without going through all of them.
-
-    Args:
-        names: of the hosts.
-    """
+    """The hosts of a job, found by their names without going through all of them."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = [name for name in names if name]
@@ -80,22 +76,13 @@ def hosts_of(names: tuple[str, ...]) -> Hosts:
 
 
 def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
-    """The files with the hosts that they are about; one about a host that the job does not have is not used.
-
-    Args:
-        artifacts: as they were read.
-        job: whose hosts they may be about.
-    """
+    """The files with the hosts that they are about; one about a host that the job does not have is not used."""
     hosts, gpus, parts = Hosts(host.name for host in job.hosts), nvidia_smi.most_gpus(job), _Parts(job)
     return [_joined(artifact, hosts, gpus, parts) for artifact in artifacts]
 
 
 class _Parts:
-    """What the log names of each host's machine.
-
-    Args:
-        job: by its log.
-    """
+    """What the log names of each host's machine."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

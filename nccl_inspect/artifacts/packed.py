@@ -45,10 +45,6 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
 def members(file: File, wanted: Wanted) -> Iterator[Member]:
     """The members of an archive, tar or zip.
 
-    Args:
-        file: on disk.
-        wanted: which are given.
-
     Raises:
         StreamError: it cannot be read.
         OSError: likewise.
@@ -60,12 +56,7 @@ def members(file: File, wanted: Wanted) -> Iterator[Member]:
 
 
 class _Choice:
-    """Picks the evidence among the members of an archive.
-
-    Args:
-        archive: its name.
-        passed: called with each file that is not a log either.
-    """
+    """Picks the evidence among the members of an archive."""
 
     def __init__(self, archive: str, passed: Pass) -> None:
         self._archive = archive

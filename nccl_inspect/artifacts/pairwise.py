@@ -28,12 +28,7 @@ class Pair(Frozen):
 
 
 def pairs(groups: Sequence[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[Pair]:
-    """All pairs of stuck ranks, from the dumps of both.
-
-    Args:
-        groups: with their ranks.
-        by_rank: the dumps.
-    """
+    """All pairs of stuck ranks, from the dumps of both."""
     for group, members in groups:
         if not group.ranks:
             continue

@@ -47,9 +47,6 @@ class PlainPickleError(ValueError):
 def loads(data: bytes) -> Any:
     """The value of a pickle.
 
-    Args:
-        data: the whole pickle.
-
     Raises:
         PlainPickleError: it is damaged, too large, or asks for more than plain values.
     """

@@ -13,6 +13,7 @@ from operator import index
 from typing import Any
 
 from nccl_inspect.artifacts.identity import Identity, comm_number
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, Record, frozen
 
 KIND = "RAS answer"
@@ -148,10 +149,6 @@ def recognises(_name: str, head: bytes) -> bool:
 def read(name: str, data: bytes) -> Answer:
     """An answer.
 
-    Args:
-        name: of the file.
-        data: its contents.
-
     Raises:
         ValueError: it is damaged.
     """
@@ -219,9 +216,7 @@ def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
 
 def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
     """The status of all ranks of a communicator, where they differ in it."""
-    by_status: dict[str, list[Member]] = {}
-    for rank in ranks:
-        by_status.setdefault(_status(rank.get("status") or {}), []).append(_of_entry(rank))
+    by_status = grouped((_status(rank.get("status") or {}), _of_entry(rank)) for rank in ranks)
     for rank in missing:
         if _has_left(rank):
             by_status.setdefault("NOCOMM", []).append(_of_entry(rank))

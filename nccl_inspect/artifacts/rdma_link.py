@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "rdma link output"
 NAMES = dict.fromkeys(("lid ", "sm_lid ", "node_guid ", "sys_image_guid "), "guid")
@@ -17,17 +16,8 @@ _PORT = re.compile(
 )
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The ports."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     for line in lines:
         if match := _PORT.match(line.text.strip()):
             values = {**match.groupdict(), "physical": match["physical"].replace("_", "")}

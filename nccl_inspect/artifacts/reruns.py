@@ -34,12 +34,7 @@ class _Timeout(NamedTuple):
 
 
 def sorted_out(artifacts: Iterable[Artifact], notices: Iterable[Notice]) -> list[Artifact]:
-    """The evidence, with a reason at dumps of another run.
-
-    Args:
-        artifacts: that may be of the job.
-        notices: what its log says.
-    """
+    """The evidence, with a reason at dumps of another run."""
     entries = list(artifacts)
     reported = _reported(notices) if any(_is_dump(entry) for entry in entries) else {}
     if not reported:

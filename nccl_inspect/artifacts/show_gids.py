@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.machine import Item, Line, Report
+from nccl_inspect.artifacts.machine import Item, Line
 
 KIND = "show_gids table"
 START = re.compile(rb"DEV[ \t]+PORT[ \t]+INDEX[ \t]+GID\b")
@@ -16,17 +15,8 @@ _ROW = re.compile(
 )
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, START)
-
-
-def read(name: str, data: bytes) -> Report:
+def items(lines: list[Line]) -> Iterator[Item]:
     """The rows of the tables."""
-    return machine.report(name, data, START, _items)
-
-
-def _items(lines: list[Line]) -> Iterator[Item]:
     if lines:
         yield Item("list", "gid", line=lines[0].number, text=lines[0].text.strip())
     for line in lines:

@@ -73,10 +73,6 @@ def recognises(_name: str, head: bytes) -> bool:
 def read(name: str, data: bytes) -> Said:
     """An answer.
 
-    Args:
-        name: of the file.
-        data: its contents.
-
     Raises:
         ValueError: it names no job, or is too long.
     """

@@ -54,10 +54,6 @@ def recognises(_name: str, head: bytes) -> bool:
 def read(name: str, data: bytes) -> Script:
     """A script.
 
-    Args:
-        name: of the file.
-        data: its contents.
-
     Raises:
         ValueError: it is too long.
     """

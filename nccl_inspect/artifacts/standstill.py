@@ -16,6 +16,7 @@ from nccl_inspect.artifacts.calls import SYMMETRIC, Call
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.chains import Blocked, Chains
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, Record, frozen
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
@@ -164,9 +165,7 @@ def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
                 by_name.setdefault((group.name, group.ranks), (group, list(group.ranks)))
             elif group.name in dump.calls:
                 unlisted.append((rank, group))
-    listed: dict[str, list[set[int]]] = {}
-    for name, ranks in by_name:
-        listed.setdefault(name, []).append(set(ranks))
+    listed = grouped((name, set(ranks)) for name, ranks in by_name)
     for rank, group in unlisted:
         if any(rank in ranks for ranks in listed.get(group.name, ())):
             continue  # the dump of another rank lists its ranks

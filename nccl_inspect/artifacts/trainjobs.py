@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nccl_inspect.artifacts.containers import Container, Pod, Variable
+from nccl_inspect.util.grouping import grouped
 
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _TRAINED = ("node", "trainer")
@@ -13,15 +14,8 @@ _TRAINED = ("node", "trainer")
 
 
 def joined(pods: Sequence[Pod]) -> list[Pod]:
-    """The pods, those of a runtime as the TrainJob has them that refers to it.
-
-    Args:
-        pods: of all files.
-    """
-    runtimes: dict[str, list[Pod]] = {}
-    for pod in pods:
-        if pod.kind in RUNTIMES:
-            runtimes.setdefault(pod.name, []).append(pod)
+    """The pods, those of a runtime as the TrainJob has them that refers to it."""
+    runtimes = grouped((pod.name, pod) for pod in pods if pod.kind in RUNTIMES)
     whole = {id(job): _of_job(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
     used = {job.runtime for job in pods if id(job) in whole}
     return [

@@ -76,11 +76,7 @@ def shrunk(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
 
 
 def pop_last(name: str) -> Callable[[Any], bool]:
-    """A step of :func:`shrunk`: takes the last entry of a list away.
-
-    Args:
-        name: of the field.
-    """
+    """A step of :func:`shrunk`: takes the last entry of a list away."""
 
     def step(result: Any) -> bool:
         rows = getattr(result, name)

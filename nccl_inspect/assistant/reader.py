@@ -147,11 +147,7 @@ class LogReader:
 
 
 class _Progress:
-    """Hands the progress of a thread on to the loop, and ends the thread when the request is given up.
-
-    Args:
-        tells: takes notice.
-    """
+    """Hands the progress of a thread on to the loop, and ends the thread when the request is given up."""
 
     def __init__(self, tells: ProgressListener, interval: float) -> None:
         self._tells = tells

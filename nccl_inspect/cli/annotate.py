@@ -69,13 +69,7 @@ def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
 
 
 class _Margin:
-    """Puts notes below lines.
-
-    Args:
-        grammar: that recognizes the lines.
-        only_nccl: omit lines unrelated to NCCL.
-        style: of the notes.
-    """
+    """Puts notes below lines."""
 
     def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
         self._grammar = grammar

@@ -172,9 +172,6 @@ class _Job:
     def learn(self, names: list[str]) -> int:
         """Learn names; return the number of readable inputs.
 
-        Args:
-            names: the inputs, for errors.
-
         Raises:
             NoInputError: no input is readable, or there is neither an NCCL line nor evidence.
         """

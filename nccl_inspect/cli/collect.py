@@ -112,10 +112,6 @@ def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name:
 def new_folder(name: str, option: str) -> Path:
     """The folder, made if need be.
 
-    Args:
-        name: of the folder.
-        option: that gave it.
-
     Raises:
         NcclInspectError: it cannot be written, or holds a collection.
     """

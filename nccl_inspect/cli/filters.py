@@ -14,11 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
-    """Add --communicator.
-
-    Args:
-        default: a sentence of the help about the default.
-    """
+    """Add --communicator."""
     words = f"Only these communicators: name or glob. May be repeated. {default}".rstrip()
     return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
 

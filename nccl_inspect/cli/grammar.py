@@ -16,6 +16,7 @@ from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util import atomic_files
+from nccl_inspect.util.grouping import grouped
 
 _EXAMPLES = """
 \b
@@ -86,9 +87,7 @@ def _chosen(dialects: tuple[str, ...]) -> list[Production]:
 
 
 def _families(productions: list[Production]) -> str:
-    counts: dict[tuple[str, str], list[Production]] = {}
-    for production in productions:
-        counts.setdefault((production.dialect, production.family), []).append(production)
+    counts = grouped(((production.dialect, production.family), production) for production in productions)
     rows = [(*key, len(own), len({entry.event for entry in own})) for key, own in counts.items()]
     rows.append(("all", "", len(productions), len({entry.event for entry in productions})))
     return tabulate(rows, ("dialect", "family", "messages", "events"), tablefmt="simple")

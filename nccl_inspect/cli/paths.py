@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from textwrap import wrap
 
 import click
 from tabulate import tabulate
@@ -18,7 +16,7 @@ from nccl_inspect.model.document import entries
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import host_matrix
-from nccl_inspect.report.columns import UNBOUNDED, drawn
+from nccl_inspect.report.columns import UNBOUNDED, drawn, wrapped
 from nccl_inspect.report.pairs import OWN_RANKS, pairs
 from nccl_inspect.report.tables import Grid, PathClass, grid, matrix, side_by_side, total_width
 from nccl_inspect.util.text import printable
@@ -145,10 +143,6 @@ def _narrower(paths: Selection) -> str:
     return f"{len(paths):,} paths; narrow with {how}"
 
 
-def _notes(notes: Sequence[str], width: int) -> list[str]:
-    return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
-
-
 def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by: str | None) -> str:
     if not paths:
         return "no path\n"
@@ -158,7 +152,7 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
     if by == "host" and total_width(whole) > room:
         rows, legend = host_matrix.parts(paths, among, width)
-        return "\n".join([*rows, "", *_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
+        return "\n".join([*rows, "", *wrapped([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
         for part in side_by_side(whole, width)

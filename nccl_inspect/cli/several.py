@@ -16,22 +16,15 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def job_options(command: _Command) -> _Command:
     """Add --job and --run; they become part of the argument ``options``."""
-    for option in (
-        click.option(
-            "--run",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Judge run N of a restarted job; 1 is the first. Default: the latest.",
-        ),
-        click.option(
-            "--job",
-            metavar="N|NAME",
-            help="Judge this job of an input that holds several: number or name in the table of summarize. "
-            "Default: the worst.",
-        ),
-    ):
-        command = option(command)
-    return command
+    words = "Judge run N of a restarted job; 1 is the first. Default: the latest."
+    run = click.option("--run", type=click.IntRange(1), metavar="N", help=words)
+    job = click.option(
+        "--job",
+        metavar="N|NAME",
+        help="Judge this job of an input that holds several: number or name in the table of summarize. "
+        "Default: the worst.",
+    )
+    return job(run(command))
 
 
 def mention_others(job: Job, tells_runs: bool, tells_jobs: bool) -> None:

@@ -94,33 +94,20 @@ def rule_or_line(command: _Command) -> _Command:
     return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
 
 
+def _rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], _Command]:
+    """An option that takes rules and may be repeated; shells complete them."""
+    return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=_rule_names, **about)
+
+
 def finding_option(words: str) -> Callable[[_Command], _Command]:
-    """Add --finding; shells complete the rules."""
-    return click.option(
-        "--finding", "rules", multiple=True, metavar="RULE", shell_complete=_rule_names, help=f"{words}: name or glob."
-    )
+    """Add --finding."""
+    return _rules_option("--finding", "rules", help=f"{words}: name or glob.")
 
 
 def rule_options(command: _Command) -> _Command:
     """Add --select and --ignore."""
-    for option in (
-        click.option(
-            "--ignore",
-            multiple=True,
-            metavar="RULE",
-            shell_complete=_rule_names,
-            help="Skip these rules. May be repeated.",
-        ),
-        click.option(
-            "--select",
-            multiple=True,
-            metavar="RULE",
-            shell_complete=_rule_names,
-            help="Run only these rules: name, glob or category. May be repeated.",
-        ),
-    ):
-        command = option(command)
-    return command
+    select = _rules_option("--select", help="Run only these rules: name, glob or category. May be repeated.")
+    return select(_rules_option("--ignore", help="Skip these rules. May be repeated.")(command))
 
 
 def fail_on_option(words: str) -> Callable[[_Command], _Command]:
@@ -173,15 +160,11 @@ def platform_options(command: _Command) -> _Command:
         command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
     )
     for option in (
-        click.option(
-            "--no-config", is_flag=True, expose_value=False, callback=_remember, help="Ignore settings files."
-        ),
-        click.option(
+        _kept("--no-config", is_flag=True, help="Ignore settings files."),
+        _kept(
             "--config",
             metavar="FILE",
             type=FILE,
-            expose_value=False,
-            callback=_remember,
             help="Settings file. Default: nccl-inspect.toml here, or in the nearest parent folder.",
         ),
         click.option(
@@ -204,8 +187,12 @@ def platform_options(command: _Command) -> _Command:
     return command
 
 
+def _kept(name: str, **about: Any) -> Callable[[_Command], _Command]:
+    """An option that is kept for later, so that commands need not pass it on."""
+    return click.option(name, expose_value=False, callback=_remember, **about)
+
+
 def _remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
-    """Keep an option for later, so that commands need not pass it on."""
     ctx.meta[f"{__name__}.{option.name}"] = value
 
 
@@ -230,28 +217,19 @@ def with_settings_file(options: reading.Options) -> reading.Options:
 
 def read_options(command: _Command) -> _Command:
     """Add the options for reading and judging a job."""
-    jobs = click.option(
+    jobs = _kept(
         "--jobs",
         type=click.IntRange(1),
-        expose_value=False,
-        callback=_remember,
         metavar="N",
         help="Read files in N processes. Default: one per processor if logs are large.",
     )
-    cluster = click.option(
+    cluster = _kept(
         "--cluster",
         metavar="ADDRESS",
-        expose_value=False,
-        callback=_remember,
         help="Read files and URLs on the workers of this Dask cluster: tcp://HOST:8786, or its scheduler file.",
     )
-    progress = click.option(
-        "--progress/--no-progress",
-        default=None,
-        expose_value=False,
-        callback=_remember,
-        help="Show progress on stderr. Default: long inputs on a terminal.",
-    )
+    words = "Show progress on stderr. Default: long inputs on a terminal."
+    progress = _kept("--progress/--no-progress", default=None, help=words)
     return jobs(cluster(progress(several.job_options(platform_options(command)))))
 
 

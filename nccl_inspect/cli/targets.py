@@ -26,9 +26,6 @@ _LOGS = "logs"
 def require_no_input(ctx: click.Context) -> None:
     """Make sure, before anything is read, that ``-o`` does not replace an input.
 
-    Args:
-        ctx: of a command, with its parameters.
-
     Raises:
         NcclInspectError: an input would be lost.
     """

@@ -6,14 +6,11 @@ One module for each target: ``ARGUMENT`` names what it needs (empty for nothing)
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from nccl_inspect.collecting.collection import Collection
-from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.discovery import Package
 from nccl_inspect.util.records import Frozen, frozen
-
-_PARTS = ("collection", "commands", "manifests", "ras")
 
 
 @frozen
@@ -41,11 +38,5 @@ class Target(Protocol):
         """
 
 
-def names() -> list[str]:
-    """All targets."""
-    return modules(__file__, *_PARTS)
-
-
-def load(name: str) -> Target:
-    """A target by its name."""
-    return cast(Target, import_module(f"{__name__}.{name}"))
+_MODULES: Package[Target] = Package(__name__, __file__, "collection", "commands", "manifests", "ras")
+names, load = _MODULES.names, _MODULES.load

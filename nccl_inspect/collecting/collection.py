@@ -119,11 +119,7 @@ class Collection:
         self.outcomes = [entry for entry in self.outcomes if entry.file != file or not entry.problem]
 
     def write_index(self, folder: str = "") -> None:
-        """Write what was run and what failed.
-
-        Args:
-            folder: within that of the collection.
-        """
+        """Write what was run and what failed."""
         if self._folder is None:
             return
         absent = sorted(entry.what for entry in self.outcomes if entry.problem == commands.NOT_INSTALLED)

@@ -139,14 +139,7 @@ def _are_most(culprits: Sequence[Count], traits: Sequence[Trait], hidden: Set[st
 
 
 class _Pool:
-    """The traits that may be culprits.
-
-    Args:
-        telling: their counts.
-        having: which bad ones have each.
-        traits: by number.
-        order: of the kinds.
-    """
+    """The traits that may be culprits."""
 
     def __init__(
         self, telling: dict[int, Count], having: dict[int, set[int]], traits: Sequence[Trait], order: Sequence[str]

@@ -86,12 +86,7 @@ class Traits:
         return traits
 
     def of_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
-        """The traits of a rank.
-
-        Args:
-            rank: of the job.
-            nics: hosts and NICs in its messages.
-        """
+        """The traits of a rank."""
         host = self._host_of.get(rank)
         things = [*_host(host), ("rank", str(rank)), *self._by_rank.get(rank, ())]
         things += [("nic", f"{where} {nic}") for where, nic in nics]

@@ -10,6 +10,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
 from nccl_inspect.model.statements.environment import is_echoed
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import count, listed, ranges, ranks_word
 
 _SOUND = ("complete", "connected", "destroyed")
@@ -130,10 +131,7 @@ def _environment(a: Job, b: Job, renamed: dict[str, str], open_questions: list[s
 
 
 def _by_name(job: Job) -> dict[str, list[Setting]]:
-    settings: dict[str, list[Setting]] = {}
-    for setting in job.environment:
-        settings.setdefault(setting.name, []).append(setting)
-    return settings
+    return grouped((setting.name, setting) for setting in job.environment)
 
 
 def _values(settings: Iterable[Setting], renamed: dict[str, str]) -> str:

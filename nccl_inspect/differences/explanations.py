@@ -17,10 +17,6 @@ def explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
 
     A finding explains another that names it as its cause, and the paths that it is about. A changed setting or version
     explains a finding if one of its lines is evidence of that finding. What a failed run lacks explains nothing.
-
-    Args:
-        changes: all of them.
-        pairwise: whether paths are compared pair by pair.
     """
     chains = []
     failed = any(change.area == "verdict" and change.after == "failed" for change in changes)

@@ -6,14 +6,12 @@ A module states ``render(views, machines, style)``, which gives the text; its na
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from nccl_inspect.picture.view import View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
-from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.discovery import Package
 
 
 class Format(Protocol):
@@ -26,12 +24,5 @@ class Format(Protocol):
         """The text, which ends with a line end."""
 
 
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all formats, found by their files; the default first."""
-    return tuple(sorted(modules(__file__), key=lambda name: name != "text"))
-
-
-def load(name: str) -> Format:
-    """The format of that name, loaded when it is used."""
-    return cast(Format, import_module(f"{__name__}.{name}"))
+_MODULES: Package[Format] = Package(__name__, __file__, first="text")
+names, load = _MODULES.names, _MODULES.load

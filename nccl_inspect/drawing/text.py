@@ -13,6 +13,7 @@ from nccl_inspect.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, paint
 from nccl_inspect.topology import Nic, Topology
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.text import cut, printable
 from nccl_inspect.util.wording import count, ranges
 
@@ -117,9 +118,7 @@ def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], Draw
 
 
 def _tree(tree: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> Iterator[str]:
-    children: dict[int | None, list[int | None]] = {}
-    for parent, child in tree.links:
-        children.setdefault(parent, []).append(child)
+    children = grouped((parent, child) for parent, child in tree.links)
     below = {child for _, child in tree.links}
     width = max(style.width, 40)
     seen: set[int | None] = set()

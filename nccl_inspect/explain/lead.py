@@ -27,12 +27,7 @@ class Lead(Frozen):
 
 
 def of_line(text: str, meaning: Meaning) -> Lead | None:
-    """The rule that the grammar names for a line, else the rule that has a finding for this line alone.
-
-    Args:
-        text: the line as given.
-        meaning: of the line.
-    """
+    """The rule that the grammar names for a line, else the rule that has a finding for this line alone."""
     named = meaning.production.rule
     findings = _judged(text, meaning)
     rules = {entry.rule.name: entry.rule for entry in registered()}

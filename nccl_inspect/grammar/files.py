@@ -71,10 +71,6 @@ def shipped() -> Iterator[Path]:
 def read(text: str, name: str = "<grammar>") -> list[Production]:
     """The productions of one grammar file, checked.
 
-    Args:
-        text: its content.
-        name: its name, for error messages.
-
     Raises:
         GrammarError: an unknown key, a production without a line, or a value missing.
     """

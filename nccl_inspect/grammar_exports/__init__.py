@@ -6,14 +6,10 @@ What a format cannot say is written down in its module and in docs/howto/editors
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.util.discovery import modules
-
-_PARTS = ("events", "heads", "patterns")
+from nccl_inspect.util.discovery import Package
 
 
 class Format(Protocol):
@@ -28,12 +24,5 @@ class Format(Protocol):
         """The files by their names below a folder, the main one first; each text ends with a line end."""
 
 
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all formats, found by their files."""
-    return tuple(modules(__file__, *_PARTS))
-
-
-def load(name: str) -> Format:
-    """The format of that name, loaded when it is used."""
-    return cast(Format, import_module(f"{__name__}.{name}"))
+_MODULES: Package[Format] = Package(__name__, __file__, "events", "heads", "patterns")
+names, load = _MODULES.names, _MODULES.load

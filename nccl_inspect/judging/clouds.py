@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.platforms import networks
@@ -28,12 +28,9 @@ def is_ec2(host: str) -> bool:
     return _EC2.fullmatch(host) is not None
 
 
+@once
 def clouds_of(facts: Facts) -> set[str]:
     """The clouds that the log or the user indicates."""
-    return facts.cached(_clouds)
-
-
-def _clouds(facts: Facts) -> set[str]:
     clouds = {facts.platform.vendor} if facts.platform and facts.platform.vendor else set[str]()
     shown = [notice.message for notice in facts.job.notices]
     shown += [setting.name for setting in facts.job.environment]

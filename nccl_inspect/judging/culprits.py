@@ -12,7 +12,7 @@ from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Traits
 from nccl_inspect.event import types as events
 from nccl_inspect.judging import culprit_words as words
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import transfers
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import value
@@ -202,12 +202,9 @@ def _nics(facts: Facts, finding: Finding) -> dict[int, set[tuple[str, str]]]:
     return by_rank
 
 
+@once
 def _of_ranks(facts: Facts) -> dict[int, list[tuple[str, str]]]:
     """Settings and versions that differ between ranks."""
-    return facts.cached(_differing)
-
-
-def _differing(facts: Facts) -> dict[int, list[tuple[str, str]]]:
     by_rank: dict[int, list[tuple[str, str]]] = {}
     for setting in _settings(facts):
         for rank in setting.ranks or ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -10,15 +10,26 @@ from pathlib import Path as File
 from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.judging.facts import first_evidence, first_lines, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
+from nccl_inspect.judging.facts import (
+    Facts,
+    first_evidence,
+    first_lines,
+    hosts_in,
+    hosts_of_paths,
+    ranks_in,
+    ranks_of_paths,
+)
 from nccl_inspect.judging.impact import Estimate
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Selection
+from nccl_inspect.model.job import Job, Notice, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
+__all__ = ("Evidence", "Facts", "Finding", "Job", "Needs", "NotJudged", "Notice", "first_evidence", "value")
+"""What nearly every rule needs comes from here, with what is defined below, in one import."""
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
     "intra-node path",
@@ -79,8 +90,9 @@ class Rule(Frozen):
         cause: str,
         impact: str | Estimate,
         fix: Iterable[str],
+        confirm: str = "",
         severity: str | None = None,
-        confidence: str = "certain",
+        confidence: str | None = None,
         notices: Iterable[Notice] = (),
         paths: Selection | None = None,
         ranks: Iterable[int] | None = None,
@@ -93,13 +105,19 @@ class Rule(Frozen):
     ) -> Finding:
         """Create a finding of this rule: one for each cause, with the first lines as evidence.
 
+        With ``confirm`` it is a clue from a statement, a setting or an inventory: the log does not show the effect.
+        A clue never makes the verdict of a job ``degraded`` or ``failed``; if nothing else does, the verdict is
+        ``unknown``, and the headline is the strongest clue.
+
         Args:
-            summary: what is wrong, in one line.
+            summary: what is wrong, in one line; of a clue, what the log suggests.
             cause: why.
-            impact: the cost.
+            impact: the cost; of a clue, if it applies.
             fix: the changes to make, step by step.
-            severity: by its effect; None for that of the rule.
-            confidence: in the cause.
+            confirm: how to confirm or refute it: a line to look for, a command, a setting for the next run.
+            severity: by its effect, for a clue one step lower; None for that of the rule.
+            confidence: in the cause; None for ``certain``. Of a clue, ``likely`` (None) if the statement hardly has
+                another reading, else ``possible``.
             notices: the statements about it.
             paths: the paths concerned: they are not better than the finding says.
             ranks: the ranks concerned; None for those of the notices and at the ends of the paths.
@@ -121,7 +139,7 @@ class Rule(Frozen):
             rule=self.name,
             category=self.category,
             severity=severity or self.severity,
-            confidence=confidence,
+            confidence=confidence or ("likely" if confirm else "certain"),
             summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
             cause=cause,
             impact=str(impact),
@@ -135,62 +153,12 @@ class Rule(Frozen):
             explained=list(explains_errors),
             fatal=fatal,
             open_end=open_end,
+            clue=bool(confirm),
+            confirm=confirm,
         )
 
-    def clue(
-        self,
-        summary: str,
-        *,
-        cause: str,
-        impact: str | Estimate,
-        fix: Iterable[str],
-        confirm: str,
-        severity: str | None = None,
-        confidence: str = "likely",
-        notices: Iterable[Notice] = (),
-        ranks: Iterable[int] | None = None,
-        hosts: Iterable[str | None] | None = None,
-        evidence: Iterable[Evidence] | None = None,
-        open_paths: Selection | None = None,
-        explains_errors: Iterable[Notice] = (),
-    ) -> Finding:
-        """Create a finding based on a statement, a setting or an inventory: the log does not show the effect.
-
-        It never makes the verdict of a job ``degraded`` or ``failed``; if nothing else does, the verdict is
-        ``unknown``, and the headline is the strongest clue.
-
-        Args:
-            summary: what the log suggests, in one line.
-            cause: why.
-            impact: the cost if it applies.
-            fix: the changes to make, step by step.
-            confirm: how to confirm or refute it: a line to look for, a command, a setting for the next run.
-            severity: that of the effect, one step lower; None for that of the rule.
-            confidence: ``likely`` if the statement hardly has another reading, else ``possible``.
-            notices: the statements about it.
-            ranks: the ranks concerned; None for those of the notices.
-            hosts: likewise.
-            evidence: the lines that suggest it; None for the first line of each notice.
-            open_paths: the paths that cannot be judged because of it.
-            explains_errors: errors that need no other explanation, besides those in the evidence.
-        """
-        finding = self.finding(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            severity=severity,
-            confidence=confidence,
-            notices=notices,
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
-            open_paths=open_paths,
-            explains_errors=explains_errors,
-        )
-        finding.clue = True
-        finding.confirm = confirm
-        return finding
+    clue = finding
+    """The same, for what has a way to ``confirm`` it."""
 
     def undecided(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
         """Create an open question, with what would answer it and the paths that stay unjudged."""
@@ -216,6 +184,8 @@ class Effects(NamedTuple):
 
 Result = Finding | NotJudged | Effects
 """One result of a rule."""
+Results = Iterator[Result]
+"""What ``judge`` of a rule yields."""
 
 
 @frozen
@@ -223,7 +193,7 @@ class Registered(Frozen):
     """A rule with its ``judge`` function."""
 
     rule: Rule
-    judge: Callable[..., Iterable[Result]]
+    judge: Callable[..., Results]
     """Takes the facts, and for a rule that ``explains`` others the findings that it may explain."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -22,9 +22,23 @@ from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import does, listed
 
 _Made = TypeVar("_Made")
+
+
+def once(make: Callable[[Facts], _Made]) -> Callable[[Facts], _Made]:
+    """Compute what a function of the facts returns once for each job."""
+
+    @wraps(make)
+    def made(facts: Facts) -> _Made:
+        if make not in facts.made:
+            facts.made[make] = make(facts)
+        result: _Made = facts.made[make]
+        return result
+
+    return made
 
 
 class Facts:
@@ -42,7 +56,8 @@ class Facts:
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
         self._of_communicator: dict[str, Selection] = {}
-        self._cache: dict[Callable[[Facts], Any], Any] = {}
+        self.made: dict[Callable[[Facts], Any], Any] = {}
+        """The results of functions that are computed :func:`once`."""
         self._by_event: dict[type[events.Event], list[Notice]] = {}
         self._by_production: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
@@ -111,24 +126,19 @@ class Facts:
             self._of_communicator[comm.id] = Selection(self.paths_with_hardware.table, (), rows)
         return self._of_communicator[comm.id]
 
+    @once
     def inter_host_net_paths(self) -> Selection:
         """Network paths that leave the host or, in a fragment, may do so."""
-        return self.cached(_inter_host_net_paths)
+        return self.paths(transport="NET").where(lambda kind: kind.scope != "intra")
 
     def none_initialized(self, comms: Iterable[CommunicatorInfo]) -> bool:
         """Whether no rank of these communicators finished the initialization, as far as the log shows."""
         return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
 
+    @once
     def inter_host_rdma_paths(self) -> Selection:
         """Those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
-        return self.cached(_inter_host_rdma_paths)
-
-    def cached(self, make: Callable[[Facts], _Made]) -> _Made:
-        """The result of a function of these facts, computed once."""
-        if make not in self._cache:
-            self._cache[make] = make(self)
-        made: _Made = self._cache[make]
-        return made
+        return self.inter_host_net_paths().where(lambda kind: kind.net not in _TCP)
 
     def notices(self, *productions: str) -> list[Notice]:
         """The statements of these productions, in the order of the log."""
@@ -137,7 +147,7 @@ class Facts:
 
     def with_role(self, *roles: str) -> list[Notice]:
         """The statements of productions with one of these roles (``role:``), in the order of the log."""
-        by_role = self.cached(_by_role)
+        by_role = _by_role(self)
         by_index = {index: notice for role in roles for index, notice in by_role.get(role, ())}
         return [by_index[index] for index in sorted(by_index)]
 
@@ -189,7 +199,7 @@ class Facts:
 
     def errors_of_rule(self, rule: str) -> list[Notice]:
         """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
-        return self.cached(_by_rule).get(rule, [])
+        return _by_rule(self).get(rule, [])
 
     def is_over(self) -> bool:
         """Whether all communicators that were used were finalized in order."""
@@ -228,21 +238,12 @@ class Facts:
         return self.platform.p2p if self.platform else None
 
 
-def _inter_host_net_paths(facts: Facts) -> Selection:
-    return facts.paths(transport="NET").where(lambda kind: kind.scope != "intra")
-
-
-def _inter_host_rdma_paths(facts: Facts) -> Selection:
-    return facts.inter_host_net_paths().where(lambda kind: kind.net not in _TCP)
-
-
+@once
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
-    by_rule: dict[str, list[Notice]] = {}
-    for notice in facts.errors():
-        by_rule.setdefault(notice.rule, []).append(notice)
-    return by_rule
+    return grouped((notice.rule, notice) for notice in facts.errors())
 
 
+@once
 def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
     by_role: dict[str, list[tuple[int, Notice]]] = {}
     for index, notice in enumerate(facts.job.notices):
@@ -332,20 +333,17 @@ def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set
     if not comms:
         return set(members)
     if notice.ranks:
-        comms = facts.cached(_by_rank).get(notice.ranks[0], [])
+        comms = _by_rank(facts).get(notice.ranks[0], [])
     elif len(comms) > 1:
         return set()
     fitting = {frozenset(global_ranks(comm, members)) for comm in comms if comm.nranks > max(members, default=0)}
     return set(fitting.pop()) if len(fitting) == 1 else set()
 
 
+@once
 def _by_rank(facts: Facts) -> dict[int | None, list[CommunicatorInfo]]:
     """The communicators of each rank."""
-    by_rank: dict[int | None, list[CommunicatorInfo]] = {}
-    for comm in facts.job.communicators:
-        for rank in comm.ranks:
-            by_rank.setdefault(rank, []).append(comm)
-    return by_rank
+    return grouped((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:

@@ -106,14 +106,7 @@ def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> li
 
 
 def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule], accepted: set[str]) -> list[Finding]:
-    """The findings, each with its causes.
-
-    Args:
-        facts: about the job.
-        findings: to report.
-        by_name: all rules.
-        accepted: rules with findings that the user accepts.
-    """
+    """The findings, each with its causes."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
     leaders = [by_name[name] for name in present if by_name[name].suppresses_later]
     reasons = [by_name[f.rule] for f in findings if f.fatal and not by_name[f.rule].is_symptom]

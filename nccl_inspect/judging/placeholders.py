@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import interfaces
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import notices_shown, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
-from nccl_inspect.model.job import Notice
+from nccl_inspect.util.grouping import grouped
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
@@ -64,7 +64,7 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
 
 def _filled(step: str, facts: Facts, finding: Finding) -> str:
     code, _, words = step.partition(COMMENT)
-    places = facts.cached(_places)
+    places = _places(facts)
     ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
@@ -111,12 +111,11 @@ def _whose(place: Place, words: str) -> str:
 
 def _listed(values: Iterable[_Value]) -> str:
     """The values as a list, grouped by host."""
-    by_host: dict[str | None, list[str]] = {}
-    for entry in values:
-        by_host.setdefault(entry.place.host if entry.place else None, []).append(entry.text)
+    by_host = grouped((entry.place.host if entry.place else None, entry.text) for entry in values)
     return "; ".join(", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
 
 
+@once
 def _places(facts: Facts) -> Places:
     return Places(facts.job)
 
@@ -180,13 +179,9 @@ def _interface(scene: _Scene) -> list[_Value]:
         if interface.for_setup
         and bad
         and not (interface.is_loopback or interface.is_of_one_machine)
-        and not _is_within(interface.notice, bad)
+        and not bad.issuperset(process[:2] for process in interface.notice.processes)
     ]
     return [_Value(name) for name in dict.fromkeys(interface.name for interface in good)]
-
-
-def _is_within(notice: Notice, processes: set[tuple[object, object]]) -> bool:
-    return processes.issuperset(process[:2] for process in notice.processes)
 
 
 def _devices(scene: _Scene) -> list[_Value]:

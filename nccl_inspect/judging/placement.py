@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 
 
 class Home(NamedTuple):
@@ -21,7 +21,7 @@ def home(facts: Facts, rank: int) -> Home | None:
 
     None if the known ranks are not placed like this, or no rank of its host is known.
     """
-    return facts.cached(_homes).get(rank)
+    return _homes(facts).get(rank)
 
 
 def likely_ranks(facts: Facts) -> dict[int, int]:
@@ -51,6 +51,7 @@ def likely_ranks(facts: Facts) -> dict[int, int]:
     return by_position
 
 
+@once
 def _homes(facts: Facts) -> dict[int, Home]:
     world = facts.job.world_size
     pairs = {(rank, last.process.host) for last in facts.job.last_lines for rank in last.ranks}

@@ -30,11 +30,7 @@ def pod_of(process: Process) -> str | None:
 
 
 class Places:
-    """The places of the ranks of a job.
-
-    Args:
-        job: whose processes are known.
-    """
+    """The places of the ranks of a job."""
 
     def __init__(self, job: Job) -> None:
         self._processes: dict[int, Process | None] = {}

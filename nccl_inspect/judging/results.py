@@ -81,12 +81,7 @@ class Results:
 
 
 def of(facts: Facts, rules: Iterable[Registered]) -> Results:
-    """Run the rules: first those that judge the job, then those that explain their findings.
-
-    Args:
-        facts: about the job.
-        rules: to run, in any order.
-    """
+    """Run the rules: first those that judge the job, then those that explain their findings."""
     rules = list(rules)
     collected = Results(facts.job.paths)
     judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if not entry.rule.explains]

@@ -44,39 +44,19 @@ def finding(
         confidence: in the cause.
         deadly: no job survives it, even with its communicators up.
     """
-    if is_fatal(facts, notices, deadly):
-        return rule.finding(
-            summary,
-            cause=cause,
-            impact=stops,
-            fix=fix,
-            severity="error",
-            confidence=confidence,
-            notices=notices,
-            explains_errors=notices,
-            fatal=True,
-        )
-    if facts.is_over():
-        return rule.finding(
-            summary,
-            cause=cause,
-            impact=_SOUND,
-            fix=fix,
-            severity="info",
-            confidence=confidence,
-            notices=notices,
-            explains_errors=notices,
-        )
-    return rule.clue(
+    fatal = is_fatal(facts, notices, deadly)
+    is_clue = not (fatal or facts.is_over())
+    return rule.finding(
         summary,
         cause=cause,
-        impact=_CONTINUES.format(stops),
+        impact=stops if fatal else _CONTINUES.format(stops) if is_clue else _SOUND,
         fix=fix,
-        confirm=confirm,
-        severity="warning",
-        confidence="likely" if confidence == "certain" else confidence,
+        confirm=confirm if is_clue else "",
+        severity="error" if fatal else "warning" if is_clue else "info",
+        confidence="likely" if is_clue and confidence == "certain" else confidence,
         notices=notices,
         explains_errors=notices,
+        fatal=fatal,
     )
 
 

@@ -72,12 +72,7 @@ def meter(target: str | None, seconds: float) -> Meter:
 
 
 def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
-    """The metrics of a watch: those of the job since its first verdict, and how the watch goes.
-
-    Args:
-        watch: as it is now.
-        runs: whether it continues.
-    """
+    """The metrics of a watch: those of the job since its first verdict, and how the watch goes."""
     status, job = watch.status(), watch.told
     made = prometheus.of_job(job) if job else _before_the_verdict(status)
     made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, frozen
 
 FOLD_ABOVE = 64
@@ -132,10 +133,7 @@ class _Links:
 
     def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
         """The ranks of each host; those of unknown hosts under ``?``."""
-        hosts: dict[str, list[int]] = {}
-        for rank in ranks:
-            hosts.setdefault(self.host_of.get(rank) or UNKNOWN_HOST, []).append(rank)
-        return hosts
+        return grouped((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
 
 
 def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[range]) -> View:

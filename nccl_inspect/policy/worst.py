@@ -7,11 +7,7 @@ from nccl_inspect.policy import Checked, Policy
 
 
 class Worst:
-    """The job that is worst by a policy.
-
-    Args:
-        policy: to which each job is held.
-    """
+    """The job that is worst by a policy."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

@@ -6,12 +6,10 @@ A module defines ``render(job, style)``, which returns the text; its name is the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.discovery import Package
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -36,27 +34,14 @@ class Format(Protocol):
         """The report as text that ends with a line end."""
 
 
-_PARTS = (
-    "brief",
-    "words",
-    "tables",
-    "pairs",
-    "columns",
-    "host_matrix",
-    "beside",
-    "digest",
-    "gaps",
-    "head",
-    "folding",
-    "jobs",
-    "markup",
+_MODULES: Package[Format] = Package(
+    __name__,
+    __file__,
+    *("brief", "words", "tables", "pairs", "columns", "host_matrix", "beside"),
+    *("digest", "gaps", "head", "folding", "jobs", "markup"),
+    first="text",
 )
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all formats, found by their files; the default first."""
-    return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
+names, load = _MODULES.names, _MODULES.load
 
 
 def lines(name: str, job: Job, style: Style) -> Iterable[str]:
@@ -64,8 +49,3 @@ def lines(name: str, job: Job, style: Style) -> Iterable[str]:
     form = load(name)
     in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)
     return in_parts(job, style) if in_parts else form.render(job, style).removesuffix("\n").split("\n")
-
-
-def load(name: str) -> Format:
-    """The format of that name, loaded when it is used."""
-    return cast(Format, import_module(f"{__name__}.{name}"))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import count
 
 _MAX_UNUSED = 3
@@ -37,10 +38,7 @@ def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str
         artifacts: used or not.
         short: without folders and without "not used", which the label of the row says.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for entry in artifacts:
-        if entry.problem:
-            groups.setdefault((entry.kind, entry.problem), []).append(entry.name)
+    groups = grouped(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
     for (kind, problem), names in groups.items():
         name = _base(names[0]) if short else names[0]
         if len(names) > 1:

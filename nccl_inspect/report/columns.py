@@ -52,11 +52,6 @@ def fitted(columns: Sequence[Column], body: list[list[str]], width: int) -> Tabl
 
     Empty columns are left out. If the rest is too wide, the common prefix of host names is removed, values that all
     rows share move below, long cells are cut, and finally columns are dropped.
-
-    Args:
-        columns: of the body.
-        body: one list of cells for each row.
-        width: of a line, at most.
     """
     fit = _Fit(columns, body, width)
     fit.leave_out_empty()
@@ -73,8 +68,12 @@ def drawn(table: Table, width: int) -> str:
     # With a head of its own, tabulate would widen each column by two.
     lines = ["-" * max(map(len, column)) for column in zip(table.head, *table.body, strict=True)]
     text = tabulate([table.head, lines, *table.body], tablefmt="plain", disable_numparse=True)
-    notes = [line for note in table.notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
-    return "\n".join([text, *([""] if notes else []), *notes]) + "\n"
+    return "\n".join([text, *([""] if table.notes else []), *wrapped(table.notes, width)]) + "\n"
+
+
+def wrapped(notes: Sequence[str], width: int) -> list[str]:
+    """The notes below a table, in lines of a width."""
+    return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
 
 
 class _Fit:

@@ -89,13 +89,7 @@ def others(job: Job) -> str:
 
 
 def in_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
-    """The report for a terminal.
-
-    Args:
-        job: the worst, with all in brief.
-        style: how it is to look.
-        render: gives the report of a single job.
-    """
+    """The report for a terminal."""
     lines = [paint(headline(job), "bold", style)]
     lines += block("worst", printable(worst(job)), style, indent=0, hang=7)
     lines += ["", *_table(job, style), ""]

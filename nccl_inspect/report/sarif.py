@@ -47,14 +47,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]], **properties: object) -> str:
-    """The document of one run.
-
-    Args:
-        job: that was read.
-        rules: that the results refer to.
-        results: each with its location.
-        properties: of the run, besides those of the job.
-    """
+    """The document of one run."""
     driver = {"name": "nccl-inspect", "version": __version__, "rules": rules}
     run = {
         "tool": {"driver": driver},

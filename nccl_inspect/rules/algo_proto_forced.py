@@ -1,14 +1,11 @@
 """The user forces NCCL's algorithm, protocol or buffers."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -33,7 +30,7 @@ _UNCHECKED = (
 _COMPARE = "Before keeping the setting, run nccl-tests with and without it over the message sizes of the job."
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
     if unsafe_notices := facts.errors_of_rule(RULE.name):
         yield _unsafe(facts, unsafe_notices)

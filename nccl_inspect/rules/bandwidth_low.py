@@ -1,17 +1,13 @@
 """nccl-tests measured far less bandwidth than the paths of the job provide."""
 
-from collections.abc import Iterator
-
 from nccl_inspect import platforms
 from nccl_inspect.event.types import NcclTestResult
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.judging.line_order import is_before
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, PathKind
+from nccl_inspect.model.job import PathKind
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count
 
@@ -30,7 +26,7 @@ _TESTS = ("all_reduce_perf", "reduce_scatter_perf")
 """Prefixes: builds with MPI are often called all_reduce_perf_mpi."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Compare the best large all-reduce or reduce-scatter with the slowest kind of path, where its speed is known."""
     best = max(_large_rows(facts), key=_bus_bandwidth, default=None) if _is_single_test(facts) else None
     expected = _expected_rate(facts) if best else None

@@ -1,7 +1,5 @@
 """Nobody listens at the address that ranks connect to."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging.connecting import (
     REFUSED,
     addresses,
@@ -9,11 +7,7 @@ from nccl_inspect.judging.connecting import (
     has_built_communicator,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="bootstrap-connect-refused",
@@ -51,7 +45,7 @@ def _clue(retries: list[Notice]) -> Finding:
     )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge connections that NCCL gave up on, and those it was still retrying when the job was ended."""
     failures, retries = failed_connections(facts, *REFUSED), retried_connections(facts, *REFUSED)
     if not failures and (not retries or has_built_communicator(facts)):

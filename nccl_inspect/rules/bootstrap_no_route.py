@@ -1,7 +1,6 @@
 """The network does not let ranks reach each other."""
 
 import re
-from collections.abc import Iterator
 
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.connecting import (
@@ -14,11 +13,8 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -42,7 +38,7 @@ _REJECTED = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge connections that NCCL gave up on, or was still retrying when the job or the log ended."""
     failed = failed_connections(facts, *NO_ROUTE)
     notices = failed or ([] if has_built_communicator(facts) else retried_connections(facts, *NO_ROUTE))
@@ -108,10 +104,6 @@ def _families(facts: Facts) -> str:
     kinds = {
         ":" in address: interface(notice)
         for notice in facts.with_event(BootstrapInterface)
-        if (address := _address(notice))
+        if (address := str(getattr(notice.event, "address", None) or "").partition("<")[0])
     }
     return f"Address families differ: {kinds[True]} is IPv6, {kinds[False]} is IPv4" if len(kinds) > 1 else ""
-
-
-def _address(notice: Notice) -> str:
-    return str(getattr(notice.event, "address", None) or "").partition("<")[0]

@@ -1,6 +1,5 @@
 """Hosts use an interface that other hosts cannot reach."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
@@ -17,8 +16,8 @@ from nccl_inspect.judging.connecting import (
     peer,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import (
     Interface,
     included_names,
@@ -29,8 +28,7 @@ from nccl_inspect.judging.networks.interfaces import (
     same_address,
 )
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import listed, some_names
 
 RULE = Rule(
@@ -65,7 +63,7 @@ class _Suspicion(NamedTuple):
     failed: list[Notice]
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge addresses of failed connections, then interfaces used for bootstrap or data."""
     given_up = [*failed_connections(facts, *REFUSED, *NO_ROUTE), *link_local_refused(facts)]
     again = [] if is_connected(facts) else retried_connections(facts, *REFUSED, *NO_ROUTE)
@@ -227,30 +225,18 @@ def _finding(
         *first_evidence(failed)[:2],
         *evidence_of_settings(named, 1),
     ]
-    ranks, hosts = ranks_in(notices), hosts_in(notices)
-    if is_dead:
-        return RULE.finding(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            confidence="likely",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
-            fatal=True,
-        )
-    return RULE.clue(
+    return RULE.finding(
         summary,
         cause=cause,
         impact=impact,
         fix=fix,
-        confirm=_CONFIRM,
-        severity=severity,
-        confidence="likely" if sure else "possible",
-        ranks=ranks,
-        hosts=hosts,
+        confirm="" if is_dead else _CONFIRM,
+        severity=None if is_dead else severity,
+        confidence="likely" if is_dead or sure else "possible",
+        ranks=ranks_in(notices),
+        hosts=hosts_in(notices),
         evidence=evidence,
+        fatal=is_dead,
     )
 
 

@@ -1,11 +1,8 @@
 """NCCL_MAX_NCHANNELS or NCCL_MAX_CTAS limits the channels."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.model.job import CommunicatorInfo, Setting
 from nccl_inspect.util.wording import listed
 
@@ -21,7 +18,7 @@ RULE = Rule(
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by effect: a communicator has exactly as many channels as the setting allows."""
     limits = [
         setting for setting in facts.user_settings(*_LIMITS) if setting.value.isdigit() and int(setting.value) > 0

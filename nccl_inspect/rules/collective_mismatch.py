@@ -7,17 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import DIFFERENT
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.hangs.watchdog import Wait, waits
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
 
 RULE = Rule(
     name="collective-mismatch",
@@ -37,7 +34,7 @@ _CALL = re.compile(
 """What PyTorch compares, without the types, which add little."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge messages that NCCL reports as mismatched, and different calls of one number: by dumps or time-outs."""
     if standstills := flight_recorder.standstills(facts, DIFFERENT):
         yield from (_from_dumps(facts, standstill) for standstill in standstills)

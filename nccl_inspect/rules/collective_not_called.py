@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import MISSING
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="collective-not-called",
@@ -25,7 +24,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the dumps of all ranks: which wait in a call, and which never made it and wait for nobody."""
     for standstill in flight_recorder.standstills(facts, MISSING):
         waiting = flight_recorder.ranks_of(standstill.waiting)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
+from nccl_inspect.judging.engine import Facts, Needs, Results, Rule
 
 RULE = Rule(
     name="collective-unfinished",
@@ -24,7 +22,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge calls that all ranks made alike: the device, the network or earlier work blocks them."""
     if flight_recorder.is_running(facts):
         yield RULE.undecided(

@@ -1,12 +1,8 @@
 """CollNet (in-network reduction) was requested but is unavailable."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
+from nccl_inspect.model.job import Setting
 
 RULE = Rule(
     name="collnet-unavailable",
@@ -16,7 +12,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge requests for CollNet: NCCL usually continues silently, but fails if NCCL_ALGO allows nothing else."""
     requests = [*facts.enabled_settings("NCCL_COLLNET_ENABLE"), *_forced(facts)]
     stuck = [n for n in facts.notices("nccl/no-algorithm") if "collnet" in str(value(n, "settings")).lower()]

@@ -108,7 +108,7 @@ def _text(death: _Death) -> str:
 
 def _deaths(facts: Facts) -> list[_Death]:
     """The pods whose end explains the loss, in order of time; without stated reasons, none if all ended alike."""
-    pods = [pod for pod in facts.cached(workloads.related) if pod.containers]
+    pods = [pod for pod in workloads.related(facts) if pod.containers]
     ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _most_informative(pod.ended)]
     sure = [death for death in ends if death.has_reason]
     deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])

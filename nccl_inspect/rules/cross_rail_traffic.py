@@ -1,15 +1,13 @@
 """Network connections that leave their rail, if the log shows that the fabric has rails."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines
+from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import Link
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -27,7 +25,7 @@ class _Sign(NamedTuple):
     evidence: list[Evidence]
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge connections whose ends are both in the log, if it shows that the fabric has rails.
 
     On a flat fabric such connections cost nothing, and an all-to-all group without PXN connects every NIC with every

@@ -1,17 +1,10 @@
 """A CUDA call of NCCL or PyTorch failed, and the log does not show in which part."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import last_words, process_ends
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -30,7 +23,7 @@ _PLACE = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failures without a source file, as exceptions repeat them, by CUDA's message."""
     failed = [failure for failure in cuda.failures(facts) if failure.file is None and _is_informative(failure)]
     origin, place = ("NCCL", _PLACE) if failed else ("PyTorch", ())

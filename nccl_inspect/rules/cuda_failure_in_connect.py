@@ -1,13 +1,9 @@
 """A CUDA call failed while NCCL set up a communicator or its connections."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -44,7 +40,7 @@ _FIX_HIDDEN = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed calls during set-up that no more specific rule covers."""
     failed = [failure for failure in cuda.failures(facts) if _is_ours(failure)]
     if not failed:

@@ -1,13 +1,7 @@
 """A CUDA call failed while NCCL launched a collective: usually the program had already broken the CUDA context."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -21,7 +15,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed calls in source files that launch kernels and copies."""
     failed = list(filter(cuda.is_launch, cuda.failures(facts)))
     if not failed:

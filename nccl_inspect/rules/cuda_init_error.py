@@ -1,15 +1,11 @@
 """CUDA itself cannot be initialized."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, value
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import error_of
 from nccl_inspect.util.text import cut
 
 RULE = Rule(
@@ -65,7 +61,7 @@ _FIX = {code: ANSWERS[code].fix for code in AT_START & ANSWERS.keys()} | {
 }
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge errors of CUDA's initialization; a process that already connects has another fault."""
     codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
     failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]

@@ -1,16 +1,12 @@
 """Each process sees only its own GPU, and CUDA cannot share memory between them."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Selection
+from nccl_inspect.model.job import Selection
 
 RULE = Rule(
     name="cuda-ipc-isolated-gpus",
@@ -26,7 +22,7 @@ _UNREACHED = (101, 217)
 except for GPUs that the process does not see (p2pCanConnect in src/transport/p2p.cc)."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed imports, if all ranks are CUDA device 0 on different GPUs or CUDA's error implies isolation."""
     isolated = set(facts.job.isolated_hosts)
     failed = [notice for notice in not_shared(facts) if isolated.intersection(notice.hosts)]

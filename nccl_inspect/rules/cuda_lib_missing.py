@@ -1,11 +1,6 @@
 """The libraries of the NVIDIA driver are missing or too old."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 
 RULE = Rule(
     name="cuda-lib-missing",
@@ -17,7 +12,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
     nvml = [notice for notice in facts.errors_of_rule(RULE.name) if not value(notice, "__library")]
     failed = [*facts.notices("nccl/cuda-library-missing", "nccl/cuda-symbol-missing"), *nvml]

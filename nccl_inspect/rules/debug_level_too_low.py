@@ -1,10 +1,6 @@
 """A log with only NCCL's version and warnings."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
 from nccl_inspect.util.levels import STATEMENTS
 
 RULE = Rule(
@@ -15,7 +11,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge logs whose NCCL lines are all warnings or the version line."""
     sparse = [notice for notice in facts.job.notices if notice.level in (*STATEMENTS, "VERSION")]
     lines = sum(source.nccl_lines for source in facts.job.sources)

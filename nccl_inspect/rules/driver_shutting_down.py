@@ -1,13 +1,8 @@
 """A process exited while NCCL still used its GPU: its last errors are an effect of the exit."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
 
@@ -19,7 +14,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge CUDA calls that failed because the process was already exiting."""
     notices = [notice for notice in cuda.failed_calls(facts) if job_end.is_shutting_down(notice.event)]
     if not notices:

@@ -1,15 +1,12 @@
 """Two machines have the same host name."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from operator import eq
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Selection
+from nccl_inspect.model.job import Selection
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -30,7 +27,7 @@ _FAR, _NEAR = 10_000, 2_000
 """Distances between pids of two machines, and of one."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge a host name whose processes have different addresses on the same interface.
 
     NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.

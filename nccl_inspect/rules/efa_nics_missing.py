@@ -1,7 +1,5 @@
 """aws-ofi-nccl finds fewer EFA devices than the machine type has for the GPUs of the job."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiPlatform, OfiProvider

@@ -1,21 +1,17 @@
 """The scheduler, the launcher or a user ended the job."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.hangs.progress import ends_after_nccl
 from nccl_inspect.judging.process_ends import exceptions, hydra
 from nccl_inspect.judging.process_ends.ends import process_ends, since_start
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import is_propagated_error, message_of, value
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import is_propagated_error, message_of
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
 
@@ -46,7 +42,7 @@ _IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # leaves time to save a c
 _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: did memory run out?"
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge reports of an external end, unless an earlier failure may be the reason."""
     stopped = hydra.terminations(facts)
     forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}

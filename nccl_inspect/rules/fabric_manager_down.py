@@ -1,15 +1,10 @@
 """CUDA is not ready because the fabric manager is not running."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="fabric-manager-down",
@@ -25,7 +20,7 @@ _NOT_READY = {802: "system not yet initialized", 919: "the GPU fabric is not rea
 _WORDS = _NOT_READY[802]
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge CUDA errors 802 and 919, whoever prints them; no other fault causes them."""
     program_errors = facts.with_role("program-cuda-error")
     failed = [

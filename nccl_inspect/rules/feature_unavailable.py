@@ -1,11 +1,7 @@
 """The program or a setting requests a feature that is not supported here."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="feature-unavailable",
@@ -44,7 +40,7 @@ _FIXES = {
 _UPGRADE = "Use a build of NCCL, RCCL or the plugin, and a driver, that support it, or disable it in the program."
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the errors that report it."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

@@ -1,12 +1,8 @@
 """Network paths without GPUDirect RDMA on a machine type that does not support it."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import NOTHING
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, does, listed
 
 RULE = Rule(
@@ -18,7 +14,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by the platform only."""
     pairs = paths_without_gdr(facts)
     if not pairs or facts.platform is None or facts.platform.gdr is not False:

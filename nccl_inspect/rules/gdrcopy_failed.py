@@ -1,11 +1,6 @@
 """GDRCopy was requested and does not work."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 
 RULE = Rule(
     name="gdrcopy-failed",
@@ -16,7 +11,7 @@ RULE = Rule(
 _REQUIRED = "nccl/gdrcopy-required"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed calls of GDRCopy and a missing library: by default NCCL does not use it."""
     missing = [notice for notice in facts.errors_of_rule("cuda-lib-missing") if value(notice, "__library")]
     notices = [*facts.errors_of_rule(RULE.name), *missing]

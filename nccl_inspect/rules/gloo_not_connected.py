@@ -1,12 +1,8 @@
 """Gloo, which connects processes alongside NCCL, found no interface or could not reach all processes."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import rank_prefix, value
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -21,7 +17,7 @@ _ADDRESSES = "ip -br addr   # on each host, inside the container: which interfac
 _OWN_NAME = "getent hosts $(hostname)   # on each host: is it 127.0.1.1, as some installers write to /etc/hosts?"
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge Gloo's messages, the most specific first."""
     caught = [notice for notice in facts.notices(*_FAILED) if exceptions.is_caught(facts, notice)]
     yield Effects(caught)

@@ -1,10 +1,6 @@
 """A GPU has fewer NVLinks or PCIe lanes than the others."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="gpu-degraded",
@@ -15,7 +11,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the GPUs of ranks by files from their hosts."""
     if facts.job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone

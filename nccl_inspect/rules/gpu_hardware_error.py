@@ -1,16 +1,13 @@
 """A GPU, its memory or an NVLink failed."""
 
 import re
-from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, gpu_fault, message_of, value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import error_of, gpu_fault, message_of
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -49,7 +46,7 @@ _OF_GPU = re.compile(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NV
 _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge CUDA's hardware errors; the kernel's lines may be old, so they need a job that failed."""
     stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in _CODES]
     stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _is_hardware_error(n)]

@@ -1,13 +1,7 @@
 """A NIC cannot register GPU memory, so GPUDirect RDMA fails where NCCL chose it."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.networks.ib_errors import REFUSED
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import listed
 
@@ -30,7 +24,7 @@ _INVALID = "Invalid argument"
 _RUNS = ("connected", "destroyed")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge calls that register memory and fail for a reason other than the limit on locked memory."""
     failed = [
         notice

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.statements import rank_prefix, value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import rank_prefix
 
 RULE = Rule(
     name="gpu-out-of-memory",
@@ -45,7 +43,7 @@ _HOST_STEPS = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
     torch = [notice for notice in _torch_errors(facts) if _has_ended(facts, notice)]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_script import Option
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="gpus-bound-to-tasks",
@@ -26,7 +23,7 @@ RULE = Rule(
 _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Explain GPU memory that could not be shared by the options of sbatch and srun."""
     faults = workloads.faults(effects)
     bound = [

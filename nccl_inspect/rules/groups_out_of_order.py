@@ -1,12 +1,9 @@
 """Ranks wait for each other in different process groups: the flight recorder shows the cycle."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.artifacts.causes import CYCLE
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
@@ -18,7 +15,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge calls in which ranks wait for each other in a cycle."""
     for standstill in flight_recorder.standstills(facts, CYCLE):
         ring = [part for part in standstill.culprits if part.call]

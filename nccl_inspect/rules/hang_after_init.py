@@ -1,9 +1,7 @@
 """Communicators were initialized, then made no progress until the job was ended."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Results, Rule
+from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     connections_at_end,
@@ -20,8 +18,6 @@ from nccl_inspect.judging.hangs.progress import (
 )
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import count, ranks_word
@@ -47,7 +43,7 @@ _CAPTURE = Needs(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge communicators that every rank completed and none ended, in logs that are provably complete."""
     if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return

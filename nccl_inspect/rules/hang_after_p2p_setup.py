@@ -1,12 +1,11 @@
 """On one host with only P2P connections, the first collective never returned."""
 
 import re
-from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_of_paths, ranks_of_paths
+from nccl_inspect.judging.facts import first_lines, hosts_of_paths, ranks_of_paths
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     connections_at_end,
@@ -23,9 +22,7 @@ from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.statements import is_propagated_error
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import count
 
@@ -49,7 +46,7 @@ _FIX = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge jobs on one host with only P2P paths that were ended before anything returned, where a line proves it."""
     paths = facts.job.paths
     if (cut := connections_at_end(facts)) and is_local_p2p(facts):

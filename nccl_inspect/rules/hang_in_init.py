@@ -1,18 +1,10 @@
 """Ranks started to initialize a communicator and never finished, without an error."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    first_evidence,
-    global_ranks,
-    hosts_in,
-    hosts_of_paths,
-    ranks_in,
-    ranks_of_paths,
-)
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, NotJudged, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     absent_elsewhere,
@@ -24,8 +16,6 @@ from nccl_inspect.judging.hangs.progress import (
     suspects,
     suspicion,
 )
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, ranks_word
@@ -46,7 +36,7 @@ _STARTS_AT_ONCE = (2, 23)
 _END = Needs("the end of the log of every rank, up to the kill, the timeout or the next prompt", all_ranks=True)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge START without COMPLETE and without an error; only the end of the job proves the log complete."""
     if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return
@@ -162,7 +152,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
     )
 
 
-def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
+def _before_start(facts: Facts) -> Results:
     """Judge processes that initialized their network, where ranks meet before Init START is printed."""
     releases = facts.job.nccl_versions
     lists = facts.with_event(NetDevices)

@@ -1,11 +1,7 @@
 """Host memory ran out in NCCL or in a plugin."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="host-memory-exhausted",
@@ -16,7 +12,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed allocations of host memory; peer-death judges processes that the kernel killed."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, requests_device
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.platforms import networks
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="host-network-missing",
@@ -46,7 +44,7 @@ _DOCKER = "--network=host   # docker run option, on all hosts"
 _DNS = "dnsPolicy: ClusterFirstWithHostNet   # with hostNetwork, so that service names still resolve"
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge interfaces and requested RoCE cards that are not in the network namespace of a pod."""
     shown = workloads.faults(effects)
     cases = workloads.cases(facts, _has_own_network) if shown else []

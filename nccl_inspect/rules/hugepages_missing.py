@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, Change
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="hugepages-missing",
@@ -35,7 +33,7 @@ _CRASHED = re.compile(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IG
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge errors that name huge pages, and bus errors, by the requests of the pods."""
     named = [effect for effect in workloads.faults(effects) if _says(effect, _NAMED)]
     shown = named or [effect for effect in workloads.faults(effects) if _says(effect, _CRASHED)]

@@ -1,15 +1,10 @@
 """A call to the NIC failed for a reason that has no rule of its own."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="ib-call-failed",
@@ -50,7 +45,7 @@ _UNKNOWN = f"the line does not say. Either {_LIBRARIES}; or {_TROUBLE}"
 _AFTERWARDS = "NCCL is cleaning up: usually a consequence of an earlier failure, or of a card that is gone"
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge the remaining calls that NCCL's wrapper of the verbs library reports (src/misc/ibvwrap.cc)."""
     notices = [notice for notice in facts.notices("nccl/ib-call-failed") if _is_left(facts, notice)]
     if not notices:

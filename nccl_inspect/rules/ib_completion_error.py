@@ -1,13 +1,6 @@
 """A NIC or its peer rejected a transfer: the statuses of InfiniBand verbs that have no rule of their own."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -38,7 +31,7 @@ _STATUSES = {
 """By ``ibv_wc_status``: its name and its cause."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge completions with a status of their own; flushed ones (5) are echoes."""
     failed = facts.completions(*_STATUSES)
     if not failed:

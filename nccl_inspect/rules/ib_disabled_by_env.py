@@ -1,15 +1,11 @@
 """NCCL_IB_DISABLE or NCCL_NET=Socket keeps hosts on TCP."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging.connecting import is_single_host
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines, hosts_of_paths, unset_steps
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, hosts_of_paths, unset_steps
 from nccl_inspect.judging.impact import Estimate, over_tcp
 from nccl_inspect.judging.networks.fabrics import disabling_settings, efa_hints, ib_cards, ib_hints, tcp_paths
 from nccl_inspect.judging.networks.interfaces import listed_interfaces
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
@@ -25,7 +21,7 @@ RULE = Rule(
 _LOOK = "ibv_devinfo; ls /dev/infiniband   # does the container have a card at all?"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by effect: it matters where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
     settings = disabling_settings(facts)
     if not settings:

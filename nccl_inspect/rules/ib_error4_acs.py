@@ -1,10 +1,6 @@
 """A NIC was denied access to the memory of its own GPU: status 4, local protection."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -18,7 +14,7 @@ RULE = Rule(
 _LOCAL_PROTECTION = 4
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge local protection errors, unless no path uses GPUDirect: then the memory is the host's."""
     failed = facts.completions(_LOCAL_PROTECTION)
     paths = facts.inter_host_net_paths()

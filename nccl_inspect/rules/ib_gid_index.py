@@ -1,14 +1,10 @@
 """RoCE connections fail: the address (GID) of a NIC does not reach its peer."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.ib_errors import REFUSED
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.job import Setting
 
 RULE = Rule(
     name="ib-gid-index",
@@ -25,7 +21,7 @@ _TO_THE_PEER = (None, "RTR")
 _MAPPED = "::ffff:"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
     calls = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "modify_qp"]
     failed = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]

@@ -1,13 +1,7 @@
 """The limit on locked memory prevents NICs from registering buffers."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="ib-memlock",
@@ -27,7 +21,7 @@ _ABORTS = "libfabric/libfabric-efa-abort-error"
 """libfabric ends the process when it cannot post its own receive buffers, which it registers first."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge calls that fail to lock memory; before 2.14 NCCL does not print why a call failed."""
     calls = [notice for notice in facts.notices("nccl/ib-call-failed") if value(notice, "name") in _CALLS]
     ofi = [*facts.with_role("memory-not-registered"), *facts.notices(_ABORTS)]

@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in, ranks_of_paths
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Selection
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in, ranks_of_paths
+from nccl_inspect.model.job import Selection
 from nccl_inspect.util.wording import does, listed, some_names
 
 RULE = Rule(
@@ -20,7 +17,7 @@ RULE = Rule(
 _BOTH = {"IB", "RoCE"}
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge connections that fail; else whether traffic uses ports of both kinds."""
     clashes = facts.notices("nccl/ib-link-layer-mixed", "nccl/ib-devices-incompatible")
     # NCCL continues and uses the ports separately.

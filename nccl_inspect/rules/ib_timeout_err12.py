@@ -1,12 +1,9 @@
 """Transfers between NICs get no response: status 12, retries exceeded."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -20,7 +17,7 @@ _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge the first failed transfers; where failover took over, NCCL continues and it is a warning."""
     late = after_another(facts)
     yield Effects(late)

@@ -1,13 +1,8 @@
 """A check inside NCCL, RCCL or a plugin failed."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import propagated_errors, stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
 from nccl_inspect.judging.statements import is_propagated_error
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="internal-error",
@@ -32,7 +27,7 @@ _STEPS = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the errors that the grammar calls internal; else NCCL's code 3 where no warning names the check."""
     notices = [notice for notice in facts.errors_of_rule(RULE.name) if not is_propagated_error(notice)]
     if notices:
@@ -42,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _finding(facts: Facts, notices: list[Notice]) -> Finding:
-    owner, address = _owner(notices[0])
+    owner, address = _OWNERS.get(notices[0].event.dialect if notices[0].event else "", _OF_NCCL)
     return stated_errors.finding(
         RULE,
         facts,
@@ -75,7 +70,3 @@ def _without_words(facts: Facts, reached: list[Notice]) -> Finding:
         ),
         confirm="Look for the first rank that failed.",
     )
-
-
-def _owner(notice: Notice) -> tuple[str, str]:
-    return _OWNERS.get(notice.event.dialect if notice.event else "", _OF_NCCL)

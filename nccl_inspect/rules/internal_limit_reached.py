@@ -1,12 +1,8 @@
 """A table of fixed size inside NCCL or a plugin is full."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.statements import entry_for_role
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="internal-limit-reached",
@@ -35,7 +31,7 @@ _FIXES = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by what the table holds."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

@@ -1,15 +1,10 @@
 """The program passes invalid arguments to NCCL, or makes an invalid call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
 from nccl_inspect.judging.statements import entry_for_role, is_propagated_error
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="invalid-usage",
@@ -50,7 +45,7 @@ _FIXES = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's lines about its arguments and calls."""
     failed = [notice for notice in facts.errors_of_rule(RULE.name) if not is_propagated_error(notice)]
     if not failed:

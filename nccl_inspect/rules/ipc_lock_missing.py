@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER
-from nccl_inspect.model.finding import Finding, NotJudged
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="ipc-lock-missing",
@@ -29,7 +27,7 @@ _SIGN = "locked memory"
 _CHECK = "ulimit -l   # in the container: unlimited, or CapEff in /proc/self/status has bit 14 (0x4000)"
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge registrations that fail for lack of locked memory by the capabilities of the containers."""
     shown = [effect for effect in workloads.faults(effects) if _SIGN in effect.cause]
     if not shown:

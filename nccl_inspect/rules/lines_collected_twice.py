@@ -1,10 +1,6 @@
 """Lines of the same process appear in the log more than once."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -15,7 +11,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the copies that the model left out."""
     copies = facts.job.repeated
     if not copies:

@@ -1,13 +1,8 @@
 """Lines that all end at the same column."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -20,7 +15,7 @@ _SHAPES = 4
 """Lines of this many shapes do not end at the same column by chance."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge unrecognized lines: whether most shapes are as long as the longest one."""
     unknown = facts.job.unrecognised
     lengths = Counter(len(shape.example.text) for shape in unknown)

@@ -1,11 +1,8 @@
 """Torn and interleaved lines, and lines with an unknown prefix."""
 
 import re
-from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.wording import count
 
@@ -23,7 +20,7 @@ _TWO = re.compile(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the share of torn NCCL lines, repaired or not."""
     sources = facts.job.sources
     lost = sum(source.damaged_lines for source in sources)

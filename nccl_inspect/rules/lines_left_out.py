@@ -1,10 +1,6 @@
 """NCCL lines that a collector shows once for several processes."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.util.wording import does
 
 RULE = Rule(
@@ -15,7 +11,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the marks that Ray appends to NCCL lines."""
     markers = facts.job.spared
     if not markers:

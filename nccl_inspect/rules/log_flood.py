@@ -1,12 +1,7 @@
 """A warning or an error that repeats until it fills the log."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.util.levels import STATEMENTS
 
 RULE = Rule(
@@ -20,7 +15,7 @@ _REPEATED = 100
 """Fewer repeats are not a flood, however short the log is."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge only warnings, errors and cascades: the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
     repeated = [notice for notice in facts.job.notices if notice.count >= _REPEATED and _is_trouble(notice)]
     total = sum(notice.count for notice in repeated)

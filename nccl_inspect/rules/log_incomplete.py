@@ -1,15 +1,9 @@
 """The log lacks its beginning, or the lines of some ranks."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.hangs import standstill
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -25,7 +19,7 @@ _NEEDS = Needs(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge whether every process shows how it began, and whether every rank of the world has a line."""
     if facts.job.failed or facts.errors(forced_ends=False):
         return  # that says more than a missing line

@@ -1,14 +1,8 @@
 """A network plugin cannot register memory with the NIC."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="memory-registration-failed",
@@ -49,7 +43,7 @@ _FIXES = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by the error of libfabric; ib-memlock judges the lack of locked memory."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

@@ -4,23 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    first_evidence,
-    first_lines,
-    global_ranks,
-    hosts_in,
-    hosts_of_paths,
-    hosts_with,
-    ranks_of_paths,
-)
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, global_ranks, hosts_in, hosts_of_paths, hosts_with, ranks_of_paths
 from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, network_mismatches, no_cards_on, without_cards
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind, Selection
+from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -39,7 +27,7 @@ _NEVER = "ranks on different networks cannot connect: NCCL stops or waits foreve
 _BY_CHANCE = "connections between these ranks fail; those in this log happen to connect ranks on the same network"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the networks that ranks use, and connections whose two ends name different networks.
 
     Where neither is in the log, a refused connection shows it, or hosts of which only some have cards.

@@ -1,21 +1,14 @@
 """Hosts are connected by NVLink, but the service that shares memory between them does not work."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from nccl_inspect.event.types import Notice as Said
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    as_shell,
-    evidence_of_settings,
-    first_lines,
-    unset_steps,
-)
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Path, Selection
+from nccl_inspect.model.job import Path, Selection
 from nccl_inspect.util.wording import count, does
 
 RULE = Rule(
@@ -36,7 +29,7 @@ _FIX = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
     stated = facts.notices("nccl/mnnvl-not-working", *_FORCED)
     failed = list(stated)

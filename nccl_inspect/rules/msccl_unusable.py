@@ -1,10 +1,6 @@
 """RCCL cannot use an algorithm for MSCCL."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="msccl-unusable",
@@ -14,7 +10,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge RCCL's lines about the files and its limits: it then uses its own rings and trees."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

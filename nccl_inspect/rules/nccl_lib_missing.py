@@ -1,9 +1,6 @@
 """The program cannot find NCCL, or finds one that it was not built for."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Effects, Facts, Results, Rule, first_evidence
 from nccl_inspect.judging.hardware.cuda import Answer
 from nccl_inspect.judging.process_ends import exceptions
 
@@ -46,7 +43,7 @@ _ANSWERS = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge the errors of PyTorch and the linker, unless NCCL is used later: then the program had a fallback."""
     notices = facts.errors_of_rule(RULE.name)
     used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}

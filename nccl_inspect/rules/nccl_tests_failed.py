@@ -1,13 +1,8 @@
 """nccl-tests ended with an error that nothing else in the log explains."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.statements import is_propagated_error, value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import is_propagated_error
 
 RULE = Rule(
     name="nccl-tests-failed",
@@ -29,7 +24,7 @@ _FIX = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the test's last lines, where the log has no error of NCCL or the machine."""
     notices = facts.notices(*_FIX)
     if not notices or any(

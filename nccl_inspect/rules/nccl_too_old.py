@@ -1,16 +1,11 @@
 """The NCCL release is older than the GPUs."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import NcclTestResult
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.machine_type import gpu_names
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="nccl-too-old",
@@ -31,7 +26,7 @@ _COUNTS_LINKS = (2, 15, 1)
 of a link may be missing."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge kernels that the GPU rejects, and links that a release overlooks; an old release that works is fine."""
     crashed = [notice for notice in cuda_failed(facts, "enqueue.cc", "init.cc") if code_of(notice) == 1]
     small = facts.notices(*_TOO_SMALL)

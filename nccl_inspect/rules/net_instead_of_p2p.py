@@ -1,12 +1,9 @@
 """Ranks of one host use the network."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_lines, unset_steps, usage_of
+from nccl_inspect.judging.engine import Facts, Needs, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, local_over_net
 from nccl_inspect.judging.impact import SHM, SOCKET, estimate
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -18,7 +15,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NET paths between ranks of one host name."""
     pairs = local_over_net(facts)
     doubtful = facts.paths("intra", "NET").where(lambda kind: kind.doubtful)

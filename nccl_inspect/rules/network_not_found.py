@@ -1,12 +1,8 @@
 """The requested network does not come up."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -19,12 +15,12 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
     failed = facts.errors_of_rule(RULE.name)
     if not failed:
         return
-    named = [str(name) for notice in failed if (name := _name(notice))]
+    named = [str(name) for notice in failed if (name := value(notice, "net"))]
     asked = facts.settings("NCCL_NET")
     names = listed([*named, *(setting.value for setting in asked)])
     there = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
@@ -50,7 +46,3 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fatal=True,
         confidence="certain" if names else "likely",
     )
-
-
-def _name(notice: Notice) -> object:
-    return dict(getattr(notice.event, "values", ())).get("net")

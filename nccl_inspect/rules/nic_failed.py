@@ -1,11 +1,7 @@
 """NCCL stopped using a NIC or a port after an error."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="nic-failed",
@@ -17,7 +13,7 @@ RULE = Rule(
 _MOVED = "nccl/ib-port-failed"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge ports that NCCL stops using (2.29 and later), and communicators that lost their NIC."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

@@ -1,10 +1,6 @@
 """A port that NCCL uses is down, or slower than the others."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="nic-link-bad",
@@ -15,7 +11,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the ports that NCCL lists by files from their hosts."""
     if facts.job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone

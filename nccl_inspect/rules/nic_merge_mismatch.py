@@ -1,12 +1,7 @@
 """Fused NICs have different numbers of ports at the two ends."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 
 RULE = Rule(
     name="nic-merge-mismatch",
@@ -23,7 +18,7 @@ _SAME_PORTS = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the warnings; NCCL continues with the ports it has, unless it is forced to fuse them."""
     refused = facts.notices("nccl/ib-merge-disabled")
     if wrong := facts.notices("nccl/nic-fusion-invalid"):

@@ -1,11 +1,7 @@
 """A NIC that NCCL lists carries no connection of its host."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.networks.nic_use import Idle, idle
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import count, does, some_names
 
 RULE = Rule(
@@ -17,7 +13,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge hosts where the idle NIC is for NCCL; otherwise that is undecided."""
     hosts = [idle_host for idle_host in idle(facts) if not idle_host.absent]
     sure = [idle_host for idle_host in hosts if idle_host.meant]

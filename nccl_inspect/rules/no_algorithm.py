@@ -1,12 +1,8 @@
 """No algorithm and protocol is left for a collective."""
 
 import re
-from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -27,7 +23,7 @@ _CAN = {
 """The algorithms that NCCL has for each collective: src/graph/tuning.cc, 2.24 and later."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's own line; collnet-unavailable judges requests for CollNet."""
     failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
     failed += facts.errors_of_rule(RULE.name)

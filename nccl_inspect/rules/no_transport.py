@@ -1,7 +1,5 @@
 """Two ranks have no path between them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule

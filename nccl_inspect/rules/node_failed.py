@@ -1,12 +1,8 @@
 """A node of the job failed, as a launcher or scheduler reports."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.statements import message_of
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="node-failed",
@@ -18,7 +14,7 @@ RULE = Rule(
 _MEMORY = "launchers/slurm-memory-error"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge nodes that mpirun lost, and broken memory that Slurm reports: both end the job."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

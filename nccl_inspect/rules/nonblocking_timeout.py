@@ -1,11 +1,7 @@
 """A non-blocking NCCL call did not complete in time."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="nonblocking-timeout",
@@ -16,7 +12,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge PyTorch's exception: the ranks that raise it waited, and a late rank is the cause."""
     notices = facts.errors_of_rule(RULE.name)
     if not notices:

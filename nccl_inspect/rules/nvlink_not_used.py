@@ -1,14 +1,11 @@
 """GPUs connected by NVLink communicate through host memory or the network."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import P2pRefused
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, usage_of
+from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.facts import as_shell, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings
 from nccl_inspect.judging.impact import against_nvlink
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import PathKind
 from nccl_inspect.util.wording import count, listed
 
@@ -21,7 +18,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge pairs that are known to have NVLink; otherwise ``shm-instead-of-p2p`` asks for the topology."""
     idle = facts.paths("intra").where(lambda kind: kind.transport != "P2P" and _has_nvlink(facts, kind))
     if not idle:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.impact import WITHOUT_NVLS
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="nvls-unavailable",
@@ -17,7 +16,7 @@ _LEAST = 3
 _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's line on machines that are known to have Hopper or newer GPUs behind an NVSwitch."""
     without = facts.notices("nccl/nvls-not-available")
     if not without:

@@ -1,12 +1,6 @@
 """The limit on open files of a process was reached."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="open-files-limit",
@@ -21,7 +15,7 @@ _OF_PROCESS, _OF_HOST = "Too many open files", "Too many open files in system"
 """The C library's text for EMFILE and ENFILE."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge warnings with this error, whichever call could not open a file or a socket."""
     failed = [notice for notice in facts.job.notices if notice.level == "WARN" and _OF_PROCESS in notice.message]
     if not failed:

@@ -1,11 +1,8 @@
 """NCCL_P2P_DISABLE or NCCL_P2P_LEVEL keeps GPUs of one host from communicating directly."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, unset_steps, usage_of
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -20,7 +17,7 @@ RULE = Rule(
 _CHECK = "nvidia-smi topo -p2p r   # if it was set to avoid a hang: check this, IOMMU and ACS before removing it"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by effect: the setting counts when a local pair that could use P2P does not.
 
     Numbers and names of levels: src/graph/paths.cc.

@@ -1,14 +1,10 @@
 """The driver refuses peer access between GPUs of one host."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import P2pRefused
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, ranks_in, ranks_of_paths, usage_of
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in, ranks_of_paths, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings
 from nccl_inspect.judging.impact import SHM, estimate
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -28,7 +24,7 @@ _REASONS = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by effect: the refusal counts if a local pair does not use P2P that the hardware may support."""
     refused = facts.with_event(P2pRefused)
     local = facts.paths("intra")

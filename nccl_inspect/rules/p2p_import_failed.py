@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="p2p-import-failed",
@@ -29,7 +26,7 @@ _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed imports and failed Unix sockets; a refused socket is the echo of other errors."""
     refused_by_cuda = not_shared(facts)
     sockets = facts.with_role("handle-socket")

@@ -1,12 +1,8 @@
 """GPUs connected by NVLink may not read each other's memory."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import Notice
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.impact import SHM, estimate
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -19,7 +15,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's own statement; it stops the job (src/graph/paths.cc)."""
     broken = facts.notices("nccl/p2p-disabled-nvlink")
     if not broken:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import NO_PARTNER
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="p2p-without-partner",
@@ -25,7 +23,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge sends and receives that are pending on one side only."""
     for still in flight_recorder.standstills(facts, NO_PARTNER):
         waiting, missing = (

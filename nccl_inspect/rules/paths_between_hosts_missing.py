@@ -1,13 +1,8 @@
 """The log shows only connections within hosts of a communicator that spans several hosts."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, global_ranks
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, listed
 
@@ -19,7 +14,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge communicators with ranks of several hosts in the log: their rings cross hosts."""
     comms = [comm for comm in facts.job.communicators if _is_spread(comm) and _is_cut_short(facts, comm)]
     if not comms:

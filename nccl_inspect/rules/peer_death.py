@@ -77,7 +77,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     killed = [*filter(_is_slurm_kill, slurm_tasks.task_ends(facts)), *facts.notices(*_KILLED)]
     departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
-    caught = [notice for notice in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, notice)]
+    caught = [notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)]
     begins = [end.begin for end in effects]
     begins += [trace.begin for trace in exceptions.exceptions_of(facts).echoes]
     stores, of_hardware = _effects(facts, departed)
@@ -283,7 +283,7 @@ def _effects(facts: Facts, departed: list[ProcessEnd]) -> tuple[list[Notice], li
     if not named:
         return [], []
     of_hardware = [] if any(end.raised and end.raised.is_of_cuda for end in named) else facts.notices(*_KERNEL_LOG)
-    return facts.notices(*exceptions.STORE, "torch/unique-id-failed"), of_hardware
+    return facts.with_role("store-failed"), of_hardware
 
 
 def _is_known_end(notice: Notice) -> bool:

@@ -1,13 +1,9 @@
 """One process maps the memory of more GPUs than the driver allows."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="peer-mapping-exhausted",
@@ -19,7 +15,7 @@ RULE = Rule(
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge CUDA error 711, from a CUDA call or from NCCL's own wording of it."""
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) == _EXHAUSTED),

@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="plugin-does-not-fit",
@@ -23,7 +21,7 @@ _LAST = re.compile(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
 _OLDEST = 4
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge calls that the other side does not support, and values that it cannot use."""
     errors = facts.errors_of_rule(RULE.name)
     if not errors:

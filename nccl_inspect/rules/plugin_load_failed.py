@@ -1,11 +1,7 @@
 """A network plugin exists, but cannot be loaded."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.networks.fabrics import lacks_a_library, tcp_paths
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="plugin-load-failed",
@@ -20,7 +16,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge errors of the dynamic linker for network plugins; probes for symbols of older interfaces are not errors."""
     broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
     if not broken or facts.plugin("NET", "loaded"):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="pods-isolated",
@@ -35,7 +33,7 @@ _ALSO = (
 )
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge ranks of one machine that cannot access each other's memory by what their pods share."""
     faults = workloads.faults(effects)
     cases = workloads.cases(facts, _is_isolated) if faults else []

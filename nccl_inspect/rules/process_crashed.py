@@ -1,12 +1,8 @@
 """The kernel log shows that a process crashed."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import message_of, value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.statements import message_of
 
 RULE = Rule(
     name="process-crashed",
@@ -25,7 +21,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge kernel lines, which may be older than the job or about another program."""
     crashes = facts.errors_of_rule(RULE.name)
     if not crashes:

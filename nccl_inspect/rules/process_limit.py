@@ -1,14 +1,6 @@
 """The limit on processes and threads was reached."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 
 RULE = Rule(
     name="process-limit",
@@ -24,7 +16,7 @@ _NO_MORE = "Resource temporarily unavailable"
 """The C library's text for EAGAIN."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge threads that could not be started; other calls get the same error for other reasons."""
     calls = [*facts.notices("nccl/system-call-failed", "nccl/thread-failed"), *facts.with_role(_OF_LIBRARIES)]
     failed = [notice for notice in calls if _OF_LIBRARIES in notice.roles or _is_start(notice)]

@@ -1,11 +1,6 @@
 """The launcher could not start the program, or the scheduler refused the job."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="program-not-started",
@@ -17,7 +12,7 @@ _REFUSED = "launchers/slurm-not-allocated"
 _NO_PROGRAM = ("launchers/slurm-no-executable", "launchers/mpi-hydra-no-executable", "launchers/mpi-executable")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge launchers' messages about a program that they could not start, if no process printed a line of NCCL."""
     if facts.job.last_lines:
         return  # another program of the script

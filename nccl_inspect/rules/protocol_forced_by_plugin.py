@@ -1,10 +1,7 @@
 """aws-ofi-nccl disables the protocols LL and LL128."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 
 RULE = Rule(
     name="protocol-forced-by-plugin",
@@ -14,7 +11,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Name the plugin and its reason: the echo that NCCL prints later looks like a user's setting."""
     forced = [setting for setting in facts.settings("NCCL_PROTO") if setting.source == "plugin"]
     if not forced:

@@ -1,13 +1,9 @@
 """Connections between different rails fail while those within a rail work."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, hosts_in, nics_used, ranks_in
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, hosts_in, nics_used, ranks_in
 from nccl_inspect.model.connection import End, Link
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Path, PathKind, Selection
+from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
@@ -21,7 +17,7 @@ _TIMED_OUT, _NO_ANSWER = 110, 12
 _CAPTURE = Needs("the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log", all_ranks=True)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge whether the ranks with timeouts are those that connect different NIC numbers."""
     connecting = [
         notice for notice in facts.notices("nccl/ib-modify-qp-failed") if value(notice, "errno") == _TIMED_OUT

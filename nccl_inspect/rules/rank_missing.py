@@ -1,13 +1,10 @@
 """Ranks that never started to create the communicator while the others wait for them."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
+from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import absent_elsewhere, node_failed, phases, suspects
 from nccl_inspect.judging.process_ends.ends import silent_workers
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import ranks_word
 
@@ -21,7 +18,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge world communicators that no rank completed: if any rank completed one, all had started it."""
     if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return

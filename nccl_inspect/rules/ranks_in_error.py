@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.util.wording import count, does, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, State
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="ranks-in-error",
@@ -38,7 +36,7 @@ _ASK = "ncclras -v > ras.txt   # run it again to see whether other ranks follow"
 _CHECK = "Look at the output of {who} first, and at what it printed before the error."
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the errors that ranks report, then their different states, in the newest answer with either."""
     for answer in reversed(answers(facts)):
         if answer.errors:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.grouping import grouped_sets
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the mismatches of one communicator in the newest answer that has any."""
     mismatches = [(answer, mismatch) for answer in answers(facts) for mismatch in answer.mismatches]
     if not mismatches:
@@ -68,9 +65,7 @@ def _rank(member: Member, ranks: dict[int, int]) -> int:
 
 
 def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
-    by_count: dict[int, set[int]] = {}
-    for member in mismatch.members:
-        by_count.setdefault(member.launched, set()).add(_rank(member, ranks))
+    by_count = grouped_sets((member.launched, _rank(member, ranks)) for member in mismatch.members)
     counts = [f"{number} on {ranks_word(members)}" for number, members in sorted(by_count.items())]
     if mismatch.usual is not None and mismatch.usual not in by_count:
         counts.append(f"{mismatch.usual} on the others")

@@ -1,11 +1,7 @@
 """The kernel command line lacks iommu=pt, according to RCCL."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import CollectiveTimeout, Notice
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="rccl-iommu-pt-missing",
@@ -16,7 +12,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the warning by how the job ended: alone it is only a note."""
     missing = facts.notices("rccl/rccl-host-setting-missing")
     if not missing:

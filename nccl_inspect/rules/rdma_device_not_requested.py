@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="rdma-device-not-requested",
@@ -36,7 +34,7 @@ _UNKNOWN = "socket-instead-of-rdma"
 _FEWER = "efa-nics-missing"
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge TCP between hosts, and plugins without a device, by what the pods request."""
     faults = workloads.faults(effects)
     if not faults:

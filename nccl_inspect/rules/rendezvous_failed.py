@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.exceptions import STORE
-from nccl_inspect.judging.statements import is_error, rank_prefix, value
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import is_error, rank_prefix
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -41,9 +37,9 @@ _LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeou
 _TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge PyTorch's errors about its store; those before a communicator came up no longer matter."""
-    errors = [notice for notice in facts.notices(*STORE, "torch/unique-id-failed") if is_error(notice)]
+    errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
     yield Effects(before)  # a later attempt succeeded

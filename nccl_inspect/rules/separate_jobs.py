@@ -1,14 +1,11 @@
 """Each host runs its own job although one job across all hosts was intended."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Results, Rule, first_evidence, value
 from nccl_inspect.judging.line_order import first_of_each
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, listed
 
@@ -26,7 +23,7 @@ _IMPACT = "the network between the hosts is not tested, and processes of one hos
 _BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; check with 'ldd build/all_reduce_perf'"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge communicators that all stay on one host although the log has several.
 
     Groups within hosts and independent replicas look the same: only nccl-tests are certainly meant to span all hosts.
@@ -41,7 +38,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"replicas, {_GROUPS}",
             _NEEDS,
         )
-    jobs = [comm for comm in comms if comm.parent is None and _is_whole(comm)]
+    jobs = [comm for comm in comms if comm.parent is None and len(comm.started) == comm.nranks and len(comm.hosts) == 1]
     hosts = {host for comm in jobs for host in comm.hosts if is_named(host)}
     if len(jobs) < 2 or len(hosts) < 2 or any(len(comm.hosts) > 1 for comm in comms):
         return
@@ -95,49 +92,32 @@ def _clue(jobs: list[CommunicatorInfo]) -> Finding:
     )
 
 
-def _is_whole(comm: CommunicatorInfo) -> bool:
-    return len(comm.started) == comm.nranks and len(comm.hosts) == 1
-
-
 def _of_tests(facts: Facts) -> Iterator[Finding]:
     """Judge the output of nccl-tests without lines of NCCL: each test lists its ranks from 0, and prints a table."""
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
     hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
+    apart = partial(RULE.finding, cause=_WITHOUT_MPI, impact=_IMPACT, fix=[_BUILD])
     if len(heads) > 1:
-        yield RULE.finding(
-            f"{count(len(heads), 'test')} started together on {count(len(hosts), 'host')}, each with its own rank 0",
-            cause=_WITHOUT_MPI,
-            impact=_IMPACT,
-            fix=[_BUILD],
-            confidence="likely",
-            hosts=hosts,
-            evidence=heads,
+        summary = (
+            f"{count(len(heads), 'test')} started together on {count(len(hosts), 'host')}, each with its own rank 0"
         )
+        yield apart(summary, confidence="likely", hosts=hosts, evidence=heads)
         return
+    maybe = partial(apart, severity="warning", confidence="possible")
     tables = _at_once(facts, [line for notice in facts.notices("nccl-tests/test-units") for line in notice.evidence])
     options = facts.notices("nccl-tests/test-options")
     starts = sum(notice.count for notice in options)
     if len(tables) < 2 and starts > 1 and not (facts.notices("nccl-tests/test-units") or facts.with_role("test-end")):
-        yield RULE.clue(
+        yield maybe(
             f"{count(starts, 'test')} started and none printed results: several tests run in parallel",
-            cause=_WITHOUT_MPI,
-            impact=_IMPACT,
-            fix=[_BUILD],
             confirm="Look at the lists of ranks: does rank 0 appear more than once?",
-            severity="warning",
-            confidence="possible",
             evidence=first_evidence(options),
         )
     if len(tables) > 1:
-        yield RULE.clue(
+        yield maybe(
             f"{count(len(tables), 'table')} of results started before the first ended: several tests run in parallel",
-            cause=_WITHOUT_MPI,
-            impact=_IMPACT,
-            fix=[_BUILD],
             confirm="Look at the list of ranks above the tables: does rank 0 appear more than once?",
-            severity="warning",
-            confidence="possible",
             evidence=tables,
         )
 

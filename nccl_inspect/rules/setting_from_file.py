@@ -6,17 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect import artifacts
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Pod, Variable
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="setting-from-file",
@@ -59,7 +57,7 @@ class Source(NamedTuple):
     """How to remove it."""
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge the variables that findings blame by whether manifests and scripts set them to the same value."""
     effects = workloads.faults(effects)
     sources = _sources(facts) if effects else []
@@ -88,9 +86,7 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJud
 
 def _overridden(facts: Facts, effects: Sequence[Finding], sources: Sequence[Source]) -> Iterator[Finding]:
     """The first variable of a finding that files set to another value than the log shows."""
-    by_name: dict[str, list[Source]] = {}
-    for source in sources:
-        by_name.setdefault(source.variable.name, []).append(source)
+    by_name = grouped((source.variable.name, source) for source in sources)
     for effect in effects:
         for setting in _settings(facts, effect):
             others = by_name.get(setting.name, [])

@@ -1,13 +1,9 @@
 """NCCL cannot parse or use the value of a setting."""
 
 import re
-from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -25,7 +21,7 @@ _NUMBERS, _LIST, _RINGS = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's errors about invalid numbers (src/misc/param.cc) and lists (src/graph/tuning.cc)."""
     if lists := facts.notices(_LIST):
         yield _invalid_list(facts, lists)

@@ -1,11 +1,7 @@
 """NCCL or a plugin stops because of the value of a setting."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="setting-refused",
@@ -24,7 +20,7 @@ _VARIABLES = {
 """The variable, if the message does not name it in full."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge values that stop the initialization; setting-invalid judges those that NCCL adjusts or ignores."""
     errors = facts.errors_of_rule(RULE.name)
     if not errors:

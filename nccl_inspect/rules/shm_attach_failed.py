@@ -1,12 +1,6 @@
 """A shared memory segment that another rank created could not be opened."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="shm-attach-failed",
@@ -20,7 +14,7 @@ _NOT_THERE = 2
 _FILE = "misc/shmutils.cc"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed attaching if nothing else failed: otherwise the segment's creator ended for another reason."""
     failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "attaching to"]
     failed += facts.errors_of_rule(RULE.name)

@@ -1,14 +1,9 @@
 """Host memory allocated with the cuMem interface does not work."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="shm-cumem-host-failed",
@@ -29,7 +24,7 @@ _FIX = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed calls of the cuMem host path; NCCL's automatic fallback is a note."""
     failed = _failed(facts)
     fell_back = facts.notices("nccl/cumem-host-fallback")

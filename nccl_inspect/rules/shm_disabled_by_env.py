@@ -1,12 +1,9 @@
 """NCCL_SHM_DISABLE keeps ranks of one host from using shared memory."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, hosts_of_paths, unset_steps, usage_of
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_of_paths, unset_steps, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs, local_over_net
 from nccl_inspect.judging.impact import SHM, SOCKET, estimate
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -24,7 +21,7 @@ _LARGER = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by effect: local pairs with P2P lose nothing; the others can only use the network."""
     settings = facts.enabled_settings("NCCL_SHM_DISABLE")
     if not settings:

@@ -1,23 +1,12 @@
 """GPUs of one host communicate through host memory."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import Message, P2pRefused
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    as_shell,
-    evidence_of_settings,
-    first_evidence,
-    first_lines,
-    unset_steps,
-    usage_of,
-)
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, hiding_levels, limiting_levels
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Selection, Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -42,7 +31,7 @@ _NO_FINE_GRAIN = (
 _DECIDE = Needs(platform=True, topology=True, others=("'nvidia-smi topo -p2p r' shows peer access",))
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge each local SHM pair by what the hardware supports, if known."""
     pairs = facts.paths("intra", "SHM")
     poor = pairs.where(lambda kind: facts.allows_p2p(kind) is False)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="shm-volume-missing",
@@ -31,7 +28,7 @@ _DOCKER = "--shm-size=16g   # option of docker run; or --ipc=host"
 _CHECK = "df -h /dev/shm   # in the container"
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge segments that had no room by the volume mounted at /dev/shm."""
     faults = [effect for effect in workloads.faults(effects) if effect.cause.startswith(_NO_ROOM)]
     cases = workloads.cases(facts, _is_small) if faults else []

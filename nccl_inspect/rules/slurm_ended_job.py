@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import DEATHS
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_job import Entry
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="slurm-ended-job",
@@ -38,7 +35,7 @@ _STATES = {
 _LATE = ("TIMEOUT", "DEADLINE")
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge a job that ended by its state in Slurm."""
     candidates = workloads.faults(effects) + _external_ends(effects)
     ends = [effect for effect in candidates if effect.fatal or effect.rule in _BY_TIME]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.clouds import is_ec2
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, first_lines
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -23,10 +23,6 @@ from nccl_inspect.judging.networks.fabrics import (
 )
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric, is_over_tcp
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -43,7 +39,7 @@ _NAMES = ("efa", "libfabric", "aws libfabric")
 _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image and on LD_LIBRARY_PATH."
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge TCP paths if aws-ofi-nccl, a setting or the platform shows that EFA should carry them."""
     provider = over_tcp_provider(facts)
     paths = tcp_paths(facts) | provider
@@ -79,7 +75,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     points_at_efa = expected or signs or hints or refused
     if not (points_at_efa or (in_ec2 and not disabling_settings(facts))):
         return
-    over_tcp_only = _tcp_provider(facts)
+    over_tcp_only = [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
     was_tried = bool(_plugin_lines(facts))
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
     if was_tried and not tcp_fallback.stated and (dies_silently(facts) or not gave_up):
@@ -128,10 +124,6 @@ def _refusals(facts: Facts) -> list[Notice]:
     broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
     return [*reasons[:2], *[*filter(is_of_libfabric, failed_plugins(facts)), *without][:1]]
-
-
-def _tcp_provider(facts: Facts) -> list[Notice]:
-    return [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
 
 
 def _fixes(facts: Facts) -> list[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, first_lines, unset_steps
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -22,8 +22,6 @@ from nccl_inspect.judging.networks.fabrics import (
 from nccl_inspect.judging.networks.fallback import CONFIRM, clue_evidence, fallback
 from nccl_inspect.judging.networks.interfaces import is_for_rdma, notices_naming
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import listed
 
@@ -36,7 +34,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge TCP paths if some rank lists a NIC or the platform has them; before there are paths, the signs of them."""
     paths = tcp_paths(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")

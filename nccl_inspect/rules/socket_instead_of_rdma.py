@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.impact import Estimate, over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -24,7 +24,6 @@ from nccl_inspect.judging.networks.fallback import (
     is_of_libfabric,
 )
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.platforms import networks
 from nccl_inspect.platforms.networks import Network
 from nccl_inspect.util.wording import listed
@@ -39,7 +38,7 @@ _NO_RDMA = "(TCP, no RDMA)"
 _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf   # in the container"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge TCP paths between hosts of an unknown machine type, or the signs that they will use TCP."""
     paths = tcp_paths(facts) | over_tcp_provider(facts).where(lambda _: slingshot.signs(facts))
     if not paths:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.stragglers import Straggler, Timed
+from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 
 RULE = Rule(
     name="straggler",
@@ -26,7 +23,7 @@ _MOST = 3
 """Ranks that are reported; if there are more, the time is lost elsewhere."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge how long the calls took on each rank, if PyTorch measured it."""
     dumps = flight_recorder.dumps_of(facts)
     if len(dumps) < 2:

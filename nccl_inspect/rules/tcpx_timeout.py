@@ -1,13 +1,9 @@
 """GPUDirect-TCPX or TCPXO times out while waiting for its receive daemon or for a peer."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, hosts_in
+from nccl_inspect.judging.engine import Effects, Facts, Needs, Notice, Results, Rule, value
+from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import message_of, value
-from nccl_inspect.model.finding import Needs
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -28,7 +24,7 @@ _WAITS, _NOT_READY, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-rx
 _ABORTS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge a daemon that does not become ready or ends, and warnings about timeouts.
 
     The TCPX plugin is recognized by its texts only: its WARN about a timeout counts.

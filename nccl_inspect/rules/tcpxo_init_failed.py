@@ -1,11 +1,7 @@
 """GPUDirect-TCPXO cannot start and ends its process."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="tcpxo-init-failed",
@@ -19,7 +15,7 @@ _OTHER_MACHINE = ("No FasTrak index found", "larger than maximum number")
 _CUDA = ("cuda error detected", "CU error")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge that the plugin ends its process, for whatever reason; other rules judge some reasons in detail."""
     aborted = facts.notices("tcpxo/fastrak-init-failed")
     why = facts.errors_of_rule(RULE.name)

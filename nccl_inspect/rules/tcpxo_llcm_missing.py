@@ -1,12 +1,7 @@
 """GPUDirect-TCPXO is configured to use LLCM, but its devices are not in the container."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="tcpxo-llcm-missing",
@@ -20,7 +15,7 @@ _REASONS = ("No files found matching", "No LLCM device", "resource0", "resource2
 _READ_ONLY = "Read-only file system"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the search for the LLCM devices; the plugin itself skips unreadable ones."""
     errors = [*facts.errors_of_rule(RULE.name), *google_plugins.aborted(facts, *_REASONS)]
     if not errors or (google_plugins.works(facts) and not facts.job.failed):

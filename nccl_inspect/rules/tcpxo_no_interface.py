@@ -1,13 +1,7 @@
 """GPUDirect-TCPXO does not find the interfaces of the GPU NICs, or the one for its control traffic."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Effects, Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -25,7 +19,7 @@ _NOT_HERE = "tcpxo/fastrak-dxs-interface"
 _SUBSET = "NCCL_FASTRAK_ALLOW_NIC_SUBSET"
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge interfaces that the plugin does not find, and the daemon's NICs that it does not see."""
     missing = [
         *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "tcpxo/fastrak-interface-path"),

@@ -1,12 +1,8 @@
 """The offload engine of the machine refuses GPUDirect-TCPXO, or the connection to it breaks."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import message_of, value
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import message_of
 
 RULE = Rule(
     name="tcpxo-offload-failed",
@@ -19,7 +15,7 @@ RULE = Rule(
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge failures between plugin and offload engine; at the end of a job, connections close normally."""
     errors = list(facts.errors_of_rule(RULE.name))
     errors += google_plugins.aborted(
@@ -33,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Result]:
     yield RULE.finding(
         f"GPUDirect-TCPXO: {_what(first)}",
         cause="the daemon cannot map or register GPU memory for the NIC"
-        if _is_about_memory(first)
+        if any(part in first.production for part in _MEMORY)
         else "the container is not allowed to bind to the NIC's interface"
         if first.production == "tcpxo/fastrak-dxs-socket"
         else "the offload engine (DXS) of this machine does not answer, or refuses: the fault is in the machine or its "
@@ -52,10 +48,6 @@ def judge(facts: Facts) -> Iterator[Result]:
 
 
 _BIND = ["securityContext: {capabilities: {add: [NET_RAW]}}   # pod spec, of the container"]
-
-
-def _is_about_memory(notice: Notice) -> bool:
-    return any(part in notice.production for part in _MEMORY)
 
 
 def _what(notice: Notice) -> str:

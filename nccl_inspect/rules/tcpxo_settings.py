@@ -1,11 +1,7 @@
 """GPUDirect-TCPXO runs with settings that reduce performance and differ from Google's profile."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, ranks_in, unset_steps
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in, unset_steps
 
 RULE = Rule(
     name="tcpxo-settings",
@@ -19,7 +15,7 @@ _LLCM = "NCCL_FASTRAK_USE_LLCM"
 _PROFILE = "source /usr/local/nvidia/lib64/nccl-env-profile.sh   # Google's settings; in the job's container, before it"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge logging of every transfer, and control messages that do not use LLCM."""
     hotpath = facts.enabled_settings(_HOTPATH)
     without = [notice for notice in facts.notices("tcpxo/fastrak-dxs-starting") if value(notice, "llcm") == "false"]

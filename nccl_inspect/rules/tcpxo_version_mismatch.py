@@ -1,14 +1,9 @@
 """The GPUDirect-TCPXO plugins of two nodes, or the plugin and the host software, are of incompatible releases."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.statements import message_of, value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import message_of
 from nccl_inspect.util.wording import listed, some_names
 
 RULE = Rule(
@@ -23,7 +18,7 @@ RULE = Rule(
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the plugin's errors about releases, and plugins of several releases in a job that did not connect."""
     peers = facts.errors_of_rule(RULE.name)
     refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in message_of(n) for text in _HOST)]

@@ -1,13 +1,8 @@
 """The ranks do not agree on the topology, or NCCL found no order for it."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, finished_init
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="topology-mismatch",
@@ -36,7 +31,7 @@ _NO_ORDER = Fault(
 _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge faults that stop the job, first rings that do not close, and searches that found nothing."""
     broken = [*facts.with_role("rings-broken"), *_old(facts, _OLD_ENDS)]
     faults = [notice for notice in facts.errors_of_rule(RULE.name) if notice.production != _OLD]

@@ -1,17 +1,14 @@
 """A tensor-parallel group has ranks on several nodes."""
 
 import re
-from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines, global_ranks
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -24,7 +21,7 @@ _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge groups that a framework's size or PyTorch's name for them shows to be tensor-parallel."""
     if any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
         return  # NVLink connects these nodes
@@ -48,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _by_size(facts: Facts) -> Finding | None:
     """The certain case: more ranks in a group than any node has."""
     notices = facts.with_role("parallel-sizes")
-    sizes = {_size(notice) for notice in notices}
+    sizes = {int(value(notice, "tp") or 0) for notice in notices}
     local = _ranks_of_a_node(facts)
     if len(sizes) != 1 or local is None or not facts.spans_hosts():
         return None
@@ -109,10 +106,6 @@ def _place(notice: Notice, group: str) -> Wait:
         values = dict(getattr(event, "values", ()))
         member, rank = values.get("rank"), values.get("global_rank")
     return Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
-
-
-def _size(notice: Notice) -> int:
-    return int(dict(getattr(notice.event, "values", ())).get("tp", 0))
 
 
 def _ranks_of_a_node(facts: Facts) -> int | None:

@@ -1,12 +1,8 @@
 """A transfer failed, or could not be passed to the network, and the log does not show why."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.remedies import LIBFABRIC_SAYS
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="transfer-failed",
@@ -19,7 +15,7 @@ RULE = Rule(
 _OF_LIBFABRIC = "aws-ofi-nccl"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge calls that post, poll or end a transfer: most often the peer is gone, and then peer-death leads."""
     errors = facts.errors_of_rule(RULE.name)
     if not errors:

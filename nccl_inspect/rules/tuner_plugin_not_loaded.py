@@ -1,15 +1,9 @@
 """A tuner plugin that was requested, or that has data for this platform, is not used."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import PluginStatus
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Effects, Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.remedies import NOTHING
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="tuner-plugin-not-loaded",
@@ -24,7 +18,7 @@ _TUNED = ("p5", "p6")
 """Types for which aws-ofi-nccl has tuning data."""
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge the plugin's messages, and a library that was requested but not loaded; no tuner at all is normal.
 
     NCCL also looks for a tuner in the network plugin's library, and reports if the last search finds none.

@@ -1,11 +1,7 @@
 """The UCX transport of the HPC-X plugin failed."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="ucx-failed",
@@ -17,7 +13,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the plugin's errors about UCX calls; transfer-failed judges transfers over it."""
     errors = facts.errors_of_rule(RULE.name)
     if not errors:

@@ -1,12 +1,8 @@
 """A CUDA call failed in NCCL, and the log shows neither which nor why."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import propagated_errors, stated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="unhandled-cuda-error",
@@ -19,7 +15,7 @@ RULE = Rule(
 _CUDA_ERROR = 1
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's code 1 if neither a warning nor CUDA's own message explains it."""
     errors = propagated_errors.unexplained(facts, _CUDA_ERROR)
     if not errors or cuda.failures(facts):

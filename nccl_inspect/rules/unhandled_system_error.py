@@ -1,11 +1,7 @@
 """A system call failed in NCCL, and the log does not show which."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
 
 RULE = Rule(
     name="unhandled-system-error",
@@ -25,7 +21,7 @@ _PLACES = {
 """Likely causes by the source file of the first frame."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's code 2 if no warning explains it."""
     errors = propagated_errors.unexplained(facts, _SYSTEM_ERROR)
     if not errors:

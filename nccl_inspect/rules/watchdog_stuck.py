@@ -1,13 +1,10 @@
 """PyTorch's watchdog made no progress, and the process aborted itself."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_with
+from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import process_ends
-from nccl_inspect.judging.statements import rank_prefix, value
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import ranks_word
 
@@ -23,7 +20,7 @@ _AT_END = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge the messages of the thread that monitors the watchdog."""
     notices = facts.errors_of_rule(RULE.name)
     survived = [notice for notice in notices if exceptions.came_up_below(facts, notice)]

@@ -1,12 +1,7 @@
 """nccl-tests compared the results and found wrong ones."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -17,7 +12,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the test's result, which does not name the faulty link or memory."""
     wrong = facts.notices("nccl-tests/test-wrong")
     if not wrong:

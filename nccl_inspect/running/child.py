@@ -67,12 +67,6 @@ class Signals:
 class Child:
     """The job.
 
-    Args:
-        argv: the command.
-        environment: of it.
-        channels: that its streams go to.
-        log: takes what it prints.
-
     Raises:
         NotStartedError: it cannot be started.
     """

@@ -65,12 +65,7 @@ _MAX_NAME = 60
 
 
 def given(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """What is to be added to the environment of a job.
-
-    Args:
-        environment: as it is.
-        folder: of the run.
-    """
+    """What is to be added to the environment of a job."""
     names = {*environment, *_configured(environment)}
     wanted = [setting for setting in SETTINGS if names.isdisjoint((setting.name, *setting.unless))]
     return {entry.name: entry.value.replace("{folder}", _folder(entry.name, folder)) for entry in wanted}

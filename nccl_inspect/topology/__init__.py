@@ -144,10 +144,6 @@ def read(path: str) -> Topology:
 def understood(text: str, name: str) -> Topology:
     """Read a topology of any known format.
 
-    Args:
-        text: of a file.
-        name: of the file.
-
     Raises:
         TopologyError: it is damaged, or of no known format.
     """

@@ -5,13 +5,11 @@ A module states ``render(traffic, by, style)``, which gives the text; its name i
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from nccl_inspect.report import Style
 from nccl_inspect.traffic.flows import Traffic
-from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.discovery import Package
 
 
 class Format(Protocol):
@@ -22,15 +20,5 @@ class Format(Protocol):
 
 
 BY = ("operation", "path")
-_PARTS = ("flows", "algorithms")
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all formats, found by their files; the default first."""
-    return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
-
-
-def load(name: str) -> Format:
-    """The format of that name, loaded when it is used."""
-    return cast(Format, import_module(f"{__name__}.{name}"))
+_MODULES: Package[Format] = Package(__name__, __file__, "flows", "algorithms", first="text")
+names, load = _MODULES.names, _MODULES.load

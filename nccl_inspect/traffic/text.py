@@ -9,6 +9,7 @@ from tabulate import tabulate
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block
 from nccl_inspect.traffic.flows import Flow, Operation, Traffic
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count
 
@@ -77,9 +78,7 @@ def _operation(operation: Operation) -> list[str]:
 
 
 def _kinds(flows: list[Flow]) -> list[list[str]]:
-    by_kind: dict[str, list[Flow]] = {}
-    for flow in flows:
-        by_kind.setdefault(flow.detail, []).append(flow)
+    by_kind = grouped((flow.detail, flow) for flow in flows)
     rows = []
     for kind, some in by_kind.items():
         busiest = some[0]

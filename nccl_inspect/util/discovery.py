@@ -2,8 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+_Module = TypeVar("_Module")
 
 SETTINGS = "nccl-inspect.toml"
 """The name of settings files."""
@@ -27,6 +32,32 @@ def modules(package_file: str, *parts: str) -> list[str]:
     """
     names = (entry.name[:-3] for entry in os.scandir(Path(package_file).parent) if entry.name.endswith(".py"))
     return sorted(name for name in names if name != "__init__" and name not in parts)
+
+
+class Package(Generic[_Module]):
+    """The modules of a package that do the same for different things, found by their files, loaded when they are used.
+
+    Args:
+        name: the ``__name__`` of the package.
+        file: its ``__file__``.
+        parts: modules that are shared by the others and none of them.
+        first: the module to name first, such as that of the default format.
+    """
+
+    def __init__(self, name: str, file: str, *parts: str, first: str = "") -> None:
+        self._name, self._file, self._parts, self._first = name, file, parts, first
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all modules, in order."""
+        return self._names
+
+    def load(self, name: str) -> _Module:
+        """The module of that name."""
+        return cast(_Module, import_module(f"{self._name}.{name}"))
 
 
 def instead_of(path: Path, otherwise: str) -> str:

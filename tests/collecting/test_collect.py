@@ -75,7 +75,7 @@ def test_a_table_has_commands_that_read_only(command: Command) -> None:
 
 
 def test_each_target_has_its_help() -> None:
-    assert collecting.names() == ["host", "kubernetes", "slurm"]
+    assert collecting.names() == ("host", "kubernetes", "slurm")
     assert all(collecting.load(name).HELP for name in collecting.names())
 
 

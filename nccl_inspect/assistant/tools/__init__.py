@@ -48,11 +48,7 @@ def several(names: list[str] | str | None) -> list[str]:
 
 
 def all_of(reader: LogReader) -> Iterator[tuple[str, str, Callable[..., Any]]]:
-    """The tools: name, title and function.
-
-    Args:
-        reader: what they read with.
-    """
+    """The tools: name, title and function."""
     for name in modules(__file__, *_PARTS):
         module = import_module(f"{__name__}.{name}")
         yield name, module.TITLE, module.tool(reader)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 from nccl_inspect.differences import Difference
 from nccl_inspect.report import Style
-from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.discovery import Package
 
 
 class Format(Protocol):
@@ -18,15 +16,5 @@ class Format(Protocol):
         """The report as text that ends with a line end."""
 
 
-_PARTS = ("words",)
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all formats, found by their files; the default first."""
-    return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
-
-
-def load(name: str) -> Format:
-    """The format of that name, loaded when it is used."""
-    return cast(Format, import_module(f"{__name__}.{name}"))
+_MODULES: Package[Format] = Package(__name__, __file__, "words", first="text")
+names, load = _MODULES.names, _MODULES.load

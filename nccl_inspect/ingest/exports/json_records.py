@@ -102,11 +102,7 @@ class JsonReader:
 
 
 class JsonReaders:
-    """Several readers: the one that knows most of an object reads it.
-
-    Args:
-        readers: where two know as much, the first one counts.
-    """
+    """Several readers: the one that knows most of an object reads it."""
 
     def __init__(self, readers: Sequence[JsonReader]) -> None:
         self._readers = readers

@@ -142,11 +142,7 @@ def with_plain_arrows(line: bytes) -> bytes:
 
 
 def in_code(lines: Sequence[bytes]) -> list[bool]:
-    """Of each line whether it may be one of a log: where a text marks what is, all else is prose.
-
-    Args:
-        lines: of a text.
-    """
+    """Of each line whether it may be one of a log: where a text marks what is, all else is prose."""
     marks = [_CODE.match(line) for line in lines]
     is_marked = sum(mark is not None for mark in marks) > 1
     answers, opened, wanted = list[bool](), not is_marked, True

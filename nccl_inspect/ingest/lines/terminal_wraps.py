@@ -44,11 +44,7 @@ def _goes_on(line: bytes) -> bool:
 
 
 class Folded:
-    """Takes the bytes of a source as they come and gives lines as they were before.
-
-    Args:
-        width: of the terminal.
-    """
+    """Takes the bytes of a source as they come and gives lines as they were before."""
 
     def __init__(self, width: int) -> None:
         self.lines = 0

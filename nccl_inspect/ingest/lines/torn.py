@@ -235,12 +235,7 @@ def _is_inside(text: bytes, word: bytes) -> bool:
 
 
 def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:
-    """The whole lines of a source, in lists of about the size of its blocks.
-
-    Args:
-        blocks: the bytes of the source.
-        rejoiner: counts what it repaired.
-    """
+    """The whole lines of a source, in lists of about the size of its blocks."""
     for data in blocks:
         yield list(rejoiner.feed(data))
     yield list(rejoiner.finish())

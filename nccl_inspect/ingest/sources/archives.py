@@ -53,10 +53,6 @@ ALL = Wanted(lambda _: True, lambda *_: True)
 def of_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
     """The logs in a tar archive, or what else is wanted, in its order.
 
-    Args:
-        data: of the archive, unpacked.
-        wanted: which members are given.
-
     Raises:
         StreamError: the archive is damaged or breaks off, and no member has said so.
     """
@@ -181,11 +177,6 @@ def of_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> It
 
 def of_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """The same of a file on disk, which is closed after the last one.
-
-    Args:
-        place: its path.
-        count: likewise.
-        wanted: likewise.
 
     Raises:
         StreamError: likewise.

@@ -161,11 +161,7 @@ def _one_line(problem: Exception) -> str:
 
 
 class _Parts:
-    """Unpacks one part after the other: packed files may be put together by ``cat``.
-
-    Args:
-        decoder: makes what unpacks one part.
-    """
+    """Unpacks one part after the other: packed files may be put together by ``cat``."""
 
     def __init__(self, decoder: Callable[[], _Decoder]) -> None:
         self._decoder = decoder

@@ -105,11 +105,7 @@ def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
 
 
 class _Kept:
-    """Opens a stream, and opens it again.
-
-    Args:
-        file: that can be opened once.
-    """
+    """Opens a stream, and opens it again."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -249,13 +245,7 @@ def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
 
 
 def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
-    """A file again that :func:`find` gave.
-
-    Args:
-        path: of something that is not a folder.
-        found: as it was.
-        without: likewise.
-    """
+    """A file again that :func:`find` gave."""
     if not isinstance(path, Path):
         return _of_object(path, found)
     try:
@@ -265,13 +255,7 @@ def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> 
 
 
 def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
-    """A file on disk.
-
-    Args:
-        path: of it.
-        status: what the system says of it.
-        found: in a folder, not named by the user.
-    """
+    """A file on disk."""
     if not os.access(path, os.R_OK):
         return unreadable(str(path), "no read permission", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):

@@ -132,11 +132,7 @@ def _shared(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
 
 
 class _LineEnds:
-    """Where a file can be cut: only one that is text, and not torn, is looked into further.
-
-    Args:
-        place: of the file.
-    """
+    """Where a file can be cut: only one that is text, and not torn, is looked into further."""
 
     def __init__(self, place: Place | None) -> None:
         self._place = place

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.statements import ages
+from nccl_inspect.util.grouping import grouped_sets
 from nccl_inspect.util.wording import does, listed, ranks_word
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": 
 
 def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
     """What blocks the job according to the dumps of its ranks, of these kinds."""
-    return [still for still in facts.cached(all_standstills) if still.kind in kinds]
+    return [still for still in all_standstills(facts) if still.kind in kinds]
 
 
+@once
 def all_standstills(facts: Facts) -> list[Standstill]:
     """What blocks the job according to the dumps of its ranks.
 
@@ -50,15 +52,12 @@ def being_made(facts: Facts) -> dict[int, CommunicatorInfo]:
     return {rank: comm for comm, place in places if (rank := comm.ranks[place]) is not None}
 
 
+@once
 def is_running(facts: Facts) -> bool:
     """Whether all dumps were written right after a call: a dump at a time-out follows a long wait.
 
     Copies have newer timestamps and count as dumps of a job at a standstill.
     """
-    return facts.cached(_is_running)
-
-
-def _is_running(facts: Facts) -> bool:
     job = facts.job
     if job.failed or job.ended_by or job.quiet is not None or facts.errors(forced_ends=False) or waits(facts):
         return False
@@ -92,7 +91,7 @@ def proved(facts: Facts) -> set[int]:
 def waiting(facts: Facts) -> set[int]:
     """The ranks that, according to the dumps, only wait for others."""
     standing = {rank for dump in dumps_of(facts) if dump.rank is not None and dump.is_waiting for rank in [dump.rank]}
-    standstills = facts.cached(all_standstills)
+    standstills = all_standstills(facts)
     blocks = {rank for still in standstills for rank in (*still.unknown, *(part.rank for part in still.culprits))}
     return (standing | being_made(facts).keys()) - blocks if blocks else set()
 
@@ -185,27 +184,22 @@ def described(call: Call) -> str:
 
 def by_call(parts: Sequence[Part]) -> str:
     """Each call with the ranks that made it."""
-    made: dict[str, set[int]] = {}
-    for part in parts:
-        if part.call:
-            made.setdefault(described(part.call), set()).add(part.rank)
+    made = grouped_sets((described(part.call), part.rank) for part in parts if part.call)
     return "; ".join(f"{call} on {ranks_word(ranks)}" for call, ranks in made.items())
 
 
 def places(parts: Sequence[Part]) -> str:
     """Where the program made these calls, with the ranks; empty if the dumps have no stacks."""
-    made: dict[str, set[int]] = {}
-    for part in parts:
-        if part.call and part.call.frame:
-            made.setdefault(part.call.frame, set()).add(part.rank)
+    made = grouped_sets((part.call.frame, part.rank) for part in parts if part.call and part.call.frame)
     return listed([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
 
 
 def label(facts: Facts, part: Part) -> str:
     """The group of a call as the program calls it."""
-    return facts.cached(_groups)[part.dump][part.call.group].label if part.call else ""
+    return _groups(facts)[part.dump][part.call.group].label if part.call else ""
 
 
+@once
 def _groups(facts: Facts) -> dict[str, dict[str, Group]]:
     """The groups of each dump."""
     return {dump.name: dump.groups for dump in dumps_of(facts)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect.judging.evidence.machines import Finder, Sighting, cards_in_use, items
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.wording import listed
 
@@ -33,8 +33,8 @@ def grown(which: re.Pattern[str]) -> Finder:
     """NICs with such counters that grew from one file to the other."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
-        cards = facts.cached(cards_in_use)
-        for (host, card, _), files in facts.cached(_by_card).items():
+        cards = cards_in_use(facts)
+        for (host, card, _), files in _by_card(facts).items():
             in_use = cards.get(host or "")
             if len(files) < 2 or (in_use and card and card not in in_use and not card.startswith(("eth", "en", "ib"))):
                 continue
@@ -59,6 +59,7 @@ def grown(which: re.Pattern[str]) -> Finder:
     return find
 
 
+@once
 def _by_card(facts: Facts) -> dict[_Place, _Values]:
     """The counters of each port of a card, by file and name."""
     counters: dict[_Place, _Values] = {}

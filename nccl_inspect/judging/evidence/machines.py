@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from nccl_inspect.artifacts.machine import Item, Report, number
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.topology import bus_number
 from nccl_inspect.util.records import Frozen, frozen
@@ -47,9 +47,10 @@ Finder = Callable[[Facts], Iterator[Sighting]]
 
 def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
     """The items of such parts, with the names of their files."""
-    return [(name, item) for part in parts for name, item in facts.cached(_by_part).get(part, ())]
+    return [(name, item) for part in parts for name, item in _by_part(facts).get(part, ())]
 
 
+@once
 def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
     by_part: dict[str, list[tuple[str, Item]]] = {}
     for artifact in facts.job.artifacts:
@@ -72,6 +73,7 @@ def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[
     return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks))
 
 
+@once
 def cards_in_use(facts: Facts) -> dict[str, set[str]]:
     """The InfiniBand and RoCE cards that NCCL lists on each host."""
     by_host: dict[str, set[str]] = {}
@@ -85,7 +87,7 @@ def cards_in_use(facts: Facts) -> dict[str, set[str]]:
 def cards(facts: Facts) -> set[str]:
     """All cards named in the log or a file."""
     names = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
-    return names.union(*facts.cached(cards_in_use).values())
+    return names.union(*cards_in_use(facts).values())
 
 
 def _is_down(item: Item) -> bool:
@@ -94,7 +96,7 @@ def _is_down(item: Item) -> bool:
 
 def ports_down(facts: Facts) -> Iterator[Sighting]:
     """Ports that NCCL listed at the start and that are down now; all that are down if the log has no list."""
-    in_use = facts.cached(cards_in_use)
+    in_use = cards_in_use(facts)
     for name, item in items(facts, "port"):
         listed = in_use.get(item.host or "")
         if _is_down(item) and (listed is None or item.name in listed):
@@ -104,7 +106,7 @@ def ports_down(facts: Facts) -> Iterator[Sighting]:
 
 def ports_missing(facts: Facts) -> Iterator[Sighting]:
     """Ports that are down and that NCCL does not list, if other hosts list them or all ports of the host are down."""
-    in_use = facts.cached(cards_in_use)
+    in_use = cards_in_use(facts)
     elsewhere = {card for names in in_use.values() for card in names}
     ports = items(facts, "port")
     alive = {item.host for _, item in ports if not _is_down(item)}
@@ -123,7 +125,7 @@ def _state(item: Item) -> str:
 
 def ports_slow(facts: Facts) -> Iterator[Sighting]:
     """Ports in use with a lower rate than most of their kind."""
-    in_use = facts.cached(cards_in_use)
+    in_use = cards_in_use(facts)
     used = [
         (name, item)
         for name, item in items(facts, "port")
@@ -152,7 +154,7 @@ def gids_missing(facts: Facts) -> Iterator[Sighting]:
     """NICs in use without RoCE v2 and an IPv4 address in the configured row of the GID table, else in any row."""
     chosen = {s.value for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value.isdigit()}
     index = int(chosen.pop()) if len(chosen) == 1 else None
-    in_use = facts.cached(cards_in_use)
+    in_use = cards_in_use(facts)
     rows: dict[tuple[str, str | None, str, str], list[Item]] = {}
     for name, item in items(facts, "gid"):
         if not in_use.get(item.host or "") or item.name in in_use[item.host or ""]:
@@ -258,7 +260,7 @@ def _size(size: int) -> str:
 
 def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
     """The ranks on a host that use a GPU, given by its bus id or else its index."""
-    on_host = facts.cached(_ranks_by_host).get(host or "", [])
+    on_host = _ranks_by_host(facts).get(host or "", [])
     wanted = bus_number(_with_function(bus_id)) if bus_id else None
     ranks = []
     for rank in sorted(on_host):
@@ -270,6 +272,7 @@ def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | Non
     return tuple(ranks)
 
 
+@once
 def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
     return {host.name: host.ranks for host in facts.job.hosts}
 
@@ -289,7 +292,7 @@ def gpu_values(*paths: str, bad: Callable[[str], bool], words: str) -> Finder:
     """
 
     def find(facts: Facts) -> Iterator[Sighting]:
-        for part, entries in facts.cached(_by_part).items():
+        for part, entries in _by_part(facts).items():
             for name, item in entries if part.startswith("gpu ") and part.endswith(paths) else ():
                 value = item.values["value"]
                 ranks = rank_of(facts, item.host, item.values["bus_id"], None) if bad(value) else ()
@@ -315,7 +318,7 @@ def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
 
 def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
     """GPUs with fewer active NVLinks than most GPUs of the job."""
-    active, last = facts.cached(_active_links)
+    active, last = _active_links(facts)
     gpus = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
     for name, odd, usual in _odd(gpus, lambda _: None, "links"):
         item = last[name, odd.host, odd.name]
@@ -328,7 +331,7 @@ def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
 
 def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
     """Machines without any active NVLink."""
-    active, last = facts.cached(_active_links)
+    active, last = _active_links(facts)
     for file, host in dict.fromkeys((name, host) for name, host, _ in active):
         own = {place: number for place, number in active.items() if place[:2] == (file, host)}
         if not any(own.values()):
@@ -338,6 +341,7 @@ def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
 _Place = tuple[str, str | None, str]
 
 
+@once
 def _active_links(facts: Facts) -> tuple[dict[_Place, int], dict[_Place, Item]]:
     """The number of active links of each GPU, with the last line of an inactive one."""
     active: dict[_Place, int] = {}

@@ -35,7 +35,7 @@ def ranks_by_pid(facts: Facts) -> dict[int, int]:
 
 def is_stuck(facts: Facts) -> bool:
     """Whether something else shows that the job hangs or failed: counts also differ while a job runs."""
-    return facts.job.failed or bool(waits(facts)) or bool(facts.cached(flight_recorder.all_standstills))
+    return facts.job.failed or bool(waits(facts)) or bool(flight_recorder.all_standstills(facts))
 
 
 def finding_or_clue(
@@ -49,42 +49,20 @@ def finding_or_clue(
     ranks: Set[int],
     evidence: Iterable[Evidence],
 ) -> Finding:
-    """A finding if the job hangs; else a clue, since RAS may have queried a running job.
-
-    Args:
-        facts: about the job.
-        rule: whose finding it is.
-        summary: what RAS answered, in one line.
-        cause: why.
-        fix: what to do.
-        confirm: how to confirm or refute it, for a clue.
-        ranks: those that differ from the others.
-        evidence: the lines of the answer.
-    """
-    hosts, impact = hosts_with(facts.job, ranks), flight_recorder.IMPACT
-    if not is_stuck(facts):
-        return rule.clue(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            confirm=confirm,
-            severity="warning",
-            confidence="possible",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
-        )
+    """A finding if the job hangs; else a clue, since RAS may have queried a running job."""
+    stuck = is_stuck(facts)
     return rule.finding(
         summary,
         cause=cause,
-        impact=impact,
+        impact=flight_recorder.IMPACT,
         fix=fix,
-        confidence="likely",
+        confirm="" if stuck else confirm,
+        severity=None if stuck else "warning",
+        confidence="likely" if stuck else "possible",
         ranks=ranks,
-        hosts=hosts,
+        hosts=hosts_with(facts.job, ranks),
         evidence=evidence,
-        fatal=True,
+        fatal=stuck,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence.machine_faults import CERTAIN, FAULTS, LIKELY, Fault
 from nccl_inspect.judging.evidence.machines import Sighting, cards
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks import gdr_statements
@@ -25,6 +25,7 @@ _OWN_LINES = 3
 """Lines of the log that a settled finding keeps as evidence."""
 
 
+@once
 def sightings(facts: Facts) -> list[tuple[Fault, list[Sighting]]]:
     """The sightings in files of this job's machines, by fault."""
     return [(fault, list(fault.find(facts))) for fault in FAULTS] if facts.job.artifacts else []
@@ -32,7 +33,7 @@ def sightings(facts: Facts) -> list[tuple[Fault, list[Sighting]]]:
 
 def clues(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Faults without an effect in the log, each once for all machines."""
-    for fault, candidates in facts.cached(sightings):
+    for fault, candidates in sightings(facts):
         seen = [sighting for sighting in candidates if sighting.is_in_use]
         if fault.clue == rule.name and seen:
             yield rule.clue(
@@ -49,24 +50,19 @@ def clues(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 
 def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings, settled by the files, without clues about faults that explain another finding.
-
-    Args:
-        facts: about the job.
-        findings: of all wanted rules.
-    """
+    """The findings, settled by the files, without clues about faults that explain another finding."""
     findings = list(findings)
-    if not facts.cached(sightings):
+    if not sightings(facts):
         return findings
     used: set[int] = set()
     results = [_settled(facts, finding, used) for finding in findings]
     lines = {(entry.evidence.source, entry.evidence.order) for entry in _seen(facts) if id(entry) in used}
-    rules = {fault.clue for fault, _ in facts.cached(sightings) if fault.clue}
+    rules = {fault.clue for fault, _ in sightings(facts) if fault.clue}
     return [finding for finding in results if finding.rule not in rules or not _is_covered(finding, lines)]
 
 
 def _seen(facts: Facts) -> list[Sighting]:
-    return [sighting for _, seen in facts.cached(sightings) for sighting in seen]
+    return [sighting for _, seen in sightings(facts) for sighting in seen]
 
 
 def _is_covered(clue: Finding, lines: set[tuple[str, int]]) -> bool:
@@ -76,7 +72,7 @@ def _is_covered(clue: Finding, lines: set[tuple[str, int]]) -> bool:
 def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
     """A finding with the first fault that certainly explains it, else the first that likely does."""
     best: tuple[str, Fault, list[Sighting]] | None = None
-    for fault, seen in facts.cached(sightings):
+    for fault, seen in sightings(facts):
         if finding.rule not in fault.explains or not _may_explain(facts, finding, fault):
             continue
         if fitting := _related(facts, finding, fault, seen):
@@ -91,7 +87,7 @@ def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
 
 def _doubted(facts: Facts, finding: Finding) -> Finding:
     """A finding with evidence against its cause from all its hosts; the file may be from another shell."""
-    for fault, _ in facts.cached(sightings):
+    for fault, _ in sightings(facts):
         if finding.rule not in fault.explains or fault.against is None:
             continue
         seen = [sighting for sighting in fault.against(facts) if sighting.host and sighting.host in finding.hosts]
@@ -109,15 +105,11 @@ def _related(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighti
     if fault.unless and re.search(fault.unless, text):
         return []
     near = [sighting for sighting in seen if not sighting.host or not hosts or sighting.host in hosts]
-    named = {card for card in facts.cached(cards) if _is_named(card, text)}
+    named = {card for card in cards(facts) if re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text) is not None}
     own = [sighting for sighting in near if (sighting.part in named if named and sighting.part else sighting.is_in_use)]
     if own or fault.where_it_hurts:
         return own
     return [sighting for sighting in seen if sighting.host not in hosts and sighting.is_in_use]
-
-
-def _is_named(card: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text) is not None
 
 
 def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import count, listed
 
 if TYPE_CHECKING:
@@ -50,11 +51,12 @@ class Change(NamedTuple):
 
 def pods(facts: Facts) -> list[Pod]:
     """The pods of this job: if some match hosts of the log, those and their siblings; else all."""
-    kept = facts.cached(related)
+    kept = related(facts)
     with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
     return with_gpus or kept
 
 
+@once
 def related(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, including pods without a GPU such as launchers."""
     files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
@@ -71,7 +73,7 @@ def related(facts: Facts) -> list[Pod]:
 
 def hosts(facts: Facts, pod: Pod) -> list[str]:
     """The hosts of the log that are this pod, or were created from this template."""
-    names = facts.cached(_names)
+    names = _names(facts)
     if pod.is_template:
         wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
     else:
@@ -79,11 +81,10 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
     return list(dict.fromkeys(host for name in wanted for host in names.get(name, ())))
 
 
+@once
 def _names(facts: Facts) -> dict[str, list[str]]:
     """The hosts of the log by their own names and by those that the log collector gives them."""
-    by_name: dict[str, list[str]] = {}
-    for host in facts.job.hosts:
-        by_name.setdefault(_short(host.name), []).append(host.name)
+    by_name = grouped((_short(host.name), host.name) for host in facts.job.hosts)
     for last in facts.job.last_lines:
         for part in filter(None, last.process.apart.split("/")):
             by_name.setdefault(_short(part), []).append(last.process.host)
@@ -176,46 +177,27 @@ def finding_of(
     where = {host for case in cases for host in hosts(facts, case.pod)}
     of_hosts = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     affected = {rank for effect in shown for rank in effect.ranks}
-    severity = max((effect.severity for effect in shown), key=SEVERITIES.index)
-    place: dict[str, Any] = {
-        "severity": severity,
-        "ranks": ranks or affected & of_hosts or of_hosts or affected,
-        "hosts": where or {h for e in shown for h in e.hosts},
-    }
-    impact = f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}"
-    if all(effect.clue for effect in shown):
-        finding = rule.clue(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            evidence=evidence,
-            confirm=confirm or shown[0].confirm,
-            **place,
-        )
-    else:
-        finding = rule.finding(
-            summary,
-            cause=cause,
-            impact=impact,
-            fix=fix,
-            evidence=evidence,
-            confidence=confidence,
-            fatal=any(effect.fatal for effect in shown),
-            **place,
-        )
+    is_clue = all(effect.clue for effect in shown)
+    finding = rule.finding(
+        summary,
+        cause=cause,
+        impact=f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}",
+        fix=fix,
+        confirm=(confirm or shown[0].confirm) if is_clue else "",
+        severity=max((effect.severity for effect in shown), key=SEVERITIES.index),
+        confidence="likely" if is_clue else confidence,
+        ranks=ranks or affected & of_hosts or of_hosts or affected,
+        hosts=where or {host for effect in shown for host in effect.hosts},
+        evidence=evidence,
+        fatal=not is_clue and any(effect.fatal for effect in shown),
+    )
     finding.references = list(shown[0].references)
     finding.explains = list(dict.fromkeys(effect.rule for effect in shown))
     return finding
 
 
 def patches(cases: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
-    """The steps for each template with a fault: a job may have one for its first pod and one for the rest.
-
-    Args:
-        cases: the containers with the fault.
-        changes: the changes that a container needs.
-    """
+    """The steps for each template with a fault: a job may have one for its first pod and one for the rest."""
     templates: dict[tuple[object, ...], Case] = {}
     for case in cases:
         pod = case.pod

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.hangs.progress import connections_at_end, node_failed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, SourceInfo, Waiting
@@ -27,14 +27,26 @@ _FEWEST = 2
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
 
 
+@once
 def of(facts: Facts) -> Waiting | None:
     """The ranks that wait at the end of the log; None if none do, or an error explains why they do."""
-    return facts.cached(_of)
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
+        return None
+    return _in_init(facts) or _connecting(facts)
 
 
+@once
 def is_stuck(facts: Facts) -> bool:
     """Whether these ranks are stuck, as far as a log that may have been cut can show."""
-    return facts.cached(_is_stuck)
+    wait = of(facts)
+    job = facts.job
+    if wait is None or job.going_on or job.ended_by:
+        return False
+    if job.quiet is not None:
+        return True
+    if job.partial or job.excerpt or any(source.damaged_lines or source.problem for source in job.sources):
+        return False
+    return _never_came(facts, wait) or _lags(facts, wait)
 
 
 def is_at_the_end(facts: Facts) -> bool:
@@ -53,12 +65,6 @@ def is_at_the_end(facts: Facts) -> bool:
     ids = [comm.id for comm in job.communicators]
     later = job.communicators[ids.index(wait.communicator) + 1 :]
     return not any(set(wait.waiting) & set(ranks_of(comm, comm.started)) for comm in later)
-
-
-def _of(facts: Facts) -> Waiting | None:
-    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
-        return None
-    return _in_init(facts) or _connecting(facts)
 
 
 def _in_init(facts: Facts) -> Waiting | None:
@@ -141,18 +147,6 @@ def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
 def idle_processes(facts: Facts) -> list[LastLine]:
     """Processes that started no communicator: their ranks, if any, are unknown."""
     return [last for last in facts.job.last_lines if not last.ranks]
-
-
-def _is_stuck(facts: Facts) -> bool:
-    wait = of(facts)
-    job = facts.job
-    if wait is None or job.going_on or job.ended_by:
-        return False
-    if job.quiet is not None:
-        return True
-    if job.partial or job.excerpt or any(source.damaged_lines or source.problem for source in job.sources):
-        return False
-    return _never_came(facts, wait) or _lags(facts, wait)
 
 
 def _never_came(facts: Facts, wait: Waiting) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.patterns import later
 
@@ -134,6 +134,7 @@ def _without_repeats(waiting: list[Wait]) -> list[Wait]:
 _GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
 
 
+@once
 def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
     """By process group, ranks in it with those of the job, as the watchdog states them."""
     places: dict[str | None, set[tuple[int, int]]] = {}
@@ -151,9 +152,10 @@ _ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
     """The number of the last work that each rank of the job enqueued in a process group."""
-    return facts.cached(_enqueued).get(group, {})
+    return _enqueued(facts).get(group, {})
 
 
+@once
 def _enqueued(facts: Facts) -> dict[str | None, dict[int, tuple[int, Notice]]]:
     works: dict[str | None, dict[int, tuple[int, Notice]]] = {}
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
@@ -188,8 +190,8 @@ def communicator_of(
     if group is None and len(comms) == 1:
         return comms[0]
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
-    places |= facts.cached(_places).get(group, set())
-    near = facts.cached(_by_place).get(min(places), []) if places else []
+    places |= _places(facts).get(group, set())
+    near = _by_place(facts).get(min(places), []) if places else []
     fits = [
         comm for comm in near if all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
     ]
@@ -197,6 +199,7 @@ def communicator_of(
     return fits[0] if len({tuple(comm.ranks) for comm in fits}) == 1 else None
 
 
+@once
 def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
     """The communicators other than the world, by each rank in them with that of the job."""
     comms: dict[tuple[int, int], list[CommunicatorInfo]] = {}

@@ -35,13 +35,7 @@ def gpu_names(job: Job) -> set[str]:
 
 
 def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -> bool:
-    """Whether the platform is only known from a list of nvidia-smi, maybe of another machine.
-
-    Args:
-        given: the platform, if the user names it.
-        platform: that was recognized.
-        job: that runs on the machines.
-    """
+    """Whether the platform is only known from a list of nvidia-smi, maybe of another machine."""
     by_name = given is None and platform is not None and bool(platform.gpu_names)
     if not by_name or any("rank-list" in notice.roles for notice in job.notices):
         return False

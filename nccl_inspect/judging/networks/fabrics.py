@@ -6,11 +6,7 @@ import re
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ErrorCascade, Event
-from nccl_inspect.judging.facts import (
-    Facts,
-    first_evidence,
-    hosts_in,
-)
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, once
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fallback import (
     is_of_libfabric,
@@ -151,12 +147,9 @@ helpers."""
 _CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
+@once
 def network_mismatches(facts: Facts) -> list[Notice]:
     """Statements that a connection of one network reached a listener of another, or got an address of another kind."""
-    return facts.cached(_meetings)
-
-
-def _meetings(facts: Facts) -> list[Notice]:
     typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
     frames = facts.with_event(ErrorCascade, _is_connecting)
     beside = {process for frame in frames for process in frame.processes}

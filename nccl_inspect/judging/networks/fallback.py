@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, once, ranks_in
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 
@@ -48,12 +48,9 @@ class Fallback(NamedTuple):
         return self.is_near and not self.is_spread
 
 
+@once
 def fallback(facts: Facts) -> Fallback | None:
     """TCP as the only network that came up; None if another did, one host is all, or connections show the network."""
-    return facts.cached(_fallback)
-
-
-def _fallback(facts: Facts) -> Fallback | None:
     if facts.paths(transport="NET") or is_on_one_host(facts) or _another_network(facts):
         return None
     over_tcp = _takes_tcp(facts)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from nccl_inspect.judging.facts import ENDS, HOSTS, Facts
+from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, once
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection
 
 
+@once
 def one_sided(facts: Facts) -> Selection:
     """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
-    return facts.cached(_one_sided)
-
-
-def _one_sided(facts: Facts) -> Selection:
     paths = facts.inter_host_rdma_paths()
     without = hosts_without(paths)
     differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})

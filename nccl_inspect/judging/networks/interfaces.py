@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
-from nccl_inspect.judging.facts import Facts, hosts_in
+from nccl_inspect.judging.facts import Facts, hosts_in, once
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
@@ -103,12 +103,9 @@ def notices_naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
     )
 
 
+@once
 def listed_interfaces(facts: Facts) -> list[Interface]:
     """All interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
-    return facts.cached(_offered)
-
-
-def _offered(facts: Facts) -> list[Interface]:
     interfaces: list[Interface] = []
     for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used
+from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used, once
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
@@ -57,6 +57,7 @@ class _Judged(NamedTuple):
     """The communicators that join it with others, in which all of them are connected."""
 
 
+@once
 def idle(facts: Facts) -> list[Idle]:
     """The hosts with idle NICs, if all ranks of the host are connected with other hosts.
 
@@ -64,10 +65,6 @@ def idle(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    return facts.cached(_idle)
-
-
-def _idle(facts: Facts) -> list[Idle]:
     judged = {candidate.host.name: candidate for candidate in _judged(facts)}
     used, shared, lists = nics_used(facts.inter_host_rdma_paths()), _shared(facts), _lists(facts)
     usual: dict[_Alike, set[frozenset[int]]] = {}

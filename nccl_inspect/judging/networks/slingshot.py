@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, once
 from nccl_inspect.judging.networks.interfaces import notices_naming
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -20,12 +20,9 @@ INSTALL = (
 )
 
 
+@once
 def signs(facts: Facts) -> list[Evidence]:
     """Lines that show Slingshot: its provider, its interfaces, or a setting that names either."""
-    return facts.cached(_signs)
-
-
-def _signs(facts: Facts) -> list[Evidence]:
     notices = [*filter(_is_sign, facts.job.notices), *notices_naming(facts, _INTERFACE.fullmatch)]
     return [
         *first_evidence(notices)[:3],

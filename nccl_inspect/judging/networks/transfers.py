@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 
@@ -30,7 +30,7 @@ class Transfer(NamedTuple):
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
     """The transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
     reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
-    hosts = facts.cached(_hosts) if reported else {}
+    hosts = _hosts(facts) if reported else {}
     transfers = {
         Transfer(host, peer, value(notice, "device")): None
         for notice in reported
@@ -53,6 +53,7 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
     return sorted((pair for pair in joined - pairs if len(pair) > 1 and not pair & hubs), key=sorted)
 
 
+@once
 def _hosts(facts: Facts) -> dict[str, str]:
     """Hosts by the addresses that they print, without addresses that several hosts print."""
     by_address: dict[str, set[str]] = {}

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.process_ends import exceptions, hydra, ray, slurm_tasks
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
@@ -39,12 +39,9 @@ _LAST_WORDS = (
 )
 
 
+@once
 def process_ends(facts: Facts) -> list[ProcessEnd]:
     """Each process once, in the order of its source, without those that a launcher ended."""
-    return list(facts.cached(_process_ends))
-
-
-def _process_ends(facts: Facts) -> list[ProcessEnd]:
     traces = exceptions.exceptions_of(facts).traces
     ends = [end._replace(trace=_trace_of(end, traces)) for end in (*_identified(facts), *_spawned(facts))]
     ranks = {rank for end in ends for rank in end.ranks}
@@ -134,15 +131,16 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
     """Whether it is not a process with NCCL, where that matters, or cannot be distinguished from the others."""
     if event.process != "any":
         return False
-    if event.signal == "SIGKILL" and facts.cached(_are_all_killed):
+    if event.signal == "SIGKILL" and _are_all_killed(facts):
         return True
     return not with_pid(facts, event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
 
 
+@once
 def _are_all_killed(facts: Facts) -> bool:
     """Whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
     killed = reports(facts, lambda event: event.process == "any" and event.signal == "SIGKILL")
-    return {report_of(notice).ended_pid for notice in killed}.issuperset(facts.cached(by_pid))
+    return {report_of(notice).ended_pid for notice in killed}.issuperset(by_pid(facts))
 
 
 def _words(facts: Facts, notice: Notice) -> str:
@@ -153,12 +151,13 @@ def _words(facts: Facts, notice: Notice) -> str:
     if event.how == _MPI_ABORT:
         code = code_of(facts, notice)
         return f"called {_MPI_ABORT}" + ("" if code is None else f" with error code {code}")
-    called = facts.cached(_aborts).get(tuple(event.ranks)) if event.order == "first" else None
+    called = _aborts(facts).get(tuple(event.ranks)) if event.order == "first" else None
     if called is not None:
         return _words(facts, called)
     return _WORDS.get(event.how) or f"was ended by {event.reporter}: {event.how}"
 
 
+@once
 def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
     """Calls of MPI_Abort, by rank."""
     called = reports(facts, lambda event: event.how is not None and event.order == "any" and bool(event.ranks))
@@ -193,13 +192,14 @@ def _of_ray(facts: Facts, others: list[ProcessEnd]) -> list[ProcessEnd]:
 def _spawned(facts: Facts) -> list[ProcessEnd]:
     """Processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
     ends = []
-    for notice, raised in facts.cached(_of_spawn):
+    for notice, raised in _of_spawn(facts):
         code = report_of(notice).code
         if code is not None and not (raised and raised.is_loss_of_peer):
             ends.append(ProcessEnd([], None, None, code, notice, raised=raised))
     return ends
 
 
+@once
 def _of_spawn(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
     """Reports of torch.multiprocessing.spawn, with the exception of the process."""
     spawned = reports(facts, lambda event: event.process == "spawned")[:_MOST_SPAWNED]
@@ -214,7 +214,7 @@ def loss_exceptions(facts: Facts) -> list[Notice]:
     own = [
         trace.begin for trace in exceptions.exceptions_of(facts).echoes if trace.last and not trace.last.is_termination
     ]
-    return [*own, *(notice for notice, raised in facts.cached(_of_spawn) if raised and raised.is_loss_of_peer)]
+    return [*own, *(notice for notice, raised in _of_spawn(facts) if raised and raised.is_loss_of_peer)]
 
 
 def _of_trace(facts: Facts, trace: Trace) -> ProcessEnd:

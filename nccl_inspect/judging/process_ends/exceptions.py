@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, first_lines
+from nccl_inspect.judging.facts import Facts, first_lines, once
 from nccl_inspect.judging.line_order import first_of_each, is_before
 from nccl_inspect.judging.process_ends.reports import reports
 from nccl_inspect.judging.statements import message_of, value
@@ -16,61 +16,6 @@ from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import cut
 
-_WITH_TEXT = (
-    *(
-        "torch/rank-error",
-        "torch/rank-exception",
-        "torch/rank-raised",
-        "torch/cuda-error",
-        "torch/cuda-out-of-memory",
-        "torch/data-loader-killed",
-    ),
-    *("torch/no-gpus-available", "torch/driver-too-old", "torch/device-count-failed"),
-    *(
-        "frameworks/nccl-not-built-in",
-        "frameworks/nccl-symbol-undefined",
-        "frameworks/nccl-library-not-found",
-        "torch/gloo-no-interface",
-    ),
-    *("torch/gloo-not-connected", "torch/gloo-connect-failed"),
-)
-CATCHABLE = (
-    *(
-        "torch/cuda-error",
-        "torch/cuda-out-of-memory",
-        "torch/no-gpus-available",
-        "torch/driver-too-old",
-        "torch/device-count-failed",
-    ),
-    *("torch/gloo-no-interface", "torch/gloo-not-connected", "torch/gloo-connect-failed"),
-)
-"""Exceptions that programs may catch; rules of their own report them."""
-_WITHOUT = (
-    "torch/rank-assertion",
-    "torch/rank-memory-error",
-    "torch/rank-not-implemented",
-    "torch/rank-stop-iteration",
-)
-STORE = (
-    *(
-        "torch/store-connect-timeout",
-        "torch/store-join-timeout",
-        "torch/store-wait-timeout",
-        "torch/store-listen-failed",
-    ),
-    *("torch/rendezvous-timeout", "torch/rendezvous-closed"),
-)
-"""Failures of PyTorch's store, through which ranks and nodes find each other, or ranks that did not join it."""
-_OF_NCCL = (
-    "torch/nccl-error",
-    "torch/nccl-error-code",
-    "frameworks/horovod-nccl-failed",
-    "frameworks/vllm-nccl-failed",
-    "frameworks/xla-nccl-failed",
-    "torch/unique-id-failed",
-    *STORE,
-)
-_OWN = (*_WITH_TEXT, *_WITHOUT)
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
 _LINE = later(r"\[rank(\d{1,7})\]: (?=\S)")
 """PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
@@ -170,12 +115,9 @@ class Exceptions(NamedTuple):
     """The statements of the traces, by their identity."""
 
 
+@once
 def exceptions_of(facts: Facts) -> Exceptions:
     """The exceptions of a log."""
-    return facts.cached(_found)
-
-
-def _found(facts: Facts) -> Exceptions:
     traces, echoes = _of_ranks(facts)
     loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
@@ -203,7 +145,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     for begin in begins:
         rank: int = value(begin, "global_rank")
         mine = _of_last_attempt(begin, by_rank.get(rank, ()), ends)
-        own = [_raised(notice) for notice in mine if notice.production in _OWN]
+        own = [_raised(notice) for notice in mine if "program-exception" in notice.roles]
         own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and is_forced)]
         # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
         is_echo = bool(mine) and (not own or own[0].notice is not mine[0])
@@ -251,6 +193,7 @@ def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], lis
     return loose, of_threads
 
 
+@once
 def _spawned_lines(facts: Facts) -> list[Evidence]:
     notices = reports(facts, lambda event: event.process == "spawned" and event.exception)
     return [notice.evidence[0] for notice in notices]
@@ -259,38 +202,33 @@ def _spawned_lines(facts: Facts) -> list[Evidence]:
 def spawned_exception(facts: Facts, begin: Notice) -> RaisedException | None:
     """The exception of a process of torch.multiprocessing.spawn: the first one below the report."""
     here = begin.evidence[0]
-    until = min((line.order for line in facts.cached(_spawned_lines) if is_before(here, line)), default=None)
-    stated = map(_raised, facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory"))
+    until = min((line.order for line in _spawned_lines(facts) if is_before(here, line)), default=None)
+    stated = map(_raised, _statements(facts))
     below = [raised for raised in (*exceptions_of(facts).loose, *stated) if is_before(here, raised.line)]
     near = [raised for raised in below if until is None or raised.line.order < until]
     return min(near, key=lambda raised: raised.line.order, default=None)
 
 
+@once
 def without_process(facts: Facts) -> list[RaisedException]:
     """All exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
-    return facts.cached(_stated)
-
-
-def _stated(facts: Facts) -> list[RaisedException]:
-    notices = facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")
-    mine = [_raised(notice)._replace(line=line) for notice in notices for line in notice.evidence]
+    mine = [_raised(notice)._replace(line=line) for notice in _statements(facts) for line in notice.evidence]
     return [*exceptions_of(facts).loose, *mine]
+
+
+def _statements(facts: Facts) -> list[Notice]:
+    """Exceptions that NCCL, the store or CUDA led to; their lines may lack the prefix of a rank."""
+    of_cuda = facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")
+    return [*facts.with_role("nccl-exception", "store-failed"), *of_cuda]
 
 
 def is_of_nccl(raised: RaisedException) -> bool:
     """Whether it only passes on an error of NCCL, or of PyTorch's store."""
-    return raised.notice is not None and raised.notice.production in _OF_NCCL
+    return raised.notice is not None and not {"nccl-exception", "store-failed"}.isdisjoint(raised.notice.roles)
 
 
 def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[RaisedException]:
-    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output.
-
-    Args:
-        facts: about the job.
-        departed: the report of its end.
-        pid: its pid, if known.
-        ranks: its ranks; empty if unknown.
-    """
+    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output."""
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
     loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
@@ -329,7 +267,7 @@ def is_survived(facts: Facts, notice: Notice) -> bool:
     """Whether a program continued after an exception or warning from its own start of CUDA."""
     if notice.production == "torch/device-count-warned":
         return bool(facts.job.communicators) or is_used_below(facts, notice)
-    return came_up_below(facts, notice) or (notice.production in _OWN and is_caught(facts, notice))
+    return came_up_below(facts, notice) or ("program-exception" in notice.roles and is_caught(facts, notice))
 
 
 def came_up_below(facts: Facts, notice: Notice) -> bool:
@@ -349,12 +287,13 @@ def connected_below(facts: Facts, notice: Notice) -> bool:
     comms = facts.job.communicators
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
-    begins = facts.cached(_first_connections)
+    begins = _first_connections(facts)
     return notice.count == len(notice.evidence) and all(
         line.order < begins.get(line.source, 0) for line in notice.evidence
     )
 
 
+@once
 def _first_connections(facts: Facts) -> dict[str, int]:
     return first_of_each(first_lines(facts.job.paths))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, completions, external_below, report_of, reports
 from nccl_inspect.judging.statements import value
@@ -41,12 +41,9 @@ class Blocks(NamedTuple):
     """The first killed process, if it is unknown who killed it."""
 
 
+@once
 def blocks(facts: Facts) -> Blocks:
     """The processes that ended on their own: Hydra kills the others with SIGKILL, and may name one of these."""
-    return facts.cached(_blocks)
-
-
-def _blocks(facts: Facts) -> Blocks:
     ended = [Ended(notice, code) for notice in _named(facts) if (code := _code(facts, notice))]
     own = [end for end in ended if end.code != -_KILLS_WITH]
     if own or not ended:
@@ -80,12 +77,9 @@ def _came_to_their_end(facts: Facts, ranks: set[int]) -> bool:
     return any(ranks & global_ranks(comm, comm.ended) for comm in comms)
 
 
+@once
 def terminations(facts: Facts) -> list[Notice]:
     """Reports of mpirun about processes that were ended with Ctrl-C or SIGTERM."""
-    return list(facts.cached(_stopped))
-
-
-def _stopped(facts: Facts) -> list[Notice]:
     notices = external_below(facts)
     ended = [report for report in _named(facts) if _code(facts, report) in EXTERNAL]
     if ended and not blocks(facts).own:
@@ -113,11 +107,12 @@ def _code(facts: Facts, notice: Notice) -> int | None:
 def _between(facts: Facts, notice: Notice) -> Notice | None:
     """The completion that is also printed elsewhere: the only wording that occurs both before and after the report."""
     here = notice.evidence[0]
-    near = [completion for completion in facts.cached(_exits) if completion.evidence[0].source == here.source]
+    near = [completion for completion in _exits(facts) if completion.evidence[0].source == here.source]
     between = [completion for completion in near if completion.evidence[0].order < here.order < max(completion.until)]
     return between[0] if len(between) == 1 else None
 
 
+@once
 def _exits(facts: Facts) -> list[Notice]:
     """The lines that say how the processes that Hydra names ended."""
     reporters = {report_of(notice).reporter for notice in _named(facts)}

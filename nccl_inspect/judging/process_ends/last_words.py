@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -45,9 +45,10 @@ def is_death(facts: Facts) -> bool:
 
 
 def _lines(facts: Facts) -> list[Evidence]:
-    return facts.cached(_of)
+    return _of(facts)
 
 
+@once
 def _of(facts: Facts) -> list[Evidence]:
     losses = facts.notices(_LOSS)
     comms = facts.job.communicators
@@ -64,7 +65,7 @@ def _may_kill(notice: Notice) -> bool:
 
 def _last(facts: Facts, notice: Notice, losses: list[Notice]) -> Iterator[Evidence]:
     """The lines of an error after which its process printed nothing but errors, and others lost a connection."""
-    ends = facts.cached(_ends)
+    ends = _ends(facts)
     for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
         last = ends.get(process)
         if last is None or last.order < line.order or not _IS_ERROR.search(last.text):
@@ -73,6 +74,7 @@ def _last(facts: Facts, notice: Notice, losses: list[Notice]) -> Iterator[Eviden
             yield line
 
 
+@once
 def _ends(facts: Facts) -> dict[object, Evidence]:
     return {last.process: last.evidence for last in facts.job.last_lines if last.evidence}
 

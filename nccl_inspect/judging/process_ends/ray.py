@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.exceptions import RaisedException
@@ -20,6 +20,7 @@ from nccl_inspect.judging.process_ends.reports import report_of, reports
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.grouping import grouped
 
 _RAISE, _RETRY, _UNHEALTHY = (
     "launchers/ray-train-raise",
@@ -34,9 +35,18 @@ _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemory
 _EXCEPTION = 1
 
 
+@once
 def ends(facts: Facts) -> list[ProcessEnd]:
     """The workers that ended a job of Ray, each rank once."""
-    return facts.cached(_ends)
+    if not _is_for_good(facts):
+        return []
+    dead = _merged(_deaths(facts), _unhealthy(facts))
+    ranks = {rank for end in dead for rank in end.ranks}
+    raised = [end for end in (*_of_snippets(facts), *_of_tasks(facts)) if not ranks.intersection(end.ranks)]
+    if any(end.ranks and end.raised for end in raised):
+        dead = [end for end in dead if end.ranks]  # others are not ranks, and Ray may have restarted them
+    given_up = [ProcessEnd([], None, None, _EXCEPTION, notice) for notice in _given_up(facts)]
+    return [*dead, *raised] or given_up[:1]
 
 
 def raised_by(facts: Facts, notice: Notice) -> set[int]:
@@ -77,18 +87,6 @@ def _is_death(event: ProcessEnded) -> bool:
 def _given_up(facts: Facts) -> list[Notice]:
     """Reports that training failed, without details from Ray Train."""
     return reports(facts, lambda event: event.process == "training")
-
-
-def _ends(facts: Facts) -> list[ProcessEnd]:
-    if not _is_for_good(facts):
-        return []
-    dead = _merged(_deaths(facts), _unhealthy(facts))
-    ranks = {rank for end in dead for rank in end.ranks}
-    raised = [end for end in (*_of_snippets(facts), *_of_tasks(facts)) if not ranks.intersection(end.ranks)]
-    if any(end.ranks and end.raised for end in raised):
-        dead = [end for end in dead if end.ranks]  # others are not ranks, and Ray may have restarted them
-    given_up = [ProcessEnd([], None, None, _EXCEPTION, notice) for notice in _given_up(facts)]
-    return [*dead, *raised] or given_up[:1]
 
 
 def _is_for_good(facts: Facts) -> bool:
@@ -206,9 +204,9 @@ def _by(raised: RaisedException, process: tuple[list[int], str | None, int | Non
 
 def _below(facts: Facts, line: Evidence) -> RaisedException | None:
     """The exception below a line: the last one before the next line that starts another one."""
-    borders = facts.cached(_borders).get(line.source, [])
+    borders = _borders(facts).get(line.source, [])
     at = bisect_right(borders, line.order)
-    stated = facts.cached(_stated).get(line.source, [])
+    stated = _stated(facts).get(line.source, [])
     first = bisect_right(stated, line.order, key=_order)
     if at == len(borders):  # it may be followed by the output of others
         return stated[first] if first < len(stated) else None
@@ -220,6 +218,7 @@ def _order(raised: RaisedException) -> int:
     return raised.line.order
 
 
+@once
 def _borders(facts: Facts) -> dict[str, list[int]]:
     by_source: dict[str, list[int]] = {}
     of_ray = reports(facts, lambda event: event.retries and event.reporter != "raylet")
@@ -228,10 +227,9 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
     return {source: sorted(orders) for source, orders in by_source.items()}
 
 
+@once
 def _stated(facts: Facts) -> dict[str, list[RaisedException]]:
-    by_source: dict[str, list[RaisedException]] = {}
-    for raised in exceptions.without_process(facts):
-        by_source.setdefault(raised.line.source, []).append(raised)
+    by_source = grouped((raised.line.source, raised) for raised in exceptions.without_process(facts))
     return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 
 

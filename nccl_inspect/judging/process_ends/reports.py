@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
 
@@ -24,9 +24,10 @@ def report_of(notice: Notice) -> ProcessEnded:
 
 def reports(facts: Facts, where: Callable[[ProcessEnded], bool] = lambda _: True) -> list[Notice]:
     """The reports, in the order of the log, without the lines that only complete one."""
-    return [notice for notice in facts.cached(_reports) if where(report_of(notice))]
+    return [notice for notice in _reports(facts) if where(report_of(notice))]
 
 
+@once
 def _reports(facts: Facts) -> list[Notice]:
     return [notice for notice in facts.with_event(ProcessEnded) if not report_of(notice).completes]
 
@@ -57,12 +58,13 @@ def completions(facts: Facts, notice: Notice, near: range, completes: str) -> It
         near: the lines to look at, counted from that of the report.
         completes: the position of the report according to these lines.
     """
-    lines = facts.cached(_completions)
+    lines = _completions(facts)
     reporter = report_of(notice).reporter
     keys = ((completes, reporter, here.source, here.order + step) for here in notice.evidence for step in near)
     return filter(None, map(lines.get, keys))
 
 
+@once
 def _completions(facts: Facts) -> dict[tuple[str, str, str, int], Notice]:
     """Lines that complete a report, by position: equal ones by the position of their first and last line."""
     by_position: dict[tuple[str, str, str, int], Notice] = {}

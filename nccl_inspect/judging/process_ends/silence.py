@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
@@ -115,9 +115,10 @@ def _is_later(facts: Facts, last: LastLine, first: Mapping[tuple[str, str], int]
 
 def _begins_before(facts: Facts, last: LastLine, order: int) -> bool:
     """Whether the lines of a host are interleaved with those of others: it has some before this line."""
-    return facts.cached(_first_statements).get((last.source, last.process.host), order) < order
+    return _first_statements(facts).get((last.source, last.process.host), order) < order
 
 
+@once
 def _first_statements(facts: Facts) -> dict[tuple[str, str], int]:
     """The first statement of each host in each source."""
     first: dict[tuple[str, str], int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of, reports
 from nccl_inspect.judging.statements import value
@@ -43,9 +43,10 @@ def ranks_of(facts: Facts, notice: Notice) -> list[int]:
     A task is a rank if each process has one rank, and there is more than one task per host.
     """
     tasks = _tasks(notice)
-    return sorted(tasks) if tasks <= facts.cached(_ranks) else []
+    return sorted(tasks) if tasks <= _ranks(facts) else []
 
 
+@once
 def _ranks(facts: Facts) -> set[int]:
     """The ranks that are also tasks; empty if a task may have launched several."""
     processes = facts.job.last_lines
@@ -65,9 +66,10 @@ def is_end(facts: Facts, notice: Notice) -> bool:
         return bool(facts.notices("launchers/slurm-first-exit")) and not facts.is_over()
     if not event.code or event.code in EXTERNAL:
         return False
-    return not event.is_external or id(notice) in facts.cached(_killed_first)
+    return not event.is_external or id(notice) in _killed_first(facts)
 
 
+@once
 def _killed_first(facts: Facts) -> set[int]:
     """Reports of tasks that were killed while the others continued, as far as the lines of srun show."""
     ends = [

@@ -40,6 +40,7 @@ _UNDECIDED = (
     "Read the output of each rank: a traceback, an assertion or a segmentation fault.",
     "dmesg -T | grep -iE 'oom|xid|segfault|killed process'   # on each host",
 )
+_UNKNOWN = "unknown from this log; likely: "
 _FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
 
 
@@ -92,25 +93,20 @@ def end_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> str:
         return f"its own output shows: {error}" + "".join(f". Caused by {cuda.cause(code)}" for code in codes)
     if end.code == -signal.SIGKILL:
         return (
-            "unknown from this log; likely: "
-            "killed from outside, usually by the out-of-memory killer of the kernel or the "
-            "container, or by preemption"
+            f"{_UNKNOWN}killed from outside, usually by the out-of-memory killer of the kernel or the container, or by "
+            "preemption"
         )
     if end.report.process == "training":
         return "the first failure is not in the lines that this tool reads: an exception, or a process that ended"
     if end.is_cause_unknown:
         return (
-            "unknown from this log; likely: "
-            "its process is gone: the out-of-memory killer of the kernel or the container killed it, "
-            "or it crashed"
+            f"{_UNKNOWN}its process is gone: the out-of-memory killer of the kernel or the container killed it, or it "
+            "crashed"
         )
     if end.is_crash:
-        return "unknown from this log; likely: the process crashed, in its own code or in a library"
+        return f"{_UNKNOWN}the process crashed, in its own code or in a library"
     if end.code == -signal.SIGABRT:
-        return (
-            "unknown from this log; likely: "
-            "the process aborted itself, as PyTorch's watchdog or a failed assertion does"
-        )
+        return f"{_UNKNOWN}the process aborted itself, as PyTorch's watchdog or a failed assertion does"
     return _above(facts, end)
 
 
@@ -144,22 +140,15 @@ def _above(facts: Facts, end: ProcessEnd) -> str:
         if exceptions.WAITED in end.echo.text:
             return "by its own output, it timed out waiting for another process, which hung, was slow or had ended"
         return "by its own output, it lost another process, or was terminated. The log does not show which was first"
-    maybe = _candidates(facts, end) if end.code == EXCEPTION else []
+    maybe = exceptions.candidates(facts, end.notice, end.pid, end.ranks) if end.code == EXCEPTION else []
     if not maybe:
-        return (
-            "unknown from this log; likely: "
-            "an exception or an error of the program; the traceback is in that rank's own output"
-        )
+        return f"{_UNKNOWN}an exception or an error of the program; the traceback is in that rank's own output"
     last = next((exception for exception in reversed(maybe) if exception.is_error), maybe[-1])
     where = "above" if last is maybe[-1] else "near"
     more = f"; other exceptions appear {where} it" if len(maybe) > 1 else ""
     if last.rank is not None and end.ranks:
         return f"likely {last.text} ({short(last.line)}), which the launcher labels with this rank{more}"
     return f"likely {last.text} ({short(last.line)}), though the line does not show which process printed it{more}"
-
-
-def _candidates(facts: Facts, end: ProcessEnd) -> list[exceptions.RaisedException]:
-    return exceptions.candidates(facts, end.notice, end.pid, end.ranks)
 
 
 def _bus_error(facts: Facts, end: ProcessEnd) -> str:
@@ -173,7 +162,6 @@ def _bus_error(facts: Facts, end: ProcessEnd) -> str:
             "without room end with SIGBUS; check with 'df -h /dev/shm'"
         )
     return (
-        "unknown from this log; likely: "
-        "the process crashed; possibly /dev/shm is full (writes without room end with SIGBUS), "
-        "else a mapped file was truncated, or memory is faulty"
+        f"{_UNKNOWN}the process crashed; possibly /dev/shm is full (writes without room end with SIGBUS), else a "
+        "mapped file was truncated, or memory is faulty"
     )

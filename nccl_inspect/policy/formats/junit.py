@@ -10,6 +10,7 @@ from nccl_inspect.policy import Checked, Outcome
 from nccl_inspect.policy.formats.words import about, label, level, sentence
 from nccl_inspect.report import Style
 from nccl_inspect.report.junit import document, failure, lines, new_case, suite, unread
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.text import printable
 
 SUFFIXES = ("xml",)
@@ -20,9 +21,7 @@ _SUITE = "policy"
 
 def render(checked: Checked, strict: bool, style: Style) -> str:
     """What is broken fails; what is undecided is skipped, unless strict."""
-    by_key: dict[str, list[Outcome]] = {}
-    for outcome in checked.outcomes:
-        by_key.setdefault(outcome.key, []).append(outcome)
+    by_key = grouped((outcome.key, outcome) for outcome in checked.outcomes)
     by_key.pop("log", None)  # an input that could not be read is an error
     cases = [_case(key, outcomes, checked, strict) for key, outcomes in by_key.items()]
     return document([suite(_SUITE, [*cases, *unread(checked.job)])])

@@ -24,12 +24,7 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def document(job: Job, names: dict[str, str]) -> str:
-    """The data as JSON in which nothing can end the ``script`` element that holds it.
-
-    Args:
-        job: the judged job.
-        names: short names of the sources.
-    """
+    """The data as JSON in which nothing can end the ``script`` element that holds it."""
     text = json.dumps(clean(_document(job, names)), ensure_ascii=True, separators=(",", ":"))
     return "".join(_UNSAFE.get(char, char) for char in text) if set(_UNSAFE) & set(text) else text
 

@@ -16,6 +16,7 @@ from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.columns import UNBOUNDED, cells, fitted
 from nccl_inspect.report.digest import accepted_causes, folded
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import ranges
 
 _FOLD_ABOVE = 128
@@ -191,9 +192,7 @@ def _by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, St
 
 def _by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
     """For each host the first line of any of its ranks, and when the last of them got how far."""
-    hosts: dict[str, list[Progress]] = {}
-    for row in timed:
-        hosts.setdefault(row.host, []).append(row)
+    hosts = grouped((row.host, row) for row in timed)
     for host, rows in hosts.items():
         stamps = {}
         for name in MARKS:
