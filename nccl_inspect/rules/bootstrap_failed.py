@@ -1,7 +1,5 @@
 """Bootstrap failed for a reason other than an unreachable peer."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
@@ -10,13 +8,11 @@ from nccl_inspect.judging.connecting import (
     has_built_communicator,
     link_local_refused,
 )
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ranks_concerned
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
+from nccl_inspect.judging.facts import ranks_concerned
 from nccl_inspect.judging.networks.fabrics import network_mismatches
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
-from nccl_inspect.judging.statements import entry_for_role, error_of, value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import entry_for_role, error_of
 
 RULE = Rule(
     name="bootstrap-failed",
@@ -83,7 +79,7 @@ _OTHER_FAMILY = (
 _ONE_FAMILY = "NCCL_SOCKET_FAMILY=AF_INET   # on all ranks: IPv4 addresses only"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
     errors = _errors(facts)
     if not errors:

@@ -1,14 +1,13 @@
 """No network interface for bootstrap traffic."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import included_names, listed_interfaces, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -77,7 +76,7 @@ class _Missing(NamedTuple):
     """Their settings that choose interfaces."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the warning of the rank itself; one of NET/Socket counts only if nothing connected in the end."""
     if missing := _missing(facts):
         yield _finding(missing)

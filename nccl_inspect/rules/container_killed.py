@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import DEATHS, Case, Change
-from nccl_inspect.judging.facts import Facts, ranks_in
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.facts import ranks_in
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Ended
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="container-killed",
@@ -61,7 +59,7 @@ class _Death(NamedTuple):
         return ".lastState." not in self.ended.where
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
     faults = [finding for finding in workloads.faults(effects) if finding.fatal or finding.rule == "ended-from-outside"]
     deaths = _deaths(facts) if faults else []

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, global_ranks, ranks_concerned
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, value
+from nccl_inspect.judging.facts import global_ranks, ranks_concerned
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import listed, ranks_word
@@ -37,7 +35,7 @@ _DISTINGUISHES_MIG = (2, 30)
 """The first release that distinguishes MIG instances and supports ranks that share a GPU."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it does not."""
     errors = facts.errors_of_rule(RULE.name)
     if not errors:

@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiProvider
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence, value
 from nccl_inspect.judging.networks.efa_completions import code_of, completions, is_gone
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="efa-completion-error",
@@ -30,7 +27,7 @@ _CAUSES = {
 _DIFFER = (18, 4097, 4098, 4099, 4125)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge codes other than those of a lost peer, which are echoes of peer-death."""
     failed = [notice for notice in completions(facts) if not is_gone(notice)]
     if not failed:

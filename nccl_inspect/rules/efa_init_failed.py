@@ -1,19 +1,15 @@
 """aws-ofi-nccl finds a provider but fails to initialize."""
 
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, first_lines
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="efa-init-failed",
@@ -34,7 +30,7 @@ _CONNECTING = ("transport/net.cc", "include/net.h")
 _BUILT_IN = (None, "Socket", "IB")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge a failed initialization, and set-up errors if no network of the plugin came up."""
     if slingshot.signs(facts):
         return  # the plugin also supports Slingshot

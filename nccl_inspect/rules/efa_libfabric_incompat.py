@@ -1,15 +1,9 @@
 """libfabric is too old for this NCCL, or for aws-ofi-nccl."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.fabrics import tcp_paths
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="efa-libfabric-incompat",
@@ -37,7 +31,7 @@ _FIX = (
 _STOPGAP = "FI_EFA_SET_CUDA_SYNC_MEMOPS=0   # on all ranks, a stopgap"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the plugin's messages about libfabric, and GPU memory that libfabric rejects as invalid."""
     stated, refused = facts.errors_of_rule(RULE.name), _unregistered(facts)
     notices = [*stated, *refused]

@@ -1,12 +1,9 @@
 """aws-ofi-nccl finds fewer EFA devices than the machine type has for the GPUs of the job."""
 
-from collections.abc import Iterator
-
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.judging.remedies import EFA_CHECK
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count
 
@@ -21,7 +18,7 @@ _SEVERE = 4
 """Factor of missing devices from which it is an error."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge hosts that communicate over EFA, by the number of devices that aws-ofi-nccl found."""
     machine = facts.platform
     if (

@@ -1,10 +1,7 @@
 """aws-ofi-nccl is loaded, finds no EFA, and none is needed."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, hosts_in
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.model.job import CommunicatorInfo
 
 RULE = Rule(
@@ -17,7 +14,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge a failed search for a provider if the machine has no EFA, or the whole job is on one host."""
     failed = facts.with_role("searches-failed")
     network = facts.platform.network if facts.platform else None

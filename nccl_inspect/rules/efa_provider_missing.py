@@ -1,17 +1,13 @@
 """aws-ofi-nccl finds no usable libfabric provider: no EFA device, or a libfabric without EFA."""
 
-from collections.abc import Iterator
 from functools import partial
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ErrorCascade, OfiProvider
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Needs, Notice, Results, Rule
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import dies_silently
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="efa-provider-missing",
@@ -29,7 +25,7 @@ _ONE_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _CONFIRM = "Run 'lspci | grep -i elastic' on the node: does it have EFA? Images include the plugin without EFA as well."
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the end of the search: 'No eligible providers' alone is normal, as RDMA is tried before SENDRECV.
 
     Slingshot has no EFA: socket-instead-of-rdma reports what is missing there.

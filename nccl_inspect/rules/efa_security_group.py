@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.networks.efa_completions import (
     UNREACHABLE,
     code_of,
@@ -12,9 +11,6 @@ from nccl_inspect.judging.networks.efa_completions import (
     never_connected,
     unreachable_peers,
 )
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="efa-security-group",
@@ -35,7 +31,7 @@ _FIX = [
 ]
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the first transfers: failures after connections were made mean that the peer is gone."""
     failed = unreachable_peers(facts) or _unexplained_failures(facts)
     if not failed:

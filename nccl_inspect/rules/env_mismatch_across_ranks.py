@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from nccl_inspect.event.base import Process, is_named
@@ -15,10 +14,9 @@ from nccl_inspect.judging.agreement import (
     ranks_with_interface,
     ranks_without,
 )
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
+from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
@@ -48,7 +46,7 @@ _SHOWN = 8
 """Limit of values in the report: there are thousands if each rank has its own."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge values that differ, and variables that only some of the ranks that came equally far print."""
     for agreement in AGREEMENTS:
         name, values = agreement.name, facts.settings(agreement.name)

@@ -1,12 +1,9 @@
 """A communicator has far fewer channels than the links of its machine can serve."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, nics_used
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
+from nccl_inspect.judging.facts import first_lines, global_ranks, nics_used
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.util.wording import count
 
@@ -29,7 +26,7 @@ _LINKS = 12
 """Links of an A100; a GPU with all its links to every other GPU is on an NVSwitch."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge communicators on one host by their NVLinks, those over whole nodes by the number of NICs."""
     if facts.user_settings(*_LIMITS):
         return  # channel-limit-by-env judges settings, and the program's own limit is intended

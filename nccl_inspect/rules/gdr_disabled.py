@@ -1,20 +1,10 @@
 """Network paths without GPUDirect RDMA that might have it."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import GdrDecision
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    as_shell,
-    evidence_of_settings,
-    first_evidence,
-    first_lines,
-    hosts_in,
-    ranks_in,
-    unset_steps,
-)
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, hosts_in, ranks_in, unset_steps
 from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import estimate
 from nccl_inspect.judging.impact import network as network_of
@@ -22,8 +12,7 @@ from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
 from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Selection, Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, listed, ranks_word, some_names
 
@@ -75,7 +64,7 @@ class _Staged(NamedTuple):
         return listed(kind.detail for kind in self.paths.kinds)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by the platform, else by the messages of the plugin or NCCL; else leave it undecided.
 
     Without connections between hosts in the log, messages about NICs and GPUs give a clue.

@@ -1,19 +1,17 @@
 """Network paths with GPUDirect RDMA at one end only, or on some hosts only."""
 
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from nccl_inspect.event.types import GdrDecision
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, first_evidence, first_lines, ranks_of_paths, unset_steps
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import HOSTS, RANKS, first_lines, ranks_of_paths, unset_steps
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.networks.gdr_use import hosts_without, one_sided
 from nccl_inspect.model.connection import SIDES
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
+from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.util.wording import count, ranks_word, some_names
 
 RULE = Rule(
@@ -74,7 +72,7 @@ class _Lack(NamedTuple):
         return distances.too_far(self.reasons)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Report which ends lack it: only senders (older GPUs never send directly), some hosts, or some ranks."""
     if not (paths := one_sided(facts)):
         return

@@ -1,14 +1,9 @@
 """A NIC reports that its port went down or that it failed."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import Outcome
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -43,7 +38,7 @@ class _Events(NamedTuple):
         return [*self.fatal, *self.down, *self.gids] or self.other
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by the kind of event, and whether transfers failed afterwards."""
     events = _events(facts)
     notices = events.worth_reading

@@ -1,16 +1,10 @@
 """A card is visible but cannot be used."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -24,7 +18,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge by effect: info if the card is not missed, an error if hosts use TCP or NCCL stops."""
     calls = facts.notices("nccl/ib-call-failed")
     refused = [n for n in calls if value(n, "error") in REFUSED and value(n, "name") not in AT_START]

@@ -1,16 +1,14 @@
 """Several hosts use the loopback interface to reach each other."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Event, NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import allows_loopback, listed_interfaces
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Selection, Setting
+from nccl_inspect.model.job import Selection, Setting
 
 RULE = Rule(
     name="loopback-between-hosts",
@@ -46,7 +44,7 @@ class _Loopback(NamedTuple):
         return [*self.setup, *self.data]
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
     loopback = _loopback(facts)
     if not facts.spans_hosts():

@@ -1,13 +1,9 @@
 """A check of the machine by NCCL itself found a problem."""
 
 import re
-from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, members_named
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import members_named
 from nccl_inspect.util.wording import listed, read_range
 
 RULE = Rule(
@@ -31,7 +27,7 @@ _MOST_RANKS = 1 << 17
 """Ranks of a range that may be one of a job."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later)."""
     faults = [notice for notice in facts.notices(*_RESULTS, _FABRIC) if _is_fault(notice)]
     if not faults:

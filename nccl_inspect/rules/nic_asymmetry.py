@@ -1,16 +1,13 @@
 """Hosts of one job have different numbers of NICs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Event, NetDevices, OfiProvider
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, hosts_with, ranks_concerned
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
+from nccl_inspect.judging.facts import hosts_with, ranks_concerned
 from nccl_inspect.judging.remedies import EFA_CHECK
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -87,7 +84,7 @@ class _Counts(NamedTuple):
         return listed(f"{host} {self.hosts[host]}" for host in self.hosts)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
     if stated := _stated(facts):
         yield _finding(facts, stated, "certain")

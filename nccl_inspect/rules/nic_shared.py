@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, as_shell, evidence_of_settings
+from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
+from nccl_inspect.judging.facts import HOSTS, RANKS, as_shell, evidence_of_settings
 from nccl_inspect.judging.impact import estimate, nic
 from nccl_inspect.judging.networks.nic_use import Idle, Shared, idle
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import be, count, ranks_word, some_names
 
 RULE = Rule(
@@ -22,7 +20,7 @@ _QUOTED = 2
 """Ranks and hosts that the evidence shows."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
     hosts = [(idle_host, idle_host.shared) for idle_host in idle(facts) if idle_host.meant and idle_host.shared]
     if not hosts:

@@ -1,17 +1,7 @@
 """Two ranks have no path between them."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    as_shell,
-    evidence_of_settings,
-    first_evidence,
-    ranks_concerned,
-    unset_steps,
-)
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, ranks_concerned, unset_steps
 from nccl_inspect.util.wording import count, does
 
 RULE = Rule(
@@ -24,7 +14,7 @@ RULE = Rule(
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's own line."""
     failed = facts.notices("nccl/no-transport")
     if not failed:

@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ranks_in
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
+from nccl_inspect.judging.facts import ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -55,7 +52,7 @@ class _Failure(NamedTuple):
         return bool(self.broken or self.faults)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge failed multicast calls by their effect: 2.27 and 2.28 continue without NVLS, other releases stop."""
     calls = [failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)]
     failure = _Failure(

@@ -1,15 +1,13 @@
 """Each rank has its own host (pod) although the machines have several GPUs."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, ranks_of_paths
+from nccl_inspect.judging.facts import first_lines, global_ranks, ranks_of_paths
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
@@ -45,7 +43,7 @@ class _Pods(NamedTuple):
         return members or ranks_of_paths(self.paths)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge communicators with as many nodes as ranks whose paths all use the network.
 
     NCCL identifies hosts by name and boot id, so pods of one machine are separate nodes.

@@ -1,12 +1,9 @@
 """P2P connections in read mode."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_lines
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.impact import READ_OF_4_H200, WRITTEN_OF_4_H200, estimate
 from nccl_inspect.judging.remedies import NOTHING
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count
 
@@ -18,7 +15,7 @@ RULE = Rule(
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Read mode is NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
     pairs = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail)
     if not pairs:

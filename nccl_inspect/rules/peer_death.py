@@ -5,8 +5,17 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Effects, Result, Rule, registered
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import (
+    Effects,
+    Evidence,
+    Facts,
+    Finding,
+    Notice,
+    Results,
+    Rule,
+    first_evidence,
+    registered,
+)
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
@@ -20,10 +29,7 @@ from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
 from nccl_inspect.judging.process_ends.wording import end_cause, end_remedies, end_summary
 from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
 
@@ -70,7 +76,7 @@ _SHOWN = 4
 """The most echoes to show beside the last line of the lost rank."""
 
 
-def judge(facts: Facts) -> Iterator[Result]:
+def judge(facts: Facts) -> Results:
     """Judge processes that ended, and connections closed by that, if no other error came first."""
     closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]

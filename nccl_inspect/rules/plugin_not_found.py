@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.fabrics import VERBS, lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import fallback
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.job import Setting
 from nccl_inspect.platforms import Platform, networks
 from nccl_inspect.util.wording import listed
 
@@ -25,7 +24,7 @@ _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
 """Files that NCCL and RCCL look for by default; 2.27 prints 'set by env' although nothing is set."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """A missing plugin is normal; it counts if it was requested by name or if the platform's network needs it."""
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     if off := plugins_off(facts):

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.model.statements import ages
 from nccl_inspect.util.wording import count, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Lost
+from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 
 RULE = Rule(
     name="process-unresponsive",
@@ -38,7 +36,7 @@ class _Silent(NamedTuple):
     entry: Lost
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the processes that RAS lists as missing or dead in its newest answer."""
     if not (silent := _silent(facts)):
         return

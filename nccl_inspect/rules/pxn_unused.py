@@ -1,23 +1,13 @@
 """Send/recv between hosts with several NICs does not use PXN."""
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.judging.clouds import is_google_network
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    as_shell,
-    evidence_of_settings,
-    first_evidence,
-    first_lines,
-    nics_used,
-    unset_steps,
-)
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
 from nccl_inspect.judging.networks.nic_use import crossing
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Selection, Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -45,7 +35,7 @@ class _Without(NamedTuple):
         return bool(self.off or self.old_plugin)
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
     if not (paths := _several_nics(facts)):
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
 from nccl_inspect.util.grouping import grouped_sets
@@ -12,6 +11,7 @@ from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
+from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 
 RULE = Rule(
     name="ranks-out-of-step",

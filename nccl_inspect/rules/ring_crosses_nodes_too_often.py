@@ -1,14 +1,12 @@
 """A ring crosses between nodes more often than necessary."""
 
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_lines, global_ranks
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.facts import first_lines, global_ranks
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count
 
@@ -27,7 +25,7 @@ class _Ring(NamedTuple):
     """How often it goes from one host to another; 0 where a host is not known."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge complete rings whose ranks all have a known host, if the hosts are NCCL's nodes."""
     if facts.job.rank_space != "global" or any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
         return  # ranks of several numberings have no host; nodes connected by NVLink are one node to NCCL

@@ -1,10 +1,7 @@
 """Ranks of one communicator print rings or trees that contradict each other."""
 
-from collections.abc import Iterator
-
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, global_ranks
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count
 
@@ -18,7 +15,7 @@ _RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on ev
 _WORKED = ("connected", "destroyed")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the first communicator whose ranks contradict each other; if it worked, the log is at fault."""
     odd = [comm for comm in facts.job.communicators if comm.inconsistent]
     if odd:

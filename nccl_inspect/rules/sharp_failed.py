@@ -1,14 +1,10 @@
 """In-network reduction (SHARP) does not come up, or fails."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.remedies import NOTHING
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="sharp-failed",
@@ -37,7 +33,7 @@ class _Failure(NamedTuple):
     fix: tuple[str, ...] = _FIX
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the plugin's messages: NCCL continues without SHARP, but a failed operation ends the job."""
     if failure := _failure(facts):
         yield RULE.finding(

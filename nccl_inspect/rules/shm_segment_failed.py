@@ -1,14 +1,10 @@
 """A shared memory segment could not be created."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
-from nccl_inspect.judging.statements import error_of, value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.judging.statements import error_of
 
 RULE = Rule(
     name="shm-segment-failed",
@@ -41,7 +37,7 @@ class _Refusal(NamedTuple):
     """In words, but for the lack of room."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     refusal = _refusal(facts)
     if not refusal.notices:

@@ -3,12 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, as_shell, evidence_of_settings, first_evidence, unset_steps
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.hardware.topology_faults import finished_init
 from nccl_inspect.judging.impact import Outcome
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="topo-file-bad",
@@ -29,7 +27,7 @@ _UNNAMED = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's errors about these files: all but a missing topology file stop the rank."""
     unread = facts.notices("nccl/topology-file-not-opened")
     broken = facts.with_role("file-refused")

@@ -6,12 +6,9 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NcclVersion
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.connecting import is_connected
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_evidence, ranks_concerned
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.facts import ranks_concerned
 from nccl_inspect.model import versions
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -29,7 +26,7 @@ _RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on e
 _COPIES = "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'   # is there a second copy?"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge NCCL's own check, and versions that differ between processes; otherwise RAS's messages about peers."""
     finding = next(_mismatch(facts), None)
     if finding or (messages := facts.errors_of_rule(RULE.name)):

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_evidence, global_ranks, hosts_with
+from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.hangs.origin import origin
 from nccl_inspect.judging.hangs.progress import connecting, suspects
 from nccl_inspect.judging.hangs.watchdog import (
@@ -20,10 +20,8 @@ from nccl_inspect.judging.hangs.watchdog import (
 )
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, message_of, rank_prefix, value
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import does, listed, ranks_word
 
 RULE = Rule(
@@ -87,7 +85,7 @@ class _Suspicion(NamedTuple):
     lines: list[Evidence]
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Results:
     """Judge the process group that timed out first; timeouts of others usually follow from it."""
     timeout = _timeout(facts)
     if timeout is None:
