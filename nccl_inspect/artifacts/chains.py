@@ -1,7 +1,7 @@
 """Follows the waits of ranks from call to call to where they began.
 
-A rank stands in the first of its calls that is not over: what it called after that cannot begin before. A call waits
-for the ranks that did not make it, and for those that made it but stand in an earlier one.
+A rank is in the first of its calls that is not over: what it called after that cannot begin before. A call waits
+for the ranks that did not make it, and for those that made it but are in an earlier one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Chains:
         return [*call.silent, *(rank for rank in call.overwritten if rank not in self._stands)]
 
     def held(self, number: int) -> list[int]:
-        """The ranks that a call waits for and that stand in another one."""
+        """The ranks that a call waits for and that are in another one."""
         call = self._calls[number]
         if call.is_cause:
             return []

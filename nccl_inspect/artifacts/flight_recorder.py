@@ -173,7 +173,7 @@ def _dump(name: str, data: bytes) -> Dump:
 def _with_open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> list[dict[str, Any]]:
     """The calls, the last one not over where it was not put into the queue.
 
-    A rank that connects to its peers stands in a call that it has yet to make: CUDA calls an event over that nobody
+    A rank that connects to its peers is in a call that it has yet to make: CUDA calls an event over that nobody
     has begun to record.
     """
     last = entries[-1] if entries else {}

@@ -68,7 +68,7 @@ def _work(group: Sequence[Part], known: Known) -> Fold:
 
 
 def known_of(part: Part) -> Known:
-    """What the first lines tell of how all are to be read."""
+    """What the first lines show about how all are to be read."""
     scanner = Scanner(engine.shipped())
     for source in partition.read(part, lambda _: None):
         for lines in record_lines.pieces_of(source):

@@ -37,8 +37,8 @@ def judge(facts: Facts) -> Results:
             f"rank {straggler.rank} arrives last at {straggler.late} of {straggler.compared} collectives of group "
             f"{straggler.group.label}: {who} {does(len(others), 'wait')} {straggler.share:.0%} of the time",
             cause=f"from one of these calls to the next it waits {straggler.gap_ms:.0f} ms less than all others, in "
-            "calls of all groups together: it is late by itself, because of a slower GPU, more work, or time on the "
-            "CPU (data loading, checkpoints, logging)",
+            "calls of all groups together, so the cause is on that rank: a slower GPU, more work, or time on the CPU "
+            "(data loading, checkpoints, logging)",
             impact=f"all ranks of the group run at the pace of rank {straggler.rank}",
             fix=[
                 "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE   # on its host and on another one: is the GPU "

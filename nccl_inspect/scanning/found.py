@@ -28,7 +28,7 @@ class Extent(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What earlier lines tell of how later ones are to be read."""
+    """What earlier lines show about how later ones are to be read."""
 
     wrapped: bool = False
     """Whether lines are in envelopes."""

@@ -17,7 +17,7 @@ from nccl_inspect.scanning.line_table import Heads, Printers
 from nccl_inspect.scanning.spans import ZERO, Block, Column, Mask, Rows, number_of
 
 _MAX_FORMS = 64
-"""Of times in one block, by place and width; prefixes with further ones are told apart as they stand."""
+"""Of times in one block, by place and width; prefixes with further ones are compared as they are."""
 
 
 class Known(NamedTuple):
@@ -71,7 +71,7 @@ class _Framed(NamedTuple):
     """Prefixes that differ in their time only."""
 
     frame: Column
-    """By prefixes: an index into the frames; -1 for those that are to be told apart as they stand."""
+    """By prefixes: an index into the frames; -1 for those that are compared as they are."""
     frames: list[Frame]
 
 
@@ -133,7 +133,7 @@ def _times(block: Block, begin: Rows, mark: Rows) -> tuple[Rows, Rows]:
 
 
 def _are_times(block: Block, at: Rows, form: bytes) -> Mask:
-    """Whether times of this form stand in some places."""
+    """Whether times of this form are at some places."""
     fits = block.has_form(at, form)
     after = block.bytes[at + len(form)]
     fits &= (after < ord("0")) | (after > ord("9"))

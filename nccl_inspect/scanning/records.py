@@ -30,7 +30,7 @@ _MAX_TRIES = 20
 
 
 class RecordFrame(Frame):
-    """What lines of the same prefix have in common that stand in objects, each after the time of its object."""
+    """What lines of the same prefix have in common inside JSON objects, each after the time of its object."""
 
     __slots__ = ()
 

@@ -15,7 +15,7 @@ from simulation import Comm, Job, Release
 
 import nccl_inspect
 from nccl_inspect.model import resolve
-from nccl_inspect.model.fold.fold import source_and_line
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.processes.gathering import Gathered
 
 SEEDS = st.integers(0, 1 << 30)

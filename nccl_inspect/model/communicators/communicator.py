@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from nccl_inspect.model.communicators.joining import Joiner
 from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold.places import source_and_line
 
 _LONGEST_NAME = 160
 """A split of a split of a split has such a name; one of hundreds is only numbered."""

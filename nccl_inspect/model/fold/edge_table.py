@@ -155,7 +155,7 @@ class EdgeTable:
         return {name: np.concatenate(some) for name, some in parts.items()}
 
     def _join_cut(self, columns: dict[str, Column], bits: Column, cut: Column) -> Column:
-        """Join edges of bursts that several blocks have; tells which are left."""
+        """Join edges of bursts that several blocks have; shows which are left."""
         keys: dict[object, int] = {}
         wording = np.array([keys.setdefault(_wording(event), len(keys)) for event in self.kinds])
         some = [columns[name][cut] for name in ("burst", "src", "dst", "src_dev", "dst_dev")]

@@ -16,6 +16,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.call_counts import counted
+from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
     MAX_LONG,
@@ -27,8 +28,6 @@ from nccl_inspect.model.fold.process_log import (
     ProcessLog,
     Step,
     edge_key,
-    position,
-    source_and_line,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
 from nccl_inspect.model.fold.uses import (
@@ -57,7 +56,7 @@ class Fold:
     """What was read so far: it takes in what lines say, merges with others, and is then resolved.
 
     Args:
-        begun_with: what the lines before tell of how these are to be read, where it continues another fold.
+        begun_with: what the lines before show about how these are to be read, where it continues another fold.
         most_processes: the processes that are kept apart.
     """
 
@@ -76,7 +75,7 @@ class Fold:
         self.productions: set[tuple[str, str]] = set()
         """The productions that recognised a line, by dialect and name."""
         self.begun_with = self.known = begun_with
-        """What its lines tell of how others are to be read."""
+        """What its lines show about how others are to be read."""
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
 
@@ -306,6 +305,4 @@ __all__ = [
     "ProcessLog",
     "Step",
     "edge_key",
-    "position",
-    "source_and_line",
 ]

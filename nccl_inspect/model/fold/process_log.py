@@ -19,7 +19,6 @@ from nccl_inspect.util.records import Record
 if TYPE_CHECKING:
     from nccl_inspect.scanning.connection_table import Edges
 
-_LINE_BITS = 40
 MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
 LONG = 4096
@@ -28,16 +27,6 @@ MAX_PLACES = 1 << 14
 """Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
 MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
-
-
-def position(source: int, line: int) -> int:
-    """One number that orders lines: by source, then by line."""
-    return source << _LINE_BITS | line
-
-
-def source_and_line(place: int) -> tuple[int, int]:
-    """The inverse of :func:`position`."""
-    return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
 
 
 class Step(NamedTuple):

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.model.fold.fold import Fold, ProcessLog, position, source_and_line
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
+from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.jobs.parts import Part
 from nccl_inspect.model.jobs.shares import Claim
 from nccl_inspect.model.processes.gathering import Gathered
@@ -159,7 +160,7 @@ class Claims:
                 claims.popitem()[1].sources.add(source)
 
     def _continued(self, by_source: Mapping[int, list[ProcessLog]]) -> dict[int, set[Process]]:
-        """The sources in which processes only go on that print elsewhere as well, with those that are known to.
+        """The sources in which processes only continue that print elsewhere as well, with those that are known to.
 
         Of lines that no production knows each is kept once, so they may not be known.
         """

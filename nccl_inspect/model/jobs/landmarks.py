@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold.places import source_and_line
 
 _JUST = 400
 """Lines of other jobs after the last line of a job within which its end is reported."""

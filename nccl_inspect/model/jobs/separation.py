@@ -15,7 +15,8 @@ from itertools import pairwise
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, is_named
-from nccl_inspect.model.fold.fold import Fold, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.jobs.parts import Part, Unions
 from nccl_inspect.model.statements import job_end
 

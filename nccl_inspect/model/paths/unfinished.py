@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nccl_inspect.event import types as events
-from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.fold.process_log import Edge
 
 _SEND_RECV = 1

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nccl_inspect.event import types as events
-from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.model.fold.places import source_and_line
 
 
 class _Copy:

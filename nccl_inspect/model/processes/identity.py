@@ -15,7 +15,8 @@ from typing import NamedTuple
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
-from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.util.levels import STATEMENTS
 
 _FEW, _MANY = 3, 10

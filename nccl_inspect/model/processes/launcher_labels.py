@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.communicators.members import ProcessMembers
-from nccl_inspect.model.fold.fold import ProcessLog, source_and_line
+from nccl_inspect.model.fold.fold import ProcessLog
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 
 

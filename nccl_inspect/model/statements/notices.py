@@ -11,7 +11,8 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.communicators import lifetime
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Note, ProcessLog, source_and_line
+from nccl_inspect.model.fold.fold import Note, ProcessLog
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.job import Earliest, Notice
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE
 from nccl_inspect.util.secrets import masked

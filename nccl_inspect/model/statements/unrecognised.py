@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from nccl_inspect.model.fold.fold import Fold, Note, source_and_line
+from nccl_inspect.model.fold.fold import Fold, Note
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.util.secrets import masked
 from nccl_inspect.util.text import decode
 

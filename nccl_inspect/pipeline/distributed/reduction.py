@@ -59,7 +59,7 @@ class Reduction:
     Args:
         client: of the cluster.
         groups: what each task reads.
-        known: what the first lines tell of how all are to be read.
+        known: what the first lines show about how all are to be read.
         told: learns how many bytes were read.
     """
 

@@ -71,7 +71,7 @@ def read(group: Sequence[Part], number: int, known: Known, asker: Asker) -> list
     Args:
         group: what to read.
         number: of the group.
-        known: what the lines before tell of how these are to be read.
+        known: what the lines before show about how these are to be read.
         asker: who wants it.
 
     Raises:
@@ -111,7 +111,7 @@ def unread(group: Sequence[Part], number: int, known: Known, why: str) -> list[S
     Args:
         group: what it was to read.
         number: of the group.
-        known: what the lines before tell of how these are to be read.
+        known: what the lines before show about how these are to be read.
         why: it could not be read.
     """
     state = Fold(known)
