@@ -189,23 +189,28 @@ def outcome(running: Any, *arguments: str) -> int:
     return int(getattr(done.exception, "exit_code", done.return_value))
 
 
+JOINED = tasks.joined
+ENDED: list[int] = []
+"""How many stretches the tasks that put some together left; -1 for one that failed."""
+
+
+def counted(*about: Any) -> Any:
+    """A task that puts stretches together; workers in threads find it here."""
+    try:
+        stretches = JOINED(*about)
+    except Exception:
+        ENDED.append(-1)
+        raise
+    ENDED.append(len(stretches))
+    return stretches
+
+
 @pytest.mark.slow
 def test_workers_put_together_what_they_read(tmp_path: Path, threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
-    joined = tasks.joined
-
-    def counted(*about: Any) -> Any:
-        try:
-            stretches = joined(*about)
-        except Exception:
-            ended.append(-1)
-            raise
-        ended.append(len(stretches))
-        return stretches
-
+    ENDED.clear()
     monkeypatch.setattr(tasks, "joined", counted)
     same(str(per_process(tmp_path / "logs")), threads)
-    assert set(ended) == {1}
+    assert set(ENDED) == {1}
 
 
 @pytest.mark.slow

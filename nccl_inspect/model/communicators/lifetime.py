@@ -13,7 +13,7 @@ from nccl_inspect.model.fold.fold import Note, ProcessLog, Step
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.util.times import in_order, moment
 
-_BOOTSTRAP = "bootstrap-timings"
+_BOOTSTRAP = "nccl/bootstrap-timings"
 _PLACE = attrgetter("place")
 
 
@@ -90,7 +90,7 @@ def is_timing(event: events.Event | None) -> bool:
 
 
 def _is_bootstrap(event: events.Event) -> bool:
-    return event.production == _BOOTSTRAP and event.dialect == "nccl"
+    return event.qualified_name == _BOOTSTRAP
 
 
 def _last(steps: list[Step]) -> Step | None:
