@@ -1,5 +1,8 @@
 """The user forces NCCL's algorithm, protocol or buffers."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
@@ -30,6 +33,42 @@ _UNCHECKED = (
 _COMPARE = "Before keeping the setting, run nccl-tests with and without it over the message sizes of the job."
 
 
+class _Origin(NamedTuple):
+    """Where settings come from."""
+
+    words: str
+    fix: tuple[str, ...] = ()
+    """What to do instead of removing them."""
+    confirm: str = ""
+    confidence: str = "likely"
+    """That they do harm, if they can."""
+
+
+_GUIDE = _Origin(
+    "; Google's guide for this network requires it",
+    ("Nothing to fix: use the values from the guide for this machine type and plugin release.",),
+)
+_LEFT = _Origin("; often left over from tuning another machine or release")
+_LEFT_OR_GUIDE = _Origin(
+    ": left over from tuning another machine or release, or required by the guide for the network",
+    confirm="Look for 'Using network': Google's guides for FasTrak and GPUDirect-TCPX require such values.",
+    confidence="possible",
+)
+
+
+class _Override(NamedTuple):
+    """Settings that override NCCL's choice."""
+
+    settings: list[Setting]
+    origin: _Origin
+    narrow: Sequence[Setting] = ()
+    """Those that leave only one choice."""
+    unchecked: Sequence[Setting] = ()
+    """Those that enable LL128 without NCCL's check."""
+    harmful: Sequence[Setting] = ()
+    """The narrow ones, and the unchecked ones for GPUs without P2P."""
+
+
 def judge(facts: Facts) -> Results:
     """Judge settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
     if unsafe_notices := facts.errors_of_rule(RULE.name):
@@ -43,54 +82,41 @@ def judge(facts: Facts) -> Results:
             "in which it says so",
             Needs("the log of every rank from its start", all_ranks=True),
         )
-    forced = [setting for setting in settings if setting not in unclear]
-    if not forced:
-        return
-    recommended = is_google_network(facts)
-    narrow = [] if recommended else [setting for setting in forced if _is_narrow(facts, setting)]
-    unchecked = [] if recommended else [setting for setting in forced if _is_unchecked(facts, setting)]
+    if forced := [setting for setting in settings if setting not in unclear]:
+        yield _finding(facts, _override(facts, forced))
+
+
+def _override(facts: Facts, settings: list[Setting]) -> _Override:
+    if is_google_network(facts):
+        return _Override(settings, _GUIDE)
+    narrow = [setting for setting in settings if _is_narrow(facts, setting)]
+    unchecked = [setting for setting in settings if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
-    harmful = [setting for setting in forced if setting in narrow or setting in unsafe]
-    if harmful and not unsafe and may_be_google_network(facts):
-        yield _clue(facts, harmful, unchecked)
-        return
-    yield RULE.finding(
-        f"NCCL's own choice is overridden: {as_shell(harmful or forced)}",
-        cause=f"{as_shell(forced)} in the {listed(setting.source for setting in forced)}; "
-        + (
-            "Google's guide for this network requires it"
-            if recommended
-            else "often left over from tuning another machine or release"
-        ),
-        impact=". ".join(
-            [*([f"{as_shell(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE if narrow else _LITTLE]
-        ),
-        fix=["Nothing to fix: use the values from the guide for this machine type and plugin release."]
-        if recommended
-        else [*unset_steps(forced), _COMPARE],
+    if narrow and not unsafe and may_be_google_network(facts):
+        return _Override(narrow, _LEFT_OR_GUIDE, narrow, unchecked, narrow)
+    harmful = [setting for setting in settings if setting in narrow or setting in unsafe]
+    return _Override(settings, _LEFT, narrow, unchecked, harmful)
+
+
+def _finding(facts: Facts, override: _Override) -> Finding:
+    settings, origin, harmful = override.settings, override.origin, override.harmful
+    return RULE.finding(
+        f"NCCL's own choice is overridden: {as_shell(harmful or settings)}",
+        cause=f"{as_shell(settings)} in the {listed(setting.source for setting in settings)}{origin.words}",
+        impact=_impact(override),
+        fix=origin.fix or [*unset_steps(settings), _COMPARE],
+        confirm=origin.confirm,
         severity="warning" if harmful else "info",
-        confidence="likely" if harmful else "certain",
-        ranks=facts.ranks_with(forced),
-        hosts={host for setting in forced for host in setting.hosts},
-        evidence=evidence_of_settings(harmful or forced),
-    )
-
-
-def _clue(facts: Facts, settings: list[Setting], unchecked: list[Setting]) -> Finding:
-    """The network is unknown; the guides of some networks require such settings."""
-    return RULE.clue(
-        f"NCCL's own choice is overridden: {as_shell(settings)}",
-        cause=f"{as_shell(settings)} in the {listed(setting.source for setting in settings)}: left over from tuning "
-        "another machine or release, or required by the guide for the network",
-        impact=". ".join([*([f"{as_shell(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE]),
-        fix=[*unset_steps(settings), _COMPARE],
-        confirm="Look for 'Using network': Google's guides for FasTrak and GPUDirect-TCPX require such values.",
-        severity="warning",
-        confidence="possible",
+        confidence=origin.confidence if harmful else "certain",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
-        evidence=evidence_of_settings(settings),
+        evidence=evidence_of_settings(harmful or settings),
     )
+
+
+def _impact(override: _Override) -> str:
+    speed = _BY_SIZE if override.narrow else _LITTLE
+    return f"{as_shell(override.unchecked)} {_UNCHECKED}. {speed}" if override.unchecked else speed
 
 
 def _unsafe(facts: Facts, notices: list[Notice]) -> Finding:

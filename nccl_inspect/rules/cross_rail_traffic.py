@@ -7,7 +7,7 @@ from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines
 from nccl_inspect.judging.networks.nic_use import crossing
-from nccl_inspect.model.connection import Link
+from nccl_inspect.model.connection import End, Link
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -44,17 +44,13 @@ def judge(facts: Facts) -> Results:
     links = [
         link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves_rail(hosts, link, rails)
     ]
-    kinds = {link.send_recv for link in links}
-    example = links[0]
-    matched = len(
-        facts.inter_host_rdma_paths().where(lambda kind: any(link.send and link.receive for link in kind.links))
-    )
-    what = "rings or trees" if kinds == {False} else "send/recv" if kinds == {True} else "rings or trees, and send/recv"
+    matched = facts.inter_host_rdma_paths().where(lambda kind: any(link.send and link.receive for link in kind.links))
+    allowed = [setting for setting in facts.user_settings("NCCL_CROSS_NIC") if setting.value == "1"]
     yield RULE.finding(
-        f"{len(paths)} of {count(matched, 'network path')} leave their rail ({what}), such as "
-        f"{_nic_name(example.send)} to {_nic_name(example.receive)}; {sign.words}",
+        f"{len(paths)} of {count(len(matched), 'network path')} leave their rail ({_use(links)}), such as "
+        f"{_nic_name(links[0].send)} to {_nic_name(links[0].receive)}; {sign.words}",
         cause=f"{as_shell(allowed)} allows it"
-        if (allowed := [setting for setting in facts.user_settings("NCCL_CROSS_NIC") if setting.value == "1"])
+        if allowed
         else "NCCL chose the NIC nearest to each GPU; this happens if hosts have different sets of GPUs or NICs, or "
         "with send/recv without PXN",
         impact="if rails meet only at spine switches, such traffic takes more hops and shares their links",
@@ -66,6 +62,11 @@ def judge(facts: Facts) -> Results:
         evidence=[*sign.evidence, *first_lines(paths)[:4]],
         paths=paths,
     )
+
+
+def _use(links: list[Link]) -> str:
+    uses = {False: "rings or trees", True: "send/recv"}
+    return ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links}))
 
 
 def _sign(facts: Facts, rails: dict[tuple[str, int], str]) -> _Sign | None:
@@ -106,6 +107,6 @@ def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: dict[tuple[str,
     return None in pair or len(pair) > 1
 
 
-def _nic_name(end: object) -> str:
-    nic, index = getattr(end, "nic", None), getattr(end, "nic_index", None)
+def _nic_name(end: End | None) -> str:
+    nic, index = (end.nic, end.nic_index) if end else (None, None)
     return f"NIC {index}" + (f" ({nic})" if nic else "")

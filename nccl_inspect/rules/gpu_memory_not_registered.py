@@ -1,6 +1,7 @@
 """A NIC cannot register GPU memory, so GPUDirect RDMA fails where NCCL chose it."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import listed
@@ -22,6 +23,11 @@ _OF_OTHERS = (None, "Cannot allocate memory", "Too many open files", *REFUSED)
 _BAD_ADDRESS = "Bad address"
 _INVALID = "Invalid argument"
 _RUNS = ("connected", "destroyed")
+_STOPS = Outcome("error", "the rank cannot connect: the job stops", is_fatal=True)
+_CONTINUES = Outcome(
+    "warning",
+    "NCCL continued: it copies a buffer that the application registered through its own, or found another way",
+)
 
 
 def judge(facts: Facts) -> Results:
@@ -33,34 +39,34 @@ def judge(facts: Facts) -> Results:
     ]
     if not failed:
         return
-    fatal = not _continued(facts)
-    errors = listed(f"ibv_{value(notice, 'name')} failed with {value(notice, 'error')}" for notice in failed)
+    names = {value(notice, "name") for notice in failed}
+    errors = {value(notice, "error") for notice in failed}
+    outcome = _CONTINUES if _continued(facts) else _STOPS
+    calls = listed(f"ibv_{value(notice, 'name')} failed with {value(notice, 'error')}" for notice in failed)
     yield RULE.finding(
-        f"the NIC cannot register GPU memory: {errors}",
-        cause=_cause(failed),
-        impact="the rank cannot connect: the job stops"
-        if fatal
-        else "NCCL continued: it copies a buffer that the application registered through its own, or found another way",
+        f"the NIC cannot register GPU memory: {calls}",
+        cause=_cause(names, errors),
+        impact=outcome.impact,
         fix=[
             "lsmod | grep nvidia_peermem; modprobe nvidia-peermem; dmesg -T | grep -i peermem   # on the host",
             "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does not need nvidia-peermem",
             *(
                 ["NCCL_DMABUF_ENABLE=0   # a test: does registering through nvidia-peermem work?"]
-                if _any_has(failed, "name", _DMABUF)
+                if _DMABUF in names
                 else []
             ),
             *(
                 ["NCCL_IB_PCI_RELAXED_ORDERING=0   # a test: does the NIC refuse these flags?"]
-                if _any_has(failed, "name", _IOVA2) and _any_has(failed, "error", _INVALID)
+                if _IOVA2 in names and _INVALID in errors
                 else []
             ),
             "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect RDMA: if the job runs, GPU memory registration is the "
             "cause",
         ],
-        severity="error" if fatal else "warning",
+        severity=outcome.severity,
         confidence="likely",
         notices=failed,
-        fatal=fatal,
+        fatal=outcome.is_fatal,
     )
 
 
@@ -75,17 +81,13 @@ def _continued(facts: Facts) -> bool:
     )
 
 
-def _any_has(failed: list[Notice], name: str, wanted: str) -> bool:
-    return any(value(notice, name) == wanted for notice in failed)
-
-
-def _cause(failed: list[Notice]) -> str:
-    if _any_has(failed, "name", _DMABUF):
+def _cause(names: set[object], errors: set[object]) -> str:
+    if _DMABUF in names:
         return (
             "DMA-BUF between GPU and NIC does not work: it needs the open kernel modules of the NVIDIA driver, and a "
             "kernel (5.12 or later) and NIC driver that support it"
         )
-    if _any_has(failed, "error", _BAD_ADDRESS):
+    if _BAD_ADDRESS in errors:
         return (
             "the NIC driver does not know the address: nvidia-peermem is not loaded or was built for another NVIDIA or "
             "NIC driver (reload it after an update of either), or the container was started before that"

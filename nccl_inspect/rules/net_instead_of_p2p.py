@@ -31,17 +31,10 @@ def judge(facts: Facts) -> Results:
     shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")
     settings = [*disabling_settings(facts), *shm_off]
     nvlink = facts.platform is not None and bool(facts.platform.nvlink)
-    direct = all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink
-    words = as_shell(settings)
+    is_chosen = all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink
     yield RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host {usage_of(pairs)}",
-        cause=f"{words}: without P2P and shared memory, only the network is left"
-        if shm_off
-        else "NCCL chose the network: both GPUs reach NICs faster than each other"
-        if direct
-        else "unknown from this log; likely: P2P and SHM are both unusable, as when containers of one host "
-        "do not share /dev/shm; or NCCL (2.14 and later) assumes that the NICs are faster than the path between these "
-        "GPUs, without checking for GPUDirect RDMA" + (f"; {words} is also set" if settings else ""),
+        cause=_cause(as_shell(settings), has_no_shm=bool(shm_off), is_chosen=is_chosen),
         impact=estimate(
             f"data leaves the GPU for the network stack and comes back: {SOCKET} bus bandwidth over Socket, {SHM} "
             "through host memory",
@@ -55,8 +48,20 @@ def judge(facts: Facts) -> Results:
             ),
             "NCCL_NET_DISABLE_INTRA=1   # no network inside a host: NCCL uses SHM, or fails",
         ],
-        severity="info" if direct else "error",
+        severity="info" if is_chosen else "error",
         confidence="certain" if shm_off else "likely",
         evidence=[*first_lines(pairs)[:3], *evidence_of_settings(settings, 1)],
         paths=pairs,
+    )
+
+
+def _cause(settings: str, *, has_no_shm: bool, is_chosen: bool) -> str:
+    if has_no_shm:
+        return f"{settings}: without P2P and shared memory, only the network is left"
+    if is_chosen:
+        return "NCCL chose the network: both GPUs reach NICs faster than each other"
+    return (
+        "unknown from this log; likely: P2P and SHM are both unusable, as when containers of one host "
+        "do not share /dev/shm; or NCCL (2.14 and later) assumes that the NICs are faster than the path between these "
+        "GPUs, without checking for GPUDirect RDMA" + (f"; {settings} is also set" if settings else "")
     )

@@ -2,6 +2,8 @@
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
+from nccl_inspect.judging.impact import Outcome
+from nccl_inspect.model.job import Setting
 
 RULE = Rule(
     name="nic-merge-mismatch",
@@ -10,7 +12,11 @@ RULE = Rule(
     title="Fused NICs have different numbers of ports, or cannot be fused as requested",
 )
 
-_STOPS = "NCCL stops"
+_STOPS = Outcome("error", "NCCL stops", is_fatal=True)
+_UNEVEN = Outcome(
+    "warning", "the pair balances its traffic unevenly and has the bandwidth of the side with fewer ports"
+)
+_SEPARATE = Outcome("info", "none if nothing else fails: NCCL uses the ports separately")
 _SAME_PORTS = (
     "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # the same ports on all nodes",
     "ibstat | grep -E 'CA |State'   # on both hosts: which port is down?",
@@ -27,12 +33,12 @@ def judge(facts: Facts) -> Results:
     unequal = facts.notices("nccl/ib-device-count-mismatch")
     is_dead = bool(refused) and facts.job.failed and not facts.job.paths
     if unequal:
-        yield _unequal(unequal, refused, is_dead)
+        yield _unequal(unequal, refused, _STOPS if is_dead else _UNEVEN)
     elif refused:
-        yield _forbidden(refused, is_dead)
+        yield _forbidden(refused, _STOPS if is_dead else _SEPARATE)
 
 
-def _unequal(unequal: list[Notice], refused: list[Notice], is_dead: bool) -> Finding:
+def _unequal(unequal: list[Notice], refused: list[Notice], outcome: Outcome) -> Finding:
     """Two hosts fuse different numbers of ports."""
     first = unequal[0]
     return RULE.finding(
@@ -40,33 +46,31 @@ def _unequal(unequal: list[Notice], refused: list[Notice], is_dead: bool) -> Fin
         f"{value(first, 'peer_devices')}",
         cause="the hosts expose different ports of a card to NCCL: one port is down, or one side exposes both the "
         "physical function and a virtual function of the same port",
-        impact=_STOPS
-        if is_dead
-        else "the pair balances its traffic unevenly and has the bandwidth of the side with fewer ports",
+        impact=outcome.impact,
         fix=[
             *_SAME_PORTS,
             "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port separately. 2.24 and 2.25 stop without "
             "NCCL_NET_MERGE_LEVEL=LOC",
         ],
-        severity="error" if is_dead else "warning",
-        confidence="likely" if is_dead else "certain",
+        severity=outcome.severity,
+        confidence="likely" if outcome.is_fatal else "certain",
         notices=[*unequal, *refused],
-        fatal=is_dead,
+        fatal=outcome.is_fatal,
     )
 
 
-def _forbidden(refused: list[Notice], is_dead: bool) -> Finding:
+def _forbidden(refused: list[Notice], outcome: Outcome) -> Finding:
     """Fusing of ports is requested, and a setting forbids it."""
     return RULE.finding(
         "NIC fusion is requested, but NCCL_IB_MERGE_NICS=0 forbids it",
         cause="NCCL's default, a topology file or NCCL_NET_FORCE_MERGE fuses the ports of a card, while "
         "NCCL_IB_MERGE_NICS=0 is set",
-        impact=_STOPS if is_dead else "none if nothing else fails: NCCL uses the ports separately",
+        impact=outcome.impact,
         fix=[*_SAME_PORTS, "unset NCCL_IB_MERGE_NICS   # or unset NCCL_NET_FORCE_MERGE"],
-        severity="error" if is_dead else "info",
-        confidence="likely" if is_dead else "certain",
+        severity=outcome.severity,
+        confidence="likely" if outcome.is_fatal else "certain",
         notices=refused,
-        fatal=is_dead,
+        fatal=outcome.is_fatal,
     )
 
 
@@ -76,11 +80,7 @@ def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Find
     asked = facts.user_settings("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
     return RULE.finding(
         f"ports cannot be fused into one NIC: {wrong[0].message}",
-        cause="NCCL 2.24 and 2.25 fuse the ports of a card by default, and stop where that is rejected"
-        + (": NCCL_IB_MERGE_NICS=0 forbids it" if refused else ": ports of different kinds, or a plugin that cannot")
-        if is_default
-        else f"{as_shell(asked) if asked else 'NCCL_NET_FORCE_MERGE, or a topology file,'} fuses NICs that do "
-        "not exist, are too many, or are incompatible",
+        cause=_cause(asked, is_default=is_default, is_forbidden=bool(refused)),
         impact="the communicator is not built, and the job does not start",
         fix=[
             *unset_steps(asked),
@@ -94,3 +94,11 @@ def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Find
         evidence=[*first_evidence([*refused, *wrong]), *evidence_of_settings(asked, 1)],
         fatal=facts.job.failed or not facts.job.paths,
     )
+
+
+def _cause(asked: list[Setting], *, is_default: bool, is_forbidden: bool) -> str:
+    if is_default:
+        why = "NCCL_IB_MERGE_NICS=0 forbids it" if is_forbidden else "ports of different kinds, or a plugin that cannot"
+        return f"NCCL 2.24 and 2.25 fuse the ports of a card by default, and stop where that is rejected: {why}"
+    source = as_shell(asked) or "NCCL_NET_FORCE_MERGE, or a topology file,"
+    return f"{source} fuses NICs that do not exist, are too many, or are incompatible"
