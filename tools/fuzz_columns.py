@@ -216,6 +216,29 @@ def _bytes(lines: list[bytes], chance: random.Random) -> list[bytes]:
     return found
 
 
+def _letters(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Letters of several bytes in a word, wherever it occurs."""
+    words = sorted({word for line in lines for word in re.findall(rb"[A-Za-z]{2,}", line)})
+    if not words:
+        return lines
+    word = chance.choice(words)
+    place = chance.randrange(len(word))
+    other = word[:place] + chance.choice(("é", "日本", "\u00a0", "🖥")).encode() + word[place:]
+    return [line.replace(word, other) for line in lines]
+
+
+def _line_ends(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Line ends of Windows, of all lines or of those of some programs."""
+    share = chance.choice((1, 0.5))
+    return [line + b"\r" if chance.random() < share else line for line in lines]
+
+
+def _ranks(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """The same in a larger job."""
+    first = chance.choice((1000, 999_990, 10**8, 2**31 - 2))
+    return [re.sub(rb"(\d{1,9})(?=\[)", lambda found: b"%d" % (int(found[1]) + first), line) for line in lines]
+
+
 def _numbers(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """Other numbers, of which some have other widths or zeros in front."""
 
@@ -279,7 +302,8 @@ def _channels(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 Change = Callable[[list[bytes], random.Random], list[bytes]]
 CHANGES: tuple[Change, ...] = (
-    *(_times, _labels, _partials, objects, _bytes, _numbers, _torn, _repeats, _again, _channels, _channels),
+    *(_times, _labels, _partials, objects, _bytes, _letters, _line_ends, _ranks, _numbers, _torn, _repeats, _again),
+    *(_channels, _channels),
 )
 
 

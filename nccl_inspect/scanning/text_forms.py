@@ -67,7 +67,7 @@ class _Form(NamedTuple):
     weights: NDArray[np.int64]
     """What each digit counts in each number."""
     pointers: list[tuple[str, int, int]]
-    """Names and places in the message of fields that are copied."""
+    """Names and places in the decoded message of fields that are copied."""
     constants: dict[str, object]
     """The values of other fields."""
 
@@ -216,7 +216,8 @@ class _Fields:
         if kind in _POINTERS:
             begin = since + 2 * value.startswith(b"0x")
             self.letters.update(self._lead + at for at in range(begin, until) if message[at] in _HEX)
-            self._pointers.append((name, since, until))
+            place = len(decode(message[:since]))  # characters before it may have several bytes
+            self._pointers.append((name, place, place + until - since))
         elif number and not (number[1] and number[3]):
             digits = [self._lead + at for at in range(since, until) if message[at : at + 1].isdigit()]
             zero = kind.write(0) if kind.read is int else "0"

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect.artifacts import causes, flight_recorder, standstill
+from nccl_inspect.artifacts.calls import Call, Recorded
 
 
 @pytest.mark.parametrize(
@@ -256,12 +258,14 @@ EIGHT = {
 """A mesh: the world, pairs of tensor parallelism and pairs of data parallelism."""
 
 
-def mesh(calls: dict[int, list[dict[str, Any]]], status: dict[int, Any] | None = None) -> list[standstill.Standstill]:
+def mesh(
+    calls: dict[int, list[dict[str, Any]]],
+    status: dict[int, Any] | None = None,
+    descriptions: dict[str, str] | None = None,
+) -> list[standstill.Standstill]:
     """What stands still in a mesh of eight ranks."""
-    config = {
-        name: {"name": name, "desc": {"0": "default_pg", "t": "tp", "d": "dp"}[name[0]], "ranks": str(ranks)}
-        for name, ranks in EIGHT.items()
-    }
+    described = {"0": "default_pg", "t": "tp", "d": "dp"} | (descriptions or {})
+    config = {name: {"name": name, "desc": described[name[0]], "ranks": str(ranks)} for name, ranks in EIGHT.items()}
     dumps = []
     for rank, entries in calls.items():
         document: dict[str, Any] = {"version": "2.10", "pg_config": config, "pg_status": (status or {}).get(rank, {})}
@@ -316,6 +320,56 @@ def test_of_a_ring_the_rank_is_named_that_makes_the_calls_in_another_order() -> 
     (still,) = mesh(usual | {4: [tp(4, "scheduled")], 5: [world(2)]})
     assert (still.kind, {part.rank for part in still.culprits}) == (causes.CYCLE, {4, 5})
     assert still.odd == [5]
+
+
+def test_a_rank_in_two_groups_with_one_description_does_not_show_the_order_of_calls() -> None:
+    usual = {rank: [tp(rank, "scheduled" if rank == 4 else "completed"), world(3)] for rank in range(8)}
+    twice = {rank: [*calls, entry(9, "d0", 1, "all_reduce")] for rank, calls in usual.items()}
+    descriptions = {"d": "tp"}
+    (still,) = mesh(twice | {4: [tp(4, "scheduled")], 5: [world(2)]}, descriptions=descriptions)
+    assert (still.kind, still.odd) == (causes.CYCLE, [])
+    (still,) = mesh(usual | {4: [tp(4, "scheduled")], 5: [world(2)]}, descriptions=descriptions)
+    assert (still.kind, still.odd) == (causes.CYCLE, [5])
+
+
+def pairs(size: int) -> Iterator[flight_recorder.Dump]:
+    """Dumps of pairs of ranks that made different calls, each pair under a number of its own."""
+    for rank in range(size):
+        name = f"t{rank // 2}"
+        group = flight_recorder.Group(name=name, desc="tp", ranks=(rank // 2 * 2, rank // 2 * 2 + 1))
+        operation = ("all_reduce", "broadcast")[rank % 2]
+        made = Call(name, 1, rank // 2, operation, "started", False, (4,), (4,), ("Float",), 0, "")
+        yield flight_recorder.Dump("", "2.10", rank, None, {name: group}, Recorded({name: [made]}, made))
+
+
+def ring(size: int) -> Iterator[flight_recorder.Dump]:
+    """Dumps of ranks each of which waits for the next one, and of as many that made calls of all these groups."""
+    for rank in range(2 * size):
+        near = (rank, (rank - 1) % size) if rank < size else range(0, size, size // 16)
+        ranks = {first: (first, (first + 1) % size) if rank < size else (rank,) for first in near}
+        groups = {
+            name: flight_recorder.Group(name=name, desc=f"{first}", ranks=ranks[first])
+            for first, name in ((first, f"g{rank // size}-{first}") for first in ranks)
+        }
+        state = "started" if rank < size else "completed"
+        numbers = range(1, 2 if rank < size else 17)
+        made = {
+            name: [Call(name, at, at, "all_reduce", state, False, (4,), (4,), ("Float",), 0, "") for at in numbers]
+            for name in (groups if rank >= size else [*groups][:1])
+        }
+        yield flight_recorder.Dump("", "2.10", rank, None, groups, Recorded(made, None))
+
+
+@pytest.mark.parametrize("dumps", [pairs, ring])
+def test_time_is_linear_in_ranks(dumps: Callable[[int], Iterator[flight_recorder.Dump]]) -> None:
+    def seconds(size: int) -> float:
+        some = list(dumps(size))
+        begin = time.process_time()
+        assert standstill.of(some)
+        return time.process_time() - begin
+
+    less, more = (min(seconds(size) for _ in range(2)) for size in (128, 512))
+    assert more < 10 * less + 0.05
 
 
 def test_ranks_without_dumps_are_named_once() -> None:

@@ -79,6 +79,10 @@ POINTERS = tuple(b"0x7f01 0xabcd 0x0001 0x12ab 0xA2ab ax12ab 0x12ag (nil) 0x1 0x
             b"allgathers 0.02, topo 0.01, graphs 0.00, connections 0.00, rest 2.75)",
             (b"0.29", b"2.79", b"9.99", b"0.07", b"1.10", b"12.79", b"98.76", b"01.10", b"10.07", b"1e.10", b"-0.00"),
         ),
+        (
+            "NET/Réseau : GPU Direct RDMA Enabled for GPU %b / HCA 0 (distance 2 < 3), read 0".encode(),
+            (b"b7000", b"b8000", b"07000", b"0700a", b"1"),
+        ),
         (b"[Proxy Service] Device %b CPU core 3", (*NUMBERS, b"01", b"-0", b"-01")),
         (b"Trees [0] %b/-1/-1->1->0 [1] -1/-1/-1->1->0", (*NUMBERS, b"01", b"-0", b"-01")),
         (b"Channel %b/16 : 0 1 2 3", (b"00", b"01", b"09", b"15", b"99", b"100", b"001", b"1")),
