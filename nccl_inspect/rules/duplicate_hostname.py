@@ -2,8 +2,9 @@
 
 from itertools import pairwise
 from operator import eq
+from typing import NamedTuple
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.model.job import Selection
@@ -27,28 +28,47 @@ _FAR, _NEAR = 10_000, 2_000
 """Distances between pids of two machines, and of one."""
 
 
+class _SharedName(NamedTuple):
+    """A host name that several machines seem to have."""
+
+    host: str
+    used: list[Interface]
+    """Different addresses on the same interface."""
+    unshared: list[Notice]
+    """Failures to share memory."""
+
+    @property
+    def addresses(self) -> str:
+        """The addresses in words."""
+        return listed(interface.address for interface in self.used)
+
+    @property
+    def notices(self) -> list[Notice]:
+        """The lines with the addresses."""
+        return [interface.notice for interface in self.used]
+
+
 def judge(facts: Facts) -> Results:
     """Judge a host name whose processes have different addresses on the same interface.
 
     NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.
     """
-    addresses = _addresses(facts)
-    unshared = _sharing_failures(facts)
+    addresses, unshared = _addresses(facts), _sharing_failures(facts)
     for host in facts.hosts():
-        used = _different_addresses(addresses.get(host, {}))
-        if not facts.job.paths and unshared and (used or _pids_apart(facts, host)):
-            yield _sharing_clue(host, used, unshared)
+        name = _SharedName(host, _different_addresses(addresses.get(host, {})), unshared)
+        if not facts.job.paths and unshared and (name.used or _pids_apart(facts, host)):
+            yield _sharing_clue(name)
             return
-        if not used:
+        if not name.used:
             continue
         if not facts.job.paths:
-            yield _address_clue(host, used)
+            yield _address_clue(name)
             return
-        paths = _paths_between(facts, used)
+        paths = _paths_between(facts, name.used)
         local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
-        if not paths or (local and not _has_failed(facts)):
+        if not paths or (local and not facts.job.failed and not unshared):
             continue  # they share memory: containers or addresses of one machine
-        yield _finding(facts, host, used, local, paths)
+        yield _collision(name, local, paths.without(local)) if local else _harmless(name, paths)
         return
 
 
@@ -76,11 +96,6 @@ def _paths_between(facts: Facts, used: list[Interface]) -> Selection:
     )
 
 
-def _has_failed(facts: Facts) -> bool:
-    """Whether the job ended in an error, or sharing memory did."""
-    return facts.job.failed or bool(_sharing_failures(facts))
-
-
 def _sharing_failures(facts: Facts) -> list[Notice]:
     """Failures to share memory; a segment that could not be created has other causes."""
     attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
@@ -101,29 +116,28 @@ def _pids_apart(facts: Facts, host: str) -> bool:
     return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
 
 
-def _sharing_clue(host: str, used: list[Interface], unshared: list[Notice]) -> Finding:
+def _sharing_clue(name: _SharedName) -> Finding:
     """The clue if memory cannot be shared, and the log ends before it shows between which ranks."""
-    words = listed(interface.address for interface in used)
     return RULE.clue(
-        f"host name {host} may belong to several machines: its processes cannot share memory and have "
-        + (f"several addresses ({words})" if used else "pids far from each other"),
+        f"host name {name.host} may belong to several machines: its processes cannot share memory and have "
+        + (f"several addresses ({name.addresses})" if name.used else "pids far from each other"),
         cause="machines, or containers of one machine, have the same host name; NCCL treats an equal name and boot id "
         "as one machine (up to 2.4 the name alone)",
         impact="ranks try to share memory that they cannot share: the job fails while connecting",
         fix=_FIX,
         confirm="Run 'cat /proc/sys/kernel/random/boot_id' beside each rank: different ids mean different machines.",
         severity="warning",
-        confidence="likely" if used else "possible",
-        ranks=ranks_in([*(interface.notice for interface in used), *unshared]),
-        hosts=[host],
-        evidence=first_evidence([*(interface.notice for interface in used[:2]), *unshared]),
+        confidence="likely" if name.used else "possible",
+        ranks=ranks_in([*name.notices, *name.unshared]),
+        hosts=[name.host],
+        evidence=first_evidence([*name.notices[:2], *name.unshared]),
     )
 
 
-def _address_clue(host: str, used: list[Interface]) -> Finding:
+def _address_clue(name: _SharedName) -> Finding:
     """The clue if the log shows no connection, and nothing failed."""
     return RULE.clue(
-        f"host name {host} has {len(used)} addresses ({listed(interface.address for interface in used)})",
+        _summary(name),
         cause="machines or containers have the same host name; a machine with several addresses on one interface "
         "looks the same",
         impact="none if their boot ids differ; containers of one machine, and releases before 2.5, try to share memory "
@@ -132,38 +146,48 @@ def _address_clue(host: str, used: list[Interface]) -> Finding:
         confirm="Run 'hostname; cat /proc/sys/kernel/random/boot_id' beside each rank: are they on one machine?",
         severity="info",
         confidence="likely",
-        ranks=ranks_in(interface.notice for interface in used),
-        hosts=[host],
-        evidence=first_evidence([interface.notice for interface in used[:2]]),
+        ranks=ranks_in(name.notices),
+        hosts=[name.host],
+        evidence=first_evidence(name.notices[:2]),
     )
 
 
-def _finding(facts: Facts, host: str, used: list[Interface], local: Selection, paths: Selection) -> Finding:
-    words = listed(interface.address for interface in used)
+def _collision(name: _SharedName, local: Selection, others: Selection) -> Finding:
     return RULE.finding(
-        f"host name {host} has {len(used)} addresses ({words})"
-        + (f"; NCCL treats them as one machine: {count(len(local), 'local path')} between them" if local else ""),
-        cause="machines or containers have the same host name"
-        + (
-            ". NCCL treats an equal name and boot id as one machine: containers of one machine, NCCL_HOSTID set to the "
-            "same value, or a release before 2.5"
-            if local
-            else ""
-        ),
-        impact="ranks try to share memory that they cannot share: the job fails while connecting"
-        if local
-        else "none for NCCL, which also compares the boot id; this report counts them as one host, so paths between "
+        f"{_summary(name)}; NCCL treats them as one machine: {count(len(local), 'local path')} between them",
+        cause="machines or containers have the same host name. NCCL treats an equal name and boot id as one machine: "
+        "containers of one machine, NCCL_HOSTID set to the same value, or a release before 2.5",
+        impact="ranks try to share memory that they cannot share: the job fails while connecting",
+        fix=_FIX,
+        confidence="likely",
+        ranks=ranks_in(name.notices),
+        hosts=[name.host],
+        evidence=_evidence(name, local),
+        fatal=True,
+        paths=local,
+        open_paths=others,  # counted as paths within a host
+    )
+
+
+def _harmless(name: _SharedName, paths: Selection) -> Finding:
+    return RULE.finding(
+        _summary(name),
+        cause="machines or containers have the same host name",
+        impact="none for NCCL, which also compares the boot id; this report counts them as one host, so paths between "
         "them appear as paths within it",
         fix=_FIX,
-        severity="error" if local else "info",
+        severity="info",
         confidence="likely",
-        ranks=ranks_in(interface.notice for interface in used),
-        hosts=[host],
-        evidence=[
-            *first_evidence([*(interface.notice for interface in used[:2]), *_sharing_failures(facts)[:1]]),
-            *first_lines(local or paths)[:2],
-        ],
-        fatal=bool(local),
-        paths=local,
-        open_paths=paths.without(local),  # counted as paths within a host
+        ranks=ranks_in(name.notices),
+        hosts=[name.host],
+        evidence=_evidence(name, paths),
+        open_paths=paths,
     )
+
+
+def _summary(name: _SharedName) -> str:
+    return f"host name {name.host} has {len(name.used)} addresses ({name.addresses})"
+
+
+def _evidence(name: _SharedName, paths: Selection) -> list[Evidence]:
+    return [*first_evidence([*name.notices[:2], *name.unshared[:1]]), *first_lines(paths)[:2]]

@@ -1,9 +1,20 @@
 """Ranks started to initialize a communicator and never finished, without an error."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, NotJudged, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import (
+    Evidence,
+    Facts,
+    Finding,
+    Needs,
+    Notice,
+    NotJudged,
+    Results,
+    Rule,
+    first_evidence,
+)
 from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
@@ -28,12 +39,31 @@ RULE = Rule(
     echoes=("nonblocking-timeout",),
     supersedes=("ended-from-outside",),
 )
+_STACK = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"
 _REACH = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
 _SAME_RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release?"
 _STARTS_AT_ONCE = (2, 23)
 """The first release that prints Init START before ranks meet (bootstrapInit), not after (src/init.cc)."""
 _END = Needs("the end of the log of every rank, up to the kill, the timeout or the next prompt", all_ranks=True)
+
+
+class _Hang(NamedTuple):
+    """A communicator that some ranks started and did not finish."""
+
+    comm: CommunicatorInfo
+    waiting: list[int]
+    """These ranks of the communicator."""
+
+    @property
+    def ranks(self) -> set[int]:
+        """The same as ranks of the job."""
+        return global_ranks(self.comm, self.waiting)
+
+    @property
+    def absent(self) -> set[int]:
+        """The ranks of the communicator that have not started it."""
+        return set(range(self.comm.nranks)) - set(self.comm.started)
 
 
 def judge(facts: Facts) -> Results:
@@ -48,11 +78,11 @@ def judge(facts: Facts) -> Results:
         yield from _before_start(facts)
         return
     for comm in facts.job.communicators:
-        waiting = sorted(set(comm.started) - set(comm.completed))
-        if not waiting:
+        hang = _Hang(comm, sorted(set(comm.started) - set(comm.completed)))
+        if not hang.waiting:
             continue
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
-            if silent := _silent(facts, comm, waiting):
+            if silent := _silent(facts, hang):
                 yield RULE.undecided(
                     f"{ranks_word(silent)} of communicator {comm.id} started and printed nothing more, while others "
                     "are connected: stuck, or the log was cut there",
@@ -61,14 +91,10 @@ def judge(facts: Facts) -> Results:
                 )
             continue
         if facts.job.ended_by or standstill.is_stuck(facts):
-            yield _finding(facts, comm, waiting)
+            elsewhere = absent_elsewhere(facts, comm)
+            yield _elsewhere(facts, hang, elsewhere) if elsewhere else _finding(facts, hang)
         else:
-            yield _cut_or_stuck(
-                facts,
-                _how_far(facts, comm, waiting),
-                global_ranks(comm, waiting),
-                standstill.evidence(facts) or comm.evidence[:2],
-            )
+            yield _cut_or_stuck(facts, _how_far(hang), hang.ranks, standstill.evidence(facts) or comm.evidence[:2])
         return  # what follows the first stuck communicator waits for it
 
 
@@ -76,30 +102,31 @@ def _touching(paths: Selection, ranks: set[int]) -> Selection:
     return paths.only(("src", "dst"), lambda *ends: not ranks.isdisjoint(ends))
 
 
-def _how_far(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> str:
+def _how_far(hang: _Hang) -> str:
     """How far the ranks came by the end of the log, and which have no line."""
-    absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
+    comm, number = hang.comm, len(hang.waiting)
+    absent = set() if comm.completed else hang.absent
     has = "has" if len(absent) == 1 else "have"
-    initialize = does(len(waiting), "initialize")
     rest = f" and {ranks_word(absent)} of {comm.nranks} {has} not started" if absent else ""
-    return f"the log ends while {count(len(waiting), 'rank')} of communicator {comm.id} {initialize}{rest}"
+    initialize = does(number, "initialize")
+    return f"the log ends while {count(number, 'rank')} of communicator {comm.id} {initialize}{rest}"
 
 
-def _silent(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> set[int]:
+def _silent(facts: Facts, hang: _Hang) -> set[int]:
     """The waiting ranks without a later line, in a log that has no damaged lines."""
     if any(source.damaged_lines for source in facts.job.sources):
         return set()
+    comm = hang.comm
     printed = {*comm.connected, *comm.unconnected, *comm.ended}
-    return global_ranks(comm, [rank for rank in waiting if rank not in printed])
+    return global_ranks(comm, [rank for rank in hang.waiting if rank not in printed])
 
 
-def _elsewhere(facts: Facts, comm: CommunicatorInfo, waiting: list[int], absent: set[int]) -> Finding:
+def _elsewhere(facts: Facts, hang: _Hang, absent: set[int]) -> Finding:
     """Ranks that use other communicators and did not join this one."""
-    who, they = ranks_word(absent), global_ranks(comm, waiting)
-    is_ended = bool(facts.job.ended_by)
+    comm, who = hang.comm, ranks_word(absent)
     return RULE.finding(
-        f"{who} did not join communicator {comm.id} ({comm.nranks} ranks), and {ranks_word(they)} "
-        f"{does(len(they), 'wait')} there{suspicion(facts)}",
+        f"{who} did not join communicator {comm.id} ({comm.nranks} ranks), and {ranks_word(hang.ranks)} "
+        f"{does(len(hang.ranks), 'wait')} there{suspicion(facts)}",
         cause=f"{who} {'uses' if len(absent) == 1 else 'use'} other communicators in this log: "
         "the program took another path (a branch, a group that only some ranks create, a send without its "
         f"receive), is stuck, or ended before. How far the ranks came in this one: {phases(facts, comm)}"
@@ -113,70 +140,57 @@ def _elsewhere(facts: Facts, comm: CommunicatorInfo, waiting: list[int], absent:
         confidence="likely",
         ranks=absent,
         hosts=(host.name for host in facts.job.hosts if absent & set(host.ranks)),
-        evidence=[*(standstill.evidence(facts) or comm.evidence[:3]), *facts.job.ended_by[-2:]],
+        evidence=_evidence(facts, comm),
         fatal=True,
-        open_end=not is_ended,
+        open_end=not facts.job.ended_by,
     )
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
-    if elsewhere := absent_elsewhere(facts, comm):
-        return _elsewhere(facts, comm, waiting, elsewhere)
-    absent = sorted(set(range(comm.nranks)) - set(comm.started))
+def _finding(facts: Facts, hang: _Hang) -> Finding:
+    comm, absent = hang.comm, hang.absent
     missing = (
         ". Ranks that never started were not launched, died before NCCL, or their logs are not here" if absent else ""
     )
-    is_ended = bool(facts.job.ended_by)
-    have = "did not finish" if is_ended else "have not finished"
     return RULE.finding(
-        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) started and {have} "
-        f"initialization{suspicion(facts)}"
-        if is_ended or len(absent) > len(standstill.idle_processes(facts))  # then rank-missing reports the rest
-        else standstill.describe(facts) + suspicion(facts),
+        _summary(facts, hang) + suspicion(facts),
         cause=f"unknown from this log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a timeout",
         fix=[
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
             f"Look for {ranks_word(absent)}: check the pod list, the scheduler and their own logs."
             if absent
-            else "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?",
+            else _STACK,
             _REACH,
             _EACH_STEP,
         ],
         confidence="likely",
-        ranks=global_ranks(comm, waiting),
+        ranks=hang.ranks,
         hosts=comm.hosts,
-        evidence=[*(standstill.evidence(facts) or comm.evidence[:3]), *facts.job.ended_by[-2:]],
+        evidence=_evidence(facts, comm),
         fatal=True,
-        open_end=not is_ended,
+        open_end=not facts.job.ended_by,
     )
+
+
+def _summary(facts: Facts, hang: _Hang) -> str:
+    if not facts.job.ended_by and len(hang.absent) <= len(standstill.idle_processes(facts)):
+        return standstill.describe(facts)  # with more absent ranks, rank-missing describes them
+    have = "did not finish" if facts.job.ended_by else "have not finished"
+    communicator = f"communicator {hang.comm.id} ({hang.comm.nranks} ranks)"
+    return f"{count(len(hang.waiting), 'rank')} of {communicator} started and {have} initialization"
+
+
+def _evidence(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
+    return [*(standstill.evidence(facts) or comm.evidence[:3]), *facts.job.ended_by[-2:]]
 
 
 def _before_start(facts: Facts) -> Results:
     """Judge processes that initialized their network, where ranks meet before Init START is printed."""
-    releases = facts.job.nccl_versions
-    lists = facts.with_event(NetDevices)
-    silent = ends_after_nccl(facts, facts.job.ended_by)
-    who = count(len({process for notice in lists for process in notice.processes}), "process", "es")
+    releases, lists = facts.job.nccl_versions, facts.with_event(NetDevices)
+    ends = ends_after_nccl(facts, facts.job.ended_by)
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
-    if lists and silent and starts_late:
-        yield RULE.finding(
-            f"{who} found a network, but no communicator started until the job was ended",
-            cause="unknown from this log. "
-            "Until 2.22 NCCL prints Init START only when all ranks have met, so they waited for "
-            "ranks that were not launched, that died before, or that cannot reach rank 0",
-            impact="the job does not start; NCCL itself waits without a timeout",
-            fix=[
-                "Count the processes on all nodes: WORLD_SIZE of them must run. Look at the logs of the others.",
-                "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # on every node: the same address and size?",
-                _REACH,
-                _EACH_STEP,
-            ],
-            confidence="likely",
-            hosts=hosts_in(lists),
-            evidence=[*first_evidence(lists), *silent[:1]],
-            fatal=True,
-        )
+    if lists and ends and starts_late:
+        yield _not_met(lists, ends)
     elif not facts.job.paths and _ends_with_nccl(facts):
         building = facts.with_event(P2pCheck)
         if lists or building:
@@ -184,6 +198,26 @@ def _before_start(facts: Facts) -> Results:
             yield _cut_or_stuck(
                 facts, f"the log ends while ranks {step}", ranks_in(building), first_evidence(building or lists)[:2]
             )
+
+
+def _not_met(lists: list[Notice], ends: list[Evidence]) -> Finding:
+    who = count(len({process for notice in lists for process in notice.processes}), "process", "es")
+    return RULE.finding(
+        f"{who} found a network, but no communicator started until the job was ended",
+        cause="unknown from this log. Until 2.22 NCCL prints Init START only when all ranks have met, so they waited "
+        "for ranks that were not launched, that died before, or that cannot reach rank 0",
+        impact="the job does not start; NCCL itself waits without a timeout",
+        fix=[
+            "Count the processes on all nodes: WORLD_SIZE of them must run. Look at the logs of the others.",
+            "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # on every node: the same address and size?",
+            _REACH,
+            _EACH_STEP,
+        ],
+        confidence="likely",
+        hosts=hosts_in(lists),
+        evidence=[*first_evidence(lists), *ends[:1]],
+        fatal=True,
+    )
 
 
 def _ends_with_nccl(facts: Facts) -> bool:
@@ -202,7 +236,7 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         "the log was cut off there, or the ranks wait for each other because one never started or "
         f"died before, or because the hosts cannot reach each other{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
-        fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?", _REACH, _EACH_STEP],
+        fix=[_STACK, _REACH, _EACH_STEP],
         confirm="Check whether the log continues: every rank of a healthy job prints 'Init COMPLETE'. If not, pass "
         f"{_END}.",
         severity="info",
@@ -222,7 +256,7 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
         fix=[
-            "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?",
+            _STACK,
             "Open all ports of the data network between all hosts, with one MTU; test with nccl-tests.",
             _EACH_STEP,
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, requests_device
@@ -44,6 +44,23 @@ _DOCKER = "--network=host   # docker run option, on all hosts"
 _DNS = "dnsPolicy: ClusterFirstWithHostNet   # with hostNetwork, so that service names still resolve"
 
 
+class _Namespace(NamedTuple):
+    """A network namespace that is not the one of the machine, in words."""
+
+    network: str
+    missing: str
+    line: str
+    """What the manifest or container shows of it."""
+
+
+_OF_CONTAINER = _Namespace("only the Docker bridge", "other hosts cannot reach its address", "NetworkMode: bridge")
+_OF_POD = _Namespace(
+    "no hostNetwork and no additional network",
+    "the interfaces of the node, and the addresses (GIDs) of its RDMA cards, are not in it",
+    "no hostNetwork, no annotation for networks",
+)
+
+
 def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge interfaces and requested RoCE cards that are not in the network namespace of a pod."""
     shown = workloads.faults(effects)
@@ -51,30 +68,22 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     shown = [effect for effect in workloads.effects_on(facts, cases, shown) if _is_due(facts, effect, cases)]
     if not cases or not shown:
         return
-    first = cases[0]
-    is_docker = first.pod.kind == "container"
+    namespace = _OF_CONTAINER if _is_docker(cases[0]) else _OF_POD
     yield workloads.finding_of(
         RULE,
         facts,
         cases,
         shown,
-        f"{workloads.names_of(cases)} {workloads.verb(cases, 'has', 'have')} "
-        + ("only the Docker bridge" if is_docker else "no hostNetwork and no additional network"),
-        cause="it has its own network namespace with one virtual interface: "
-        + (
-            "other hosts cannot reach its address"
-            if is_docker
-            else "the interfaces of the node, and the addresses (GIDs) of its RDMA cards, are not in it"
-        ),
+        f"{workloads.names_of(cases)} {workloads.verb(cases, 'has', 'have')} {namespace.network}",
+        cause=f"it has its own network namespace with one virtual interface: {namespace.missing}",
         fix=list(_fix(cases, shown)),
-        evidence=[
-            case.line(
-                "NetworkMode: bridge" if is_docker else "no hostNetwork, no annotation for networks", case.pod.line
-            )
-            for case in cases
-        ],
+        evidence=[case.line(namespace.line, case.pod.line) for case in cases],
         confidence="certain" if any(_is_sure(effect, cases) for effect in shown) else "likely",
     )
+
+
+def _is_docker(case: Case) -> bool:
+    return case.pod.kind == "container"
 
 
 def _has_own_network(pod: Pod, _: Container) -> bool:
@@ -84,7 +93,7 @@ def _has_own_network(pod: Pod, _: Container) -> bool:
 def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
     """Whether the network of the node has what is missing."""
     if effect.rule in _BRIDGED:
-        return any(case.pod.kind == "container" for case in cases)
+        return any(map(_is_docker, cases))
     if effect.rule in _GOOGLE or (effect.rule == _UNKNOWN and _is_google(facts, cases)):
         return True
     if effect.rule != _INTERFACE:
@@ -113,7 +122,7 @@ def _is_sure(effect: Finding, cases: list[Case]) -> bool:
 
 
 def _fix(cases: list[Case], shown: list[Finding]) -> Iterator[str]:
-    if cases[0].pod.kind == "container":
+    if _is_docker(cases[0]):
         yield _DOCKER
         return
     yield from workloads.patches(cases, lambda _: [Change(("hostNetwork",), True, of_pod=True)])

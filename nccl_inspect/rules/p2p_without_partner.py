@@ -26,20 +26,12 @@ RULE = Rule(
 def judge(facts: Facts) -> Results:
     """Judge sends and receives that are pending on one side only."""
     for still in flight_recorder.standstills(facts, NO_PARTNER):
-        waiting, missing = (
-            flight_recorder.ranks_of(still.waiting),
-            flight_recorder.ranks_of(still.culprits) | set(still.silent),
-        )
-        there = flight_recorder.ranks_of(still.culprits) or missing
-        place = flight_recorder.places(still.waiting)
-        last = flight_recorder.places(still.culprits)
+        waiting = flight_recorder.ranks_of(still.waiting)
+        missing = flight_recorder.ranks_of(still.culprits) | set(still.silent)
         yield RULE.finding(
             f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {still.operation} of group {still.group.label}, "
             f"but {ranks_word(missing)} {'does' if len(missing) == 1 else 'do'} not take part",
-            cause=_partner(still, there)
-            + (f"; called at {place}" if place else "")
-            + (f". Last call of the other side: {last}" if last else "")
-            + (f". {flight_recorder.not_known(still)}" if flight_recorder.not_known(still) else ""),
+            cause=_cause(still),
             impact=flight_recorder.IMPACT,
             fix=[
                 "py-spy dump --pid <pid>   # where is the peer now?",
@@ -57,12 +49,23 @@ def judge(facts: Facts) -> Results:
         )
 
 
-def _partner(still: Standstill, missing: set[int]) -> str:
+def _cause(still: Standstill) -> str:
+    place, last = flight_recorder.places(still.waiting), flight_recorder.places(still.culprits)
+    unknown = flight_recorder.not_known(still)
+    return (
+        _partner(still)
+        + (f"; called at {place}" if place else "")
+        + (f". Last call of the other side: {last}" if last else "")
+        + (f". {unknown}" if unknown else "")
+    )
+
+
+def _partner(still: Standstill) -> str:
     """What the other side did, counted where its dump has all its calls."""
     call = still.waiting[0].call
     if still.made is None or call is None or not call.nth:
         return "no pending call of the other side matches it"
     return (
         f"it is call number {call.nth} of {ranks_word(flight_recorder.ranks_of(still.waiting))} in this direction, but "
-        f"{ranks_word(missing)} made {still.made or 'none'}"
+        f"{ranks_word(flight_recorder.ranks_of(still.culprits) or still.silent)} made {still.made or 'none'}"
     )

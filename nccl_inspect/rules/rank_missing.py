@@ -30,10 +30,11 @@ def judge(facts: Facts) -> Results:
             continue
         absent = set(range(comm.nranks)) - set(comm.started)
         mute = silent_workers(facts)
+        pids = mute if len(mute) == len(absent) else []
         is_whole = len(comm.hosts) > 1 and standstill.shows_beginning(facts, comm)
-        is_ended = facts.job.ended_by and (is_whole or len(mute) == len(absent))
+        is_ended = facts.job.ended_by and (is_whole or pids)
         if is_ended or standstill.is_stuck(facts):
-            yield _finding(facts, comm, absent, mute)
+            yield _finding(facts, comm, absent, pids)
         else:
             yield RULE.undecided(
                 f"{ranks_word(absent)} of {comm.nranks} {'has' if len(absent) == 1 else 'have'} no line: not started, "
@@ -43,22 +44,12 @@ def judge(facts: Facts) -> Results:
         return  # later communicators wait for the first stuck one
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[int]) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], pids: list[int]) -> Finding:
     is_ended = bool(facts.job.ended_by)
-    waiting = "the other rank is" if len(comm.started) == 1 else f"the other {len(comm.started)} are"
     return RULE.finding(
-        f"{ranks_word(absent)} of {comm.nranks} never started; {waiting} waiting for "
-        f"{'it' if len(absent) == 1 else 'them'}"
-        if is_ended
-        else standstill.describe(facts),
-        cause=(
-            f"unknown from this log: the launcher started pid {', '.join(map(str, mute[:8]))}, which printed no line "
-            "of NCCL: stuck or slow before it, or in an earlier step of the program"
-            if len(mute) == len(absent)
-            else "unknown from this log; likely: not launched, dead before NCCL, different MASTER_ADDR or world size, "
-            "or its log is missing from the input"
-        )
-        + f". Progress of the ranks: {phases(facts, comm)}{standstill.where_missing(facts)}{suspects(facts)}",
+        _summary(comm, absent) if is_ended else standstill.describe(facts),
+        cause=f"unknown from this log{_reason(pids)}. Progress of the ranks: {phases(facts, comm)}"
+        f"{standstill.where_missing(facts)}{suspects(facts)}",
         impact="the job does not start; NCCL waits without a time limit",
         fix=[
             f"Find {ranks_word(absent)}: check the pods and their previous logs, and the scheduler's tasks.",
@@ -73,4 +64,23 @@ def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[
         evidence=[*standstill.evidence(facts), *facts.job.ended_by[:1]],
         fatal=True,
         open_end=not is_ended,
+    )
+
+
+def _summary(comm: CommunicatorInfo, absent: set[int]) -> str:
+    waiting = "the other rank is" if len(comm.started) == 1 else f"the other {len(comm.started)} are"
+    them = "it" if len(absent) == 1 else "them"
+    return f"{ranks_word(absent)} of {comm.nranks} never started; {waiting} waiting for {them}"
+
+
+def _reason(pids: list[int]) -> str:
+    """What may have become of the ranks, by the pids that the launcher gave them, if it names them."""
+    if not pids:
+        return (
+            "; likely: not launched, dead before NCCL, different MASTER_ADDR or world size, or its log is missing from "
+            "the input"
+        )
+    return (
+        f": the launcher started pid {', '.join(map(str, pids[:8]))}, which printed no line of NCCL: stuck or slow "
+        "before it, or in an earlier step of the program"
     )
