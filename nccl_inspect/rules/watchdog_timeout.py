@@ -12,11 +12,14 @@ from nccl_inspect.judging.hangs.progress import connecting, suspects
 from nccl_inspect.judging.hangs.watchdog import (
     PAIRWISE,
     Wait,
+    by_time,
     communicator_of,
     enqueued,
     in_calls,
     latecomers,
+    pair_of,
     waits,
+    without_output,
 )
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
@@ -95,10 +98,13 @@ def judge(facts: Facts) -> Results:
         return
     suspicion = _late(timeout.late) if timeout.late else _suspicion(facts, timeout)
     suspicion = _unless_connecting(facts, _unless_waiting(suspicion, timeout.elsewhere))
-    suspicion = _unless_recorded(facts, suspicion if suspicion.ranks else _of_all_groups(facts, suspicion))
+    suspicion = _unless_recorded(
+        facts, suspicion if suspicion.ranks - without_output(facts) else _of_all_groups(facts, suspicion)
+    )
     blamed = suspicion.ranks
     looked_at = blamed or set(suspicion.origin.among if suspicion.origin else ())
     where = ranks_word(looked_at)
+    within = f" of process group {suspicion.origin.waits[0].group}" if suspicion.origin else ""
     yield RULE.finding(
         _summary(timeout) + _blame(suspicion),
         cause=_cause(facts, timeout, suspicion),
@@ -106,7 +112,7 @@ def judge(facts: Facts) -> Results:
         fix=[
             f"Look at the output of {where} first, and for a traceback."
             if looked_at
-            else f"Find the rank{_of_group(suspicion)} that did not arrive: look at the output of every rank.",
+            else f"Find the rank{within} that did not arrive: look at the output of every rank.",
             f"py-spy dump --pid <pid>   # on {where if looked_at else 'every rank'}: where is it now?",
             *_RECORD,
             "A longer timeout (init_process_group(timeout=…)) helps only if a rank is slow, for example while "
@@ -123,7 +129,7 @@ def judge(facts: Facts) -> Results:
 
 
 def _timeout(facts: Facts) -> _Timeout | None:
-    everything = waits(facts)
+    everything = by_time(waits(facts))
     if not everything:
         return None
     first = everything[0]
@@ -132,7 +138,7 @@ def _timeout(facts: Facts) -> _Timeout | None:
     own = [wait for wait in own if wait not in late]
     timeout = _Timeout(own, late, None, [wait for wait in everything if wait.group != first.group])
     is_pairwise = first.operation in PAIRWISE
-    comm = _pair(facts, timeout.waiting) if is_pairwise else communicator_of(facts, first.group, own)
+    comm = pair_of(facts, timeout.waiting) if is_pairwise else communicator_of(facts, first.group, own)
     return timeout._replace(comm=comm)
 
 
@@ -159,10 +165,6 @@ def _blame(suspicion: _Suspicion) -> str:
     if suspicion.origin.among:
         return f"; likely began with {ranks_word(set(suspicion.origin.among))}"
     return f"; likely began in process group {suspicion.origin.waits[0].group}"
-
-
-def _of_group(suspicion: _Suspicion) -> str:
-    return f" of process group {suspicion.origin.waits[0].group}" if suspicion.origin else ""
 
 
 def _unless_recorded(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
@@ -240,12 +242,6 @@ def _who(waiting: list[Wait]) -> str:
     return ranks_word(ranks) if ranks else f"{ranks_word(members)} of its process group" if members else "a rank"
 
 
-def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
-    """The two-rank communicator that contains all waiting ranks, if there is exactly one such pair."""
-    pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
-    return pairs[0] if waiting and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
-
-
 def _late(late: list[Wait]) -> _Suspicion:
     """Ranks that arrived at a collective after the others had timed out."""
     ranks = {wait.rank for wait in late if wait.rank is not None}
@@ -298,7 +294,8 @@ def _lagging(facts: Facts) -> _Suspicion | None:
 def _not_enqueued(facts: Facts, timeout: _Timeout) -> _Suspicion | None:
     """Ranks that never called the work that the others waited for."""
     newest, reached = timeout.newest, enqueued(facts, timeout.group)
-    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in timeout.waiting}
+    waiting = timeout.waiting | in_calls(facts)
+    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in waiting}
     counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
     why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
     return _Suspicion(set(behind), why, first_evidence(behind.values())) if behind else None
@@ -320,6 +317,7 @@ def _absent(facts: Facts, timeout: _Timeout) -> _Suspicion:
     """Ranks of the group that did not time out."""
     members, waiting = timeout.members, timeout.waiting
     absent = members - waiting - enqueued(facts, timeout.group).keys() - in_calls(facts) if waiting else set()
+    absent = absent - without_output(facts) or absent
     if not absent and members:
         rest = members - waiting
         elsewhere = f"{ranks_word(rest)} called it as well, or {does(len(rest), 'wait')} in another call"

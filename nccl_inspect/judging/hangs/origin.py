@@ -11,7 +11,15 @@ from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from nccl_inspect.judging.facts import Facts, global_ranks
-from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, communicator_of, enqueued, in_calls
+from nccl_inspect.judging.hangs.watchdog import (
+    PAIRWISE,
+    Wait,
+    communicator_of,
+    enqueued,
+    in_calls,
+    latecomers,
+    without_output,
+)
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import does, listed, ranks_word
 
@@ -58,6 +66,8 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
         waits: of all process groups.
         elsewhere: ranks that wait for others outside of these calls.
     """
+    late = latecomers(waits)
+    waits = [wait for wait in waits if wait not in late]
     by_group = _by_group(waits)
     for group, mine in by_group.items():
         if differing := _different(group, mine):
@@ -66,11 +76,15 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
     reached = {rank for call in calls for rank in call.reached}
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
+    unseen = idle & without_output(facts)
+    if idle == unseen and (among := _of_ring(_completed(calls)) or _innermost(calls)):
+        return among
+    idle = idle - unseen or idle
     if idle and len(idle) <= len(waiting):
         held = [call for call in calls if call.absent & idle]
         words = f"By elimination, {ranks_word(idle)}: {listed([call.described for call in held], limit=3)}"
         return Origin(idle, words, [call.wait for call in held])
-    return None if idle else _of_ring(_completed(calls)) or _innermost(calls)
+    return None
 
 
 def _by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
