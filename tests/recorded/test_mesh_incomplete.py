@@ -23,7 +23,7 @@ def by_host(name: str, folder: Path, hosts: Collection[int] = range(4)) -> Job:
     """A recording with a file for each host, of these hosts only."""
     files: dict[int, list[str]] = {}
     host = 0
-    for line in lzma.open(NODES / name / "job.log.xz", "rt", encoding="utf-8", errors="replace"):
+    for line in lzma.decompress((NODES / name / "job.log.xz").read_bytes()).decode(errors="replace").splitlines(True):
         if match := _HOST.search(line):
             host = int(match[1])
         elif match := _RANK.match(line):

@@ -181,7 +181,7 @@ def in_calls(facts: Facts) -> set[int]:
 
 @once
 def without_output(facts: Facts) -> set[int]:
-    """The ranks whose output is not in the log: they made a communicator with others, and no line is theirs.
+    """The ranks that made a communicator with others and of which the log has no line: it lacks their output.
 
     Only where all ranks that print anything print NCCL's lines about that as well.
     """
