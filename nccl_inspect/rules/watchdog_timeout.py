@@ -35,6 +35,7 @@ RULE = Rule(
     echoes=("driver-shutting-down", "watchdog-stuck"),
     supersedes=("ended-from-outside",),
 )
+_ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"
 _FAILED = ("torch/cuda-error", "torch/cuda-out-of-memory", "torch/watchdog-terminated")
 _RECORD = (
     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
@@ -325,6 +326,8 @@ def _absent(facts: Facts, timeout: _Timeout) -> _Suspicion:
         return _Suspicion(set(), capital(elsewhere) if rest else all_waited, [])
     if not absent:
         return _Suspicion(set(), _unlisted(timeout.waits) or _UNKNOWN, [])
+    if len(absent) > len(waiting):
+        return _Suspicion(set(), f"{_UNKNOWN}: {ranks_word(absent)} did not time out in it", [])
     seen = absent & set(facts.job.ranks_seen)
     here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
     why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not arrive, died, or its output is missing"
@@ -338,8 +341,8 @@ def _unless_waiting(suspicion: _Suspicion, elsewhere: list[Wait]) -> _Suspicion:
         return suspicion
     calls = [f"rank {rank} waits in {wait.operation} (work {wait.seq} of {wait.group})" for rank, wait in held.items()]
     left = suspicion.ranks - held.keys()
-    its = "it waits for others itself" if len(held) == 1 else "they wait for others themselves"
-    cause = f"{listed(calls, limit=3)}: {its}, in another process group"
+    themselves = "it waits for others itself" if len(held) == 1 else "they wait for others themselves"
+    cause = f"{listed(calls, limit=3)}: {themselves}, in another process group"
     return suspicion._replace(
         ranks=left, why=f"{suspicion.why}; but {cause}" if left else f"{capital(cause)}. {_ORDER}"
     )
@@ -365,9 +368,6 @@ def _of_all_groups(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
         return suspicion
     shown = first_evidence(wait.notice for wait in began.waits if wait.group != waits(facts)[0].group)
     return suspicion._replace(ranks=began.suspects, why=began.words, lines=[*shown, *suspicion.lines], origin=began)
-
-
-_ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"
 
 
 def _unlisted(mine: list[Wait]) -> str:

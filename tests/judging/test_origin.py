@@ -94,3 +94,9 @@ def test_the_group_in_which_it_began_is_no_consequence() -> None:
         assert "likely began" in finding.summary
         assert "also timed out" not in finding.cause
         assert any("SeqNum=9" in line.text for line in finding.evidence)
+
+
+def test_a_log_cut_off_after_the_first_time_out_blames_nobody() -> None:
+    finding = watchdog((0, WORLD, 5))
+    assert "suspect" not in finding.summary
+    assert "ranks 1-3 did not time out in it" in finding.cause

@@ -54,7 +54,7 @@ def test_a_file_for_each_host_shows_the_same_group_first(name: str, tmp_path: Pa
     assert parts.summary.split(", communicator")[0] == whole.summary.split(", communicator")[0]
 
 
-@pytest.mark.parametrize("name", ["leave-eager", "operation-lazy", "sigstop-lazy", "size-lazy", "skip-lazy"])
+@pytest.mark.parametrize("name", ["leave-eager", "operation-lazy", "sigstop-lazy", "size-lazy", "type-eager"])
 def test_ranks_whose_output_is_missing_are_not_blamed_where_others_may_be(name: str, tmp_path: Path) -> None:
     """Of the node with ranks 2 and 3 there is no log."""
     assert by_host(name, tmp_path, {0, 2, 3}).findings[0].ranks in ([5], [4, 5])

@@ -77,7 +77,8 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     reached = {rank for call in calls for rank in call.reached}
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
     unseen = idle & without_output(facts)
-    if idle == unseen and (among := _of_ring(_completed(calls)) or _innermost(calls)):
+    known = [call._replace(absent=call.absent - unseen) for call in calls]
+    if idle == unseen and (among := _of_ring(_completed(known)) or _innermost(known)):
         return among
     idle = idle - unseen or idle
     if idle and len(idle) <= len(waiting):
