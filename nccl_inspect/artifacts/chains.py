@@ -50,14 +50,15 @@ class Chains:
                     self._stands[rank] = number
 
     def idle(self, number: int) -> list[int]:
-        """The ranks that a call waits for and that wait for nobody; of those busy elsewhere only where all are."""
+        """The ranks that a call waits for and that wait for nobody; those busy elsewhere if nobody else is left."""
         idle = [rank for rank in self._calls[number].absent if rank not in self._stands]
-        return [rank for rank in idle if rank not in self._busy] or idle
+        return [rank for rank in idle if rank not in self._busy] or ([] if self.unknown(number) else idle)
 
     def unknown(self, number: int) -> list[int]:
         """The ranks that may have made a call, and of which nothing shows that they stand elsewhere."""
         call = self._calls[number]
-        return [*call.silent, *(rank for rank in call.overwritten if rank not in self._stands)]
+        silent = [rank for rank in call.silent if rank not in self._busy]
+        return [*silent, *(rank for rank in call.overwritten if rank not in self._stands)]
 
     def held(self, number: int) -> list[int]:
         """The ranks that a call waits for and that are in another one."""
@@ -74,7 +75,9 @@ class Chains:
 
     def _begins(self, number: int) -> bool:
         call = self._calls[number]
-        return call.is_cause or bool(self.idle(number) or self.unknown(number)) or not self.held(number)
+        if call.is_cause or self.idle(number) or self.unknown(number):
+            return True
+        return not self.held(number) and not call.silent
 
     def following(self, roots: Iterable[int]) -> list[int]:
         """The calls that wait because of others, nearest first.
@@ -101,7 +104,8 @@ class Chains:
 
     def ring(self) -> list[tuple[int, int]]:
         """Ranks that wait for each other although nothing else holds them up, each with its call; empty if none do."""
-        explained = set(self.following(self.roots))
+        ends = [number for number in range(len(self._calls)) if not self.held(number)]
+        explained = set(self.following([*self.roots, *ends]))
         rank = next((rank for rank, number in self._stands.items() if number not in explained), None)
         order: dict[int, int] = {}
         while rank is not None and rank not in order:

@@ -309,8 +309,8 @@ def _root(number: int, wait: _Wait, chains: Chains, by_rank: Mapping[int, Dump])
         first.operation,
         [_part(rank, by_rank, by_rank[rank].last) for rank in chains.idle(number)],
         [_part(rank, by_rank, call) for rank, call in wait.waiting.items()],
-        silent=wait.silent,
-        older=wait.older,
+        silent=[rank for rank in wait.silent if rank in unknown],
+        older=[rank for rank in wait.older if rank in unknown],
         overwritten=[rank for rank in wait.overwritten if rank in unknown],
         made=wait.pair.made if wait.pair else None,
     )

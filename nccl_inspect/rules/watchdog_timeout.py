@@ -7,22 +7,25 @@ from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
-from nccl_inspect.judging.hangs.origin import origin
+from nccl_inspect.judging.hangs.origin import Origin, origin
 from nccl_inspect.judging.hangs.progress import connecting, suspects
 from nccl_inspect.judging.hangs.watchdog import (
     PAIRWISE,
     Wait,
+    by_time,
     communicator_of,
     enqueued,
     in_calls,
     latecomers,
+    pair_of,
     waits,
+    without_output,
 )
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.wording import does, listed, ranks_word
+from nccl_inspect.util.wording import capital, does, listed, ranks_word
 
 RULE = Rule(
     name="watchdog-timeout",
@@ -32,6 +35,7 @@ RULE = Rule(
     echoes=("driver-shutting-down", "watchdog-stuck"),
     supersedes=("ended-from-outside",),
 )
+_ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"
 _FAILED = ("torch/cuda-error", "torch/cuda-out-of-memory", "torch/watchdog-terminated")
 _RECORD = (
     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
@@ -83,6 +87,8 @@ class _Suspicion(NamedTuple):
     ranks: set[int]
     why: str
     lines: list[Evidence]
+    origin: Origin | None = None
+    """Where it began, if the waits of all process groups show it."""
 
 
 def judge(facts: Facts) -> Results:
@@ -93,30 +99,38 @@ def judge(facts: Facts) -> Results:
         return
     suspicion = _late(timeout.late) if timeout.late else _suspicion(facts, timeout)
     suspicion = _unless_connecting(facts, _unless_waiting(suspicion, timeout.elsewhere))
-    suspicion = _unless_recorded(facts, suspicion if suspicion.ranks else _of_all_groups(facts, suspicion))
+    suspicion = _unless_recorded(
+        facts, suspicion if suspicion.ranks - without_output(facts) else _of_all_groups(facts, suspicion)
+    )
     blamed = suspicion.ranks
+    looked_at = blamed or set(suspicion.origin.among if suspicion.origin else ())
+    where = ranks_word(looked_at)
+    within = f" of process group {suspicion.origin.waits[0].group}" if suspicion.origin else ""
     yield RULE.finding(
-        _summary(timeout) + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
+        _summary(timeout) + _blame(suspicion),
         cause=_cause(facts, timeout, suspicion),
         impact="PyTorch ends the process, and with it the job",
         fix=[
-            f"Look at the output of {ranks_word(blamed)} first, and for a traceback."
-            if blamed
-            else "Find the rank that did not arrive: look at the output of every rank.",
-            f"py-spy dump --pid <pid>   # on {ranks_word(blamed) if blamed else 'every rank'}: where is it now?",
+            f"Look at the output of {where} first, and for a traceback."
+            if looked_at
+            else f"Find the rank{within} that did not arrive: look at the output of every rank.",
+            f"py-spy dump --pid <pid>   # on {where if looked_at else 'every rank'}: where is it now?",
             *_RECORD,
             "A longer timeout (init_process_group(timeout=…)) helps only if a rank is slow, for example while "
             "writing a checkpoint; otherwise it hides the hang.",
         ],
-        ranks=blamed or timeout.waiting,
-        hosts=hosts_with(facts.job, blamed or timeout.waiting),
-        evidence=[*first_evidence([wait.notice for wait in timeout.waits][:3]), *suspicion.lines[:2]],
+        ranks=looked_at or timeout.waiting,
+        hosts=hosts_with(facts.job, looked_at or timeout.waiting),
+        evidence=[
+            *first_evidence([wait.notice for wait in timeout.waits][: 2 if suspicion.origin else 3]),
+            *suspicion.lines[:2],
+        ],
         fatal=True,
     )
 
 
 def _timeout(facts: Facts) -> _Timeout | None:
-    everything = waits(facts)
+    everything = by_time(waits(facts))
     if not everything:
         return None
     first = everything[0]
@@ -125,7 +139,7 @@ def _timeout(facts: Facts) -> _Timeout | None:
     own = [wait for wait in own if wait not in late]
     timeout = _Timeout(own, late, None, [wait for wait in everything if wait.group != first.group])
     is_pairwise = first.operation in PAIRWISE
-    comm = _pair(facts, timeout.waiting) if is_pairwise else communicator_of(facts, first.group, own)
+    comm = pair_of(facts, timeout.waiting) if is_pairwise else communicator_of(facts, first.group, own)
     return timeout._replace(comm=comm)
 
 
@@ -136,9 +150,22 @@ def _summary(timeout: _Timeout) -> str:
 
 
 def _cause(facts: Facts, timeout: _Timeout, suspicion: _Suspicion) -> str:
-    others = timeout.other_groups
-    also = f". Process group {listed(map(str, others))} also timed out: usually a consequence" if others else ""
+    began = {wait.group for wait in suspicion.origin.waits} if suspicion.origin else set()
+    others = [group for group in timeout.other_groups if group not in began]
+    groups = f"Process group{'s' if len(others) > 1 else ''} {listed(others)}"
+    also = f". {groups} also timed out: usually a consequence" if others else ""
     return f"the lines show who waited, not why. {suspicion.why}{suspects(facts)}{_of_threads(facts)}{also}"
+
+
+def _blame(suspicion: _Suspicion) -> str:
+    """The suspects, or where it began, as the end of a summary."""
+    if suspicion.ranks:
+        return f"; suspect: {ranks_word(suspicion.ranks)}"
+    if suspicion.origin is None:
+        return ""
+    if suspicion.origin.among:
+        return f"; likely began with {ranks_word(set(suspicion.origin.among))}"
+    return f"; likely began in process group {suspicion.origin.waits[0].group}"
 
 
 def _unless_recorded(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
@@ -216,12 +243,6 @@ def _who(waiting: list[Wait]) -> str:
     return ranks_word(ranks) if ranks else f"{ranks_word(members)} of its process group" if members else "a rank"
 
 
-def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
-    """The two-rank communicator that contains all waiting ranks, if there is exactly one such pair."""
-    pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
-    return pairs[0] if waiting and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
-
-
 def _late(late: list[Wait]) -> _Suspicion:
     """Ranks that arrived at a collective after the others had timed out."""
     ranks = {wait.rank for wait in late if wait.rank is not None}
@@ -274,7 +295,8 @@ def _lagging(facts: Facts) -> _Suspicion | None:
 def _not_enqueued(facts: Facts, timeout: _Timeout) -> _Suspicion | None:
     """Ranks that never called the work that the others waited for."""
     newest, reached = timeout.newest, enqueued(facts, timeout.group)
-    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in timeout.waiting}
+    waiting = timeout.waiting | in_calls(facts)
+    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in waiting}
     counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
     why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
     return _Suspicion(set(behind), why, first_evidence(behind.values())) if behind else None
@@ -296,13 +318,16 @@ def _absent(facts: Facts, timeout: _Timeout) -> _Suspicion:
     """Ranks of the group that did not time out."""
     members, waiting = timeout.members, timeout.waiting
     absent = members - waiting - enqueued(facts, timeout.group).keys() - in_calls(facts) if waiting else set()
+    absent = absent - without_output(facts) or absent
     if not absent and members:
         rest = members - waiting
         elsewhere = f"{ranks_word(rest)} called it as well, or {does(len(rest), 'wait')} in another call"
         all_waited = "All ranks of the group waited in it"
-        return _Suspicion(set(), f"{elsewhere[:1].upper()}{elsewhere[1:]}" if rest else all_waited, [])
+        return _Suspicion(set(), capital(elsewhere) if rest else all_waited, [])
     if not absent:
         return _Suspicion(set(), _unlisted(timeout.waits) or _UNKNOWN, [])
+    if len(absent) > len(waiting):
+        return _Suspicion(set(), f"{_UNKNOWN}: {ranks_word(absent)} did not time out in it", [])
     seen = absent & set(facts.job.ranks_seen)
     here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
     why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not arrive, died, or its output is missing"
@@ -316,8 +341,11 @@ def _unless_waiting(suspicion: _Suspicion, elsewhere: list[Wait]) -> _Suspicion:
         return suspicion
     calls = [f"rank {rank} waits in {wait.operation} (work {wait.seq} of {wait.group})" for rank, wait in held.items()]
     left = suspicion.ranks - held.keys()
-    cause = f"{listed(calls, limit=3)}: it waits for others itself, in another process group"
-    return suspicion._replace(ranks=left, why=f"{suspicion.why}; but {cause}" if left else f"{cause}. {_ORDER}")
+    themselves = "it waits for others itself" if len(held) == 1 else "they wait for others themselves"
+    cause = f"{listed(calls, limit=3)}: {themselves}, in another process group"
+    return suspicion._replace(
+        ranks=left, why=f"{suspicion.why}; but {cause}" if left else f"{capital(cause)}. {_ORDER}"
+    )
 
 
 def _unless_connecting(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
@@ -338,11 +366,8 @@ def _of_all_groups(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
     began = origin(facts, waits(facts), flight_recorder.being_made(facts))
     if began is None:
         return suspicion
-    why = began.words if suspicion.why == _UNKNOWN else f"{began.words}. {suspicion.why}"
-    return suspicion._replace(ranks=began.suspects, why=why)
-
-
-_ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"
+    shown = first_evidence(wait.notice for wait in began.waits if wait.group != waits(facts)[0].group)
+    return suspicion._replace(ranks=began.suspects, why=began.words, lines=[*shown, *suspicion.lines], origin=began)
 
 
 def _unlisted(mine: list[Wait]) -> str:
@@ -352,7 +377,7 @@ def _unlisted(mine: list[Wait]) -> str:
     if not absent or len(absent) >= len(waiting):
         return ""
     who = ranks_word(absent)
-    return f"{who[:1].upper()}{who[1:]} of the group did not time out: late or dead, or the output is missing"
+    return f"{capital(who)} of the group did not time out: late or dead, or the output is missing"
 
 
 _UNKNOWN = "The log does not show which rank did not arrive"

@@ -238,6 +238,11 @@ def be(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
+def capital(words: str) -> str:
+    """Words as the beginning of a sentence."""
+    return f"{words[:1].upper()}{words[1:]}"
+
+
 def listed(words: Iterable[str], limit: int = 4) -> str:
     """Some words in a row, with the number of those left out."""
     words = list(dict.fromkeys(words))

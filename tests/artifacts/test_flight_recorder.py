@@ -397,3 +397,17 @@ def test_a_rank_that_waits_outside_of_all_calls_is_not_blamed_for_others_that_wa
     assert [told(still)[3] for still in standstill.of(dumps)] == [[0, 2, 3]]
     assert [told(still)[3] for still in standstill.of(dumps, busy=[0, 2])] == [[3]]
     assert [told(still)[3] for still in standstill.of(dumps, busy=[0, 2, 3])] == [[0, 2, 3]]
+
+
+def test_a_rank_without_a_dump_that_waits_by_the_log_is_not_blamed() -> None:
+    """Ranks 2 and 3 wrote no dump; one of them, or both, timed out in a call of their own."""
+    dumps = [dump(rank, [DONE, entry(2, "w", 2, "all_reduce", "scheduled")], WORLD) for rank in (0, 1)]
+    assert [still.silent for still in standstill.of(dumps, busy=[2])] == [[3]]
+    assert not standstill.of(dumps, busy=[2, 3])
+
+
+def test_a_rank_that_waits_elsewhere_is_not_blamed_where_another_one_wrote_no_dump() -> None:
+    waiting = [DONE, entry(2, "w", 2, "all_reduce", "scheduled")]
+    dumps = [dump(rank, [DONE] if rank == 0 else waiting, WORLD) for rank in (0, 1, 2)]
+    (still,) = standstill.of(dumps, busy=[0])
+    assert (told(still)[3], still.silent) == ([], [3])

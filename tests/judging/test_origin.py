@@ -74,3 +74,29 @@ def test_a_rank_that_made_the_call_is_no_suspect(last: int) -> None:
 
 def test_most_ranks_are_not_blamed_where_one_has_a_log() -> None:
     assert "suspect: ranks" not in watchdog((0, "1(tp)", 9)).summary
+
+
+def test_ranks_that_wait_for_each_other_are_where_to_look_first() -> None:
+    finding = watchdog((0, WORLD, 5), (2, WORLD, 5), (3, WORLD, 5), (0, "3(dp)", 9), (1, "1(tp)", 9))
+    assert "suspect" not in finding.summary
+    assert finding.summary.endswith("; likely began with ranks 0-1")
+    assert finding.ranks == [0, 1]
+    assert "ranks 0-1" in finding.fix[0]
+
+
+def test_the_group_in_which_it_began_is_no_consequence() -> None:
+    """Each of these groups timed out; the first line is about another one than that in which it began."""
+    for timeouts in (
+        ((2, WORLD, 5), (3, WORLD, 5), (0, "1(tp)", 9), (1, "1(tp)", 10)),
+        ((2, WORLD, 5), (3, WORLD, 5), (1, WORLD, 5), (0, "1(tp)", 9)),
+    ):
+        finding = watchdog(*timeouts)
+        assert "likely began" in finding.summary
+        assert "also timed out" not in finding.cause
+        assert any("SeqNum=9" in line.text for line in finding.evidence)
+
+
+def test_a_log_cut_off_after_the_first_time_out_blames_nobody() -> None:
+    finding = watchdog((0, WORLD, 5))
+    assert "suspect" not in finding.summary
+    assert "ranks 1-3 did not time out in it" in finding.cause

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.hangs.watchdog import waits
+from nccl_inspect.judging.hangs.watchdog import latecomers, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.statements import ages
 from nccl_inspect.util.grouping import grouped_sets
@@ -41,8 +41,16 @@ def all_standstills(facts: Facts) -> list[Standstill]:
         return []
     from nccl_inspect.artifacts import standstill  # most logs have no dumps
 
-    standstills = standstill.of(dumps, being_made(facts))
+    standstills = standstill.of(dumps, {*being_made(facts), *_waiting_without_dump(facts)})
     return [still for still in standstills if still.kind == causes.DIFFERENT] if is_running(facts) else standstills
+
+
+def _waiting_without_dump(facts: Facts) -> set[int]:
+    """The ranks without a dump that, by the log, timed out in a call: they waited for others."""
+    everything = waits(facts)
+    late = {wait.rank for wait in latecomers(everything)}
+    dumped = {dump.rank for dump in dumps_of(facts)}
+    return {wait.rank for wait in everything if wait.rank is not None and wait.rank not in dumped | late}
 
 
 def being_made(facts: Facts) -> dict[int, CommunicatorInfo]:

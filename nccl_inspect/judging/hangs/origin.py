@@ -6,16 +6,25 @@ everybody waits, ranks wait for each other in a ring.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from nccl_inspect.judging.facts import Facts, global_ranks
-from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, communicator_of, enqueued, in_calls
+from nccl_inspect.judging.hangs.watchdog import (
+    PAIRWISE,
+    Wait,
+    communicator_of,
+    enqueued,
+    in_calls,
+    latecomers,
+    without_output,
+)
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import does, listed, ranks_word
 
 _MOST_IN_RING = 16
+_ORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
 
 
 class Origin(NamedTuple):
@@ -24,6 +33,10 @@ class Origin(NamedTuple):
     suspects: set[int]
     """Empty where several ranks may be at fault."""
     words: str
+    waits: Sequence[Wait]
+    """One of each call that shows it."""
+    among: Collection[int] = ()
+    """Of several that may be at fault, all; empty where one may be whose rank is not known."""
 
 
 class _Call(NamedTuple):
@@ -53,18 +66,26 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
         waits: of all process groups.
         elsewhere: ranks that wait for others outside of these calls.
     """
+    late = latecomers(waits)
+    waits = [wait for wait in waits if wait not in late]
     by_group = _by_group(waits)
     for group, mine in by_group.items():
         if differing := _different(group, mine):
-            return Origin(set(), differing)
+            return Origin(set(), differing, mine, {wait.rank for wait in mine if wait.rank is not None})
     calls = [_call(facts, group, mine, comm) for group, mine, comm in _with_communicators(facts, by_group)]
     waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
     reached = {rank for call in calls for rank in call.reached}
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
+    unseen = idle & without_output(facts)
+    known = [call._replace(absent=call.absent - unseen) for call in calls]
+    if idle == unseen and (among := _of_ring(_completed(known)) or _innermost(known)):
+        return among
+    idle = idle - unseen or idle
     if idle and len(idle) <= len(waiting):
-        held = [call.described for call in calls if call.absent & idle]
-        return Origin(idle, f"By elimination, {ranks_word(idle)}: {listed(held, limit=3)}")
-    return None if idle else _of_ring(_completed(calls)) or _innermost(calls)
+        held = [call for call in calls if call.absent & idle]
+        words = f"By elimination, {ranks_word(idle)}: {listed([call.described for call in held], limit=3)}"
+        return Origin(idle, words, [call.wait for call in held])
+    return None
 
 
 def _by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
@@ -116,7 +137,8 @@ def _different(group: str, mine: Sequence[Wait]) -> str:
         return ""
     return (
         f"It likely began in process group {group}: {ranks_word(ranks[1])} finished work {numbers[0]}, in which "
-        f"{ranks_word(only)} still {does(len(only), 'wait')}: they made different calls under that number"
+        f"{ranks_word(only)} still {does(len(only), 'wait')}: they made different calls under that number, or the "
+        f"part of {ranks_word(only)} is stuck"
     )
 
 
@@ -128,14 +150,16 @@ def _of_ring(calls: Sequence[_Call]) -> Origin | None:
     core = {rank for rank in ring if not _ring(calls, rank)}
     if not core:
         return None  # there are several rings, and nothing says which was the first
-    links = [call.described for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
+    held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
+    links, shown = [call.described for call in held], [call.wait for call in held]
     if len(core) == 1:
         return Origin(
-            core, f"Likely {ranks_word(core)}: all others wait for it, or for ranks that do: {listed(links, limit=3)}"
+            core,
+            f"Likely {ranks_word(core)}: all others wait for it, or for ranks that do: {listed(links, limit=3)}",
+            shown,
         )
-    return Origin(
-        set(), f"It likely began with {ranks_word(core)}, which wait for each other: {listed(links, limit=3)}"
-    )
+    words = f"It likely began with {ranks_word(core)}, which wait for each other: {listed(links, limit=3)}. {_ORDER}"
+    return Origin(set(), words, shown, core)
 
 
 def _innermost(calls: Sequence[_Call]) -> Origin | None:
@@ -149,7 +173,9 @@ def _innermost(calls: Sequence[_Call]) -> Origin | None:
         set(),
         f"It likely began in process group {last.wait.group}, in {last.wait.operation} (work {last.wait.seq}): "
         f"{ranks_word(last.waiting)} {does(len(last.waiting), 'wait')} there, and "
-        + listed([call.described for call in held], limit=3),
+        + listed([call.described for call in held], limit=3)
+        + f". {_ORDER}",
+        [last.wait],
     )
 
 

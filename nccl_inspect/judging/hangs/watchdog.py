@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.patterns import later
 
@@ -48,12 +48,18 @@ def waits(facts: Facts) -> list[Wait]:
     return _without_repeats(list(by_key.values()))
 
 
-def latecomers(waiting: list[Wait]) -> list[Wait]:
+def latecomers(waiting: Sequence[Wait]) -> list[Wait]:
     """Waits that, by their times, started only after the first had timed out: the first waited for them."""
     timed_out = min(filter(None, (_printed_at(wait.notice) for wait in waiting)), default=None)
     if timed_out is None:
         return []
     return [wait for wait in waiting if (began := _began(wait)) and began > timed_out]
+
+
+def by_time(waiting: list[Wait]) -> list[Wait]:
+    """Waits in the order in which they timed out, which is not that of lines where each host has its own file."""
+    times = {id(wait): _printed_at(wait.notice) for wait in waiting}
+    return waiting if None in times.values() else sorted(waiting, key=lambda wait: times[id(wait)] or 0.0)
 
 
 def _began(wait: Wait) -> float | None:
@@ -173,6 +179,21 @@ def in_calls(facts: Facts) -> set[int]:
     return {rank for entry in values if isinstance(rank := entry.get("global_rank"), int)}
 
 
+@once
+def without_output(facts: Facts) -> set[int]:
+    """The ranks that made a communicator with others and of which the log has no line: it lacks their output.
+
+    Only where all ranks that print anything print NCCL's lines about that as well.
+    """
+    missing: set[int] = set()
+    seen = set(facts.job.ranks_seen)
+    for comm in facts.job.communicators:
+        members = global_ranks(comm, range(comm.nranks))
+        if comm.completed and members & seen <= global_ranks(comm, comm.started):
+            missing |= members - seen
+    return missing
+
+
 def communicator_of(
     facts: Facts, group: str | None, waiting: list[Wait], others: Container[tuple[int | None, ...]] = ()
 ) -> CommunicatorInfo | None:
@@ -197,6 +218,12 @@ def communicator_of(
     ]
     fits = [comm for comm in fits if tuple(comm.ranks) not in others]
     return fits[0] if len({tuple(comm.ranks) for comm in fits}) == 1 else None
+
+
+def pair_of(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
+    """The two-rank communicator that contains all waiting ranks, if there is exactly one such pair."""
+    pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
+    return pairs[0] if waiting and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
 
 
 @once
