@@ -107,7 +107,7 @@ class Scenario:
     is_timed: bool = False
     """It comes to its end after many steps, and each rank writes its dump there, with how long each call took."""
     delay: float = 0
-    """Seconds that the victim comes late to each step; as often as ranks share a GPU, which makes steps that uneven."""
+    """Seconds by which the victim is late to each step, times the nodes: ranks that share a GPU are uneven."""
 
 
 def _sleep(_mesh: Mesh) -> None:

@@ -35,7 +35,7 @@ def connecting(facts: Facts) -> dict[int, int]:
 def phases(facts: Facts, comm: CommunicatorInfo) -> str:
     """How far each rank of a communicator got, the slowest first: ``rank 2 never started; rank 0-1 started …``.
 
-    Ranks are those of the communicator. A waiting rank got further than the one it waits for.
+    Ranks are those of the job, where the log shows all of these. A waiting rank got further than the one it waits for.
     """
     everyone = set(range(comm.nranks))
     started, completed, connecting = set(comm.started), set(comm.completed), set(comm.unconnected)
@@ -46,11 +46,16 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         (connecting & completed, "started to connect, but no 'Connected all …' follows"),
         (completed if not connecting else set[int](), _DONE.get(comm.state, "finished the initialization")),
     ]
-    parts = [f"{ranks_word(ranks)} {what}" for ranks, what in steps if ranks]
+    parts = [f"{_named(comm, ranks)} {what}" for ranks, what in steps if ranks]
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
         parts.append(f"{count(len(mute), 'process', 'es')} in the log never started a communicator ({listed(mute)})")
     return "; ".join(parts)
+
+
+def _named(comm: CommunicatorInfo, members: set[int]) -> str:
+    ranks = global_ranks(comm, members)
+    return ranks_word(ranks) if len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
 
 
 def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:

@@ -51,7 +51,12 @@ def of(communicators: Sequence[Communicator], logs: Iterable[ProcessLog]) -> Com
         for comm in communicators
         for first, second in pairwise(number[comm.members[rank].gpu] for rank in sorted(comm.members))
     )
-    if not stated or not in_order or any(rank != said for rank, said in stated) or max(ranks.values()) >= len(members):
+    if (
+        not stated
+        or not in_order
+        or any(rank != stated_rank for rank, stated_rank in stated)
+        or max(ranks.values()) >= len(members)
+    ):
         return None
     return Communicator("world", len(members), members=members, global_ranks=range(len(members)))
 
