@@ -144,8 +144,9 @@ def test_a_terminal_stays_a_terminal(tmp_path: Path) -> None:
     leader, inside = pty.openpty()
     script = (
         "import os, sys, time\n"
-        "print(sys.stdout.isatty(), sys.stderr.isatty(), os.get_terminal_size().columns, flush=True)\n"
-        "try: time.sleep(30)\n"
+        "try:\n"
+        "    print(sys.stdout.isatty(), sys.stderr.isatty(), os.get_terminal_size().columns, flush=True)\n"
+        "    time.sleep(30)\n"
         "except KeyboardInterrupt: print('stopped', flush=True); time.sleep(0.5); sys.exit(4)\n"
     )
     import fcntl
