@@ -13,6 +13,7 @@ from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.report import Style
 from nccl_inspect.report.columns import UNBOUNDED
 from nccl_inspect.report.words import block
+from nccl_inspect.util.records import picked
 
 _EXAMPLES = """
 \b
@@ -33,7 +34,7 @@ def command(form: str, out: writing.Output) -> None:
     """List the rules: name, category, usual severity and what is wrong when a rule finds something."""
     rules = [entry.rule for entry in registered()]
     if form == "json":
-        text = json.dumps([{name: getattr(rule, name) for name in _NAMES} for rule in rules], indent=1)
+        text = json.dumps([picked(rule, *_NAMES) for rule in rules], indent=1)
     else:
         text = _table(rules, out.style, writing.columns(out.target, UNBOUNDED))
     out.write(text)

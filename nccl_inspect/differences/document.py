@@ -7,6 +7,7 @@ from typing import Any
 from nccl_inspect.differences import Change, Difference
 from nccl_inspect.model.document import clean, evidence_to_dict
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.records import picked
 
 SCHEMA = "nccl-inspect-diff/1"
 
@@ -40,23 +41,15 @@ def to_dict(difference: Difference) -> dict[str, Any]:
 def _run(job: Job) -> dict[str, Any]:
     return {
         "sources": [source.name for source in job.sources],
-        "verdict": job.verdict,
-        "world_size": job.world_size,
-        "nccl_versions": job.nccl_versions,
-        "config": job.config,
+        **picked(job, "verdict", "world_size", "nccl_versions", "config"),
     }
 
 
 def _change(change: Change) -> dict[str, Any]:
     return {
-        "area": change.area,
-        "what": change.what,
-        "kind": change.kind,
-        "before": change.before,
-        "after": change.after,
+        **picked(change, "area", "what", "kind", "before", "after"),
         "pairs": [list(pair) for pair in change.pairs],
-        "ranks": change.ranks,
-        "rules": change.rules,
+        **picked(change, "ranks", "rules"),
         "evidence": [evidence_to_dict(line) for line in change.evidence],
         "severity": change.severity or None,
         "fix": change.fix,

@@ -12,6 +12,7 @@ from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
+from nccl_inspect.util.records import picked
 from nccl_inspect.util.text import printable
 
 DRAWS = False
@@ -28,10 +29,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 def _view(view: View) -> dict[str, Any]:
     return {
         "id": printable(view.name),
-        "parent": view.parent,
-        "nranks": view.nranks,
-        "channels": view.channels,
-        "state": view.state,
+        **picked(view, "parent", "nranks", "channels", "state"),
         "hosts": [{"name": printable(name), "ranks": ranks} for name, ranks in view.hosts.items()],
         "gpus": [
             {"rank": rank, "nvml_dev": gpu.nvml_dev, "bus_id": gpu.bus_id and printable(gpu.bus_id)}
@@ -68,9 +66,7 @@ def _tree(tree: DrawnShape) -> dict[str, Any]:
 
 def _link(link: DrawnLink) -> dict[str, Any]:
     return {
-        "src": link.src,
-        "dst": link.dst,
-        "kind": link.kind,
+        **picked(link, "src", "dst", "kind"),
         "channels": list(link.channels),
         "transport": link.transport,
         "detail": link.detail and printable(link.detail),
@@ -90,9 +86,7 @@ def _machine(machine: Topology) -> dict[str, Any]:
             {
                 "index": nic.index,
                 "name": nic.name and printable(nic.name),
-                "gbps": nic.gbps,
-                "port": nic.port,
-                "gdr": nic.gdr,
+                **picked(nic, "gbps", "port", "gdr"),
                 "bus_id": nic.bus_id and printable(nic.bus_id),
                 "classes": [{"gpu": place, "class": kind} for place, kind in sorted(nic.classes.items())],
             }

@@ -16,10 +16,16 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path, PathKind, Selection
 from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.util.records import picked
 from nccl_inspect.util.text import printable
 
 SCHEMA = "nccl-inspect/1"
 _NO_TEXT = frozenset((int, float, bool, NoneType))
+_JOB = ("world_size", "ranks_seen", "rank_space", "dialects", "nccl_versions", "cuda_versions", "platform")
+_COMMUNICATOR = ("id", "parent", "nranks", "ranks", "hosts", "channels", "rings", "trees", "state")
+_WAY = ("scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank", "shared", "channels")
+_STANDING = ("number", "name", "verdict", "reason", "ranks", "hosts", "nccl_versions")
+_FINDING = ("rule", "category", "severity", "confidence", "root", "because", "summary", "cause", "impact")
 
 
 def to_dict(job: Job) -> dict[str, Any]:
@@ -66,22 +72,11 @@ def _document(job: Job) -> dict[str, Any]:
         "config": job.config,
         "sources": [asdict(source) for source in job.sources],
         "job": {
-            "world_size": job.world_size,
-            "ranks_seen": job.ranks_seen,
-            "rank_space": job.rank_space,
-            "dialects": job.dialects,
-            "nccl_versions": job.nccl_versions,
-            "cuda_versions": job.cuda_versions,
-            "platform": job.platform,
+            **picked(job, *_JOB),
             "hosts": [asdict(host) for host in job.hosts],
             "network": asdict(job.network),
-            "environment": [
-                {"name": s.name, "value": s.value, "source": s.source, "ranks": s.ranks} for s in job.environment
-            ],
-            "unplaced_lines": job.unplaced_lines,
-            "partial": job.partial,
-            "excerpt": job.excerpt,
-            "earlier_runs": job.earlier_runs,
+            "environment": [picked(setting, "name", "value", "source", "ranks") for setting in job.environment],
+            **picked(job, "unplaced_lines", "partial", "excerpt", "earlier_runs"),
         },
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": job.paths,
@@ -89,12 +84,9 @@ def _document(job: Job) -> dict[str, Any]:
         "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
-        "not_judged": [{"rule": q.rule, "reason": q.reason, "needs": q.needs} for q in job.not_judged],
+        "not_judged": [picked(question, "rule", "reason", "needs") for question in job.not_judged],
         "unexplained": [_unexplained(notice) for notice in job.unexplained],
-        "evidence": [
-            {"name": entry.name, "kind": entry.kind, "host": entry.host, "problem": entry.problem}
-            for entry in job.artifacts
-        ],
+        "evidence": [picked(entry, "name", "kind", "host", "problem") for entry in job.artifacts],
         "passed_over": [asdict(entry) for entry in job.passed_over],
         "unrecognised": [
             {"template": u.template, "count": u.count, "example": evidence_to_dict(u.example)} for u in job.unrecognised
@@ -105,13 +97,7 @@ def _document(job: Job) -> dict[str, Any]:
 def standing_to_dict(standing: Standing) -> dict[str, Any]:
     """One entry of ``jobs``."""
     return {
-        "number": standing.number,
-        "name": standing.name,
-        "verdict": standing.verdict,
-        "reason": standing.reason,
-        "ranks": standing.ranks,
-        "hosts": standing.hosts,
-        "nccl_versions": standing.nccl_versions,
+        **picked(standing, *_STANDING),
         "first": {"source": standing.first.source, "line": standing.first.line, "time": standing.first.text or None},
         "last": {"source": standing.last.source, "line": standing.last.line, "time": standing.last.text or None},
         "finding": _brief(standing.finding) if standing.finding else None,
@@ -119,36 +105,21 @@ def standing_to_dict(standing: Standing) -> dict[str, Any]:
 
 
 def _brief(finding: Finding) -> dict[str, Any]:
-    names = ("rule", "severity", "confidence", "summary")
-    return {name: getattr(finding, name) for name in names} | {
-        "culprits": [asdict(culprit) for culprit in finding.culprits]
-    }
+    culprits = [asdict(culprit) for culprit in finding.culprits]
+    return picked(finding, "rule", "severity", "confidence", "summary") | {"culprits": culprits}
 
 
 def _unexplained(notice: Notice) -> dict[str, Any]:
     return {
         "message": notice.message,
         "says": engine.says(notice.event.dialect, notice.event.production) if notice.event else "",
-        "count": notice.count,
-        "ranks": notice.ranks,
-        "hosts": notice.hosts,
+        **picked(notice, "count", "ranks", "hosts"),
         "evidence": [evidence_to_dict(line) for line in notice.evidence],
     }
 
 
 def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
-    return {
-        "id": comm.id,
-        "parent": comm.parent,
-        "nranks": comm.nranks,
-        "ranks": comm.ranks,
-        "hosts": comm.hosts,
-        "channels": comm.channels,
-        "rings": comm.rings,
-        "trees": comm.trees,
-        "state": comm.state,
-        **traits(comm),
-    }
+    return picked(comm, *_COMMUNICATOR) | traits(comm)
 
 
 def traits(comm: CommunicatorInfo) -> dict[str, Any]:
@@ -158,9 +129,7 @@ def traits(comm: CommunicatorInfo) -> dict[str, Any]:
         "group": comm.group,
         "parallelism": asdict(comm.parallelism) if comm.parallelism else None,
         "lifetime": [asdict(stage) for stage in comm.lifetime],
-        "algorithms": comm.algorithms,
-        "collnet": comm.collnet,
-        "inconsistent": comm.inconsistent,
+        **picked(comm, "algorithms", "collnet", "inconsistent"),
     }
 
 
@@ -179,26 +148,13 @@ def entries(paths: Selection) -> Iterator[dict[str, Any]]:
 
 def way(kind: Path | PathKind) -> dict[str, Any]:
     """The document of a path."""
-    return {
-        "scope": kind.scope,
-        "transport": kind.transport,
-        "detail": kind.detail,
-        "gdr": kind.gdr,
-        "nic": kind.nic,
-        "nic_index": kind.nic_index,
-        "pxn_rank": kind.pxn_rank,
-        "shared": kind.shared,
-        "channels": kind.channels,
-    }
+    return picked(kind, *_WAY)
 
 
 def judgement(kind: Path | PathKind) -> dict[str, Any]:
     """A path with its verdict and evidence."""
     return {
-        "verdict": kind.verdict,
-        "rules": kind.rules,
-        "guessed": kind.guessed,
-        "expected": kind.expected,
+        **picked(kind, "verdict", "rules", "guessed", "expected"),
         "also": [asdict(also) for also in kind.also],
         "src_nic": kind.nic_at("send"),
         "dst_nic": kind.nic_at("receive"),
@@ -208,19 +164,9 @@ def judgement(kind: Path | PathKind) -> dict[str, Any]:
 def finding_to_dict(finding: Finding) -> dict[str, Any]:
     """One entry of ``findings``."""
     return {
-        "rule": finding.rule,
-        "category": finding.category,
-        "severity": finding.severity,
-        "confidence": finding.confidence,
-        "root": finding.root,
-        "because": finding.because,
-        "summary": finding.summary,
-        "cause": finding.cause,
-        "impact": finding.impact,
+        **picked(finding, *_FINDING),
         "references": [asdict(reference) for reference in finding.references],
-        "fix": finding.fix,
-        "ranks": finding.ranks,
-        "hosts": finding.hosts,
+        **picked(finding, "fix", "ranks", "hosts"),
         "evidence": [evidence_to_dict(evidence) for evidence in finding.evidence],
         "clue": finding.clue,
         "confirm": finding.confirm or None,
@@ -240,4 +186,4 @@ def _waiting(waiting: Waiting, quiet: float | None) -> dict[str, Any]:
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:
     """One line of the log."""
-    return {"source": evidence.source, "line": evidence.line, "text": evidence.text}
+    return picked(evidence, "source", "line", "text")

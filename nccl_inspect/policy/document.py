@@ -7,6 +7,7 @@ from typing import Any
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.policy import Checked
+from nccl_inspect.util.records import picked
 
 _OF_FINDINGS = ("rule", "severity", "confidence", "summary", "cause", "impact", "fix", "ranks", "evidence")
 SCHEMA = "nccl-inspect-check/1"
@@ -26,11 +27,8 @@ def to_dict(checked: Checked, strict: bool) -> dict[str, Any]:
             "verdict": checked.job.verdict,
             "expectations": [
                 {
-                    "key": outcome.key,
-                    "wanted": outcome.wanted,
-                    "state": outcome.answer.state,
-                    "summary": outcome.answer.summary,
-                    "todo": outcome.answer.todo,
+                    **picked(outcome, "key", "wanted"),
+                    **picked(outcome.answer, "state", "summary", "todo"),
                     "rule": outcome.answer.rule or None,
                     "ranks": outcome.answer.ranks,
                     "evidence": [evidence_to_dict(line) for line in outcome.answer.evidence],

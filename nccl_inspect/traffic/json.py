@@ -7,6 +7,7 @@ from typing import Any
 
 from nccl_inspect.report import Style
 from nccl_inspect.traffic.flows import Flow, Operation, Traffic
+from nccl_inspect.util.records import picked
 from nccl_inspect.util.text import printable
 
 
@@ -25,17 +26,12 @@ def render(traffic: Traffic, by: str, style: Style) -> str:
 def operation_to_dict(operation: Operation) -> dict[str, Any]:
     """One kind of call."""
     return {
-        "communicator": operation.communicator,
-        "nranks": operation.nranks,
+        **picked(operation, "communicator", "nranks"),
         "operation": operation.func,
-        "datatype": operation.datatype,
-        "calls": operation.calls,
+        **picked(operation, "datatype", "calls"),
         "smallest_bytes": operation.smallest,
         "largest_bytes": operation.largest,
-        "bytes": operation.bytes,
-        "algorithms": operation.algorithms,
-        "protocols": operation.protocols,
-        "basis": operation.basis,
+        **picked(operation, "bytes", "algorithms", "protocols", "basis"),
         "sent_bytes_per_rank": round(operation.sent),
     }
 
