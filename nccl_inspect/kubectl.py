@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 PROGRAM = "kubectl nccl"
 _EXAMPLES = """
-\b
 Examples:
   kubectl nccl llama                            the job, or the pod, of this name
   kubectl nccl pytorchjob/llama -n training     all its pods; restarted ones with their earlier logs

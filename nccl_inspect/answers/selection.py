@@ -24,13 +24,17 @@ _MAX_NAMES = 6
 _BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
 
 
+Fits = Callable[[Iterable[int], Iterable[str | None]], bool]
+"""A test of ranks and hosts."""
+
+
 class PlaceFilter(NamedTuple):
     """Ranks and hosts that options name."""
 
     ranks: list[range]
     hosts: tuple[str, ...]
 
-    def of(self, job: Job) -> Callable[[Iterable[int], Iterable[str | None]], bool]:
+    def of(self, job: Job) -> Fits:
         """A test whether ranks and hosts match: one of each that is named.
 
         Raises:

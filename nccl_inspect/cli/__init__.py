@@ -31,7 +31,6 @@ _KEPT = 6 << 20
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect summarize job.log                  verdict, paths, findings
   kubectl logs job/llama | nccl-inspect summarize

@@ -29,7 +29,6 @@ _MAX_KNOWN = 50_000
 _MAX_BYTES = 8 << 20
 """Size of a generation of remembered messages."""
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect annotate job.log | less -R
   nccl-inspect annotate job.log --only-nccl -o job.annotated

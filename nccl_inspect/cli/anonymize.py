@@ -33,7 +33,6 @@ from nccl_inspect.util.wording import count
 
 _MAX_TOLD = 20
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect anonymize job.log > shareable.log
   kubectl logs job/llama | nccl-inspect anonymize -o shareable.log
@@ -67,11 +66,7 @@ Exit status: 130 Ctrl-C; an incomplete FILE is not written.
     type=shared.FILE,
     help="Save the table of replacements to FILE; keep it private. If FILE exists, reuse and extend it.",
 )
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show progress on stderr. Default: long inputs on a terminal.",
-)
+@shared.progress_option
 def command(
     logs: tuple[str, ...], output: str, overwrite: bool, all_text: bool, map_file: str | None, progress: bool | None
 ) -> None:

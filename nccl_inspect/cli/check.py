@@ -14,7 +14,6 @@ from nccl_inspect.policy import formats as forms
 from nccl_inspect.policy.worst import Worst
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect check good.log --learn -o policy.toml
   nccl-inspect check job.log --policy policy.toml

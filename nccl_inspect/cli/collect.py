@@ -21,7 +21,6 @@ from nccl_inspect.util.wording import count
 
 _PACKED = (".tar.gz", ".tgz")
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect collect kubernetes job-name=llama -n training -o llama/
   nccl-inspect collect kubernetes pytorchjob/llama --dry-run   (only print the commands)

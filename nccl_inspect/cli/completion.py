@@ -11,7 +11,6 @@ _SHELLS = ("bash", "zsh", "fish")
 _SPLIT, _SPLIT_ONCE = 'string split ","', 'string split --max 1 ","'
 """How Click's script for fish splits a kind and its value: descriptions contain commas."""
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect completion bash > ~/.nccl-inspect.bash
   eval "$(nccl-inspect completion zsh)"

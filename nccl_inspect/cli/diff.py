@@ -11,7 +11,6 @@ from nccl_inspect.differences import formats as forms
 from nccl_inspect.pipeline import reading
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect diff yesterday.log today.log
   kubectl logs job/llama | nccl-inspect diff good.log -

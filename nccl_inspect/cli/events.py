@@ -23,7 +23,6 @@ from nccl_inspect.util.wording import count
 
 _LEVELS = (*(level.decode("ascii") for level in LEVELS), "VERSION", "OTHER")
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect events job.log -o events.parquet
   nccl-inspect events logs/ --kind ChannelConnect -o connections.csv
@@ -63,11 +62,7 @@ Exit status: 130 Ctrl-C; FILE is not written.
     metavar="LEVEL",
     help=f"Only lines of this level: {', '.join(_LEVELS)}. OTHER: lines of other programs. May be repeated.",
 )
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show progress on stderr. Default: long inputs on a terminal.",
-)
+@shared.progress_option
 def command(
     logs: tuple[str, ...],
     output: str,

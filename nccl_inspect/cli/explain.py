@@ -21,7 +21,6 @@ _MAX_PIPED = 1 << 20
 """Bytes: more than any line has."""
 _MAX_LINES = 100
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect explain socket-instead-of-efa
   nccl-inspect explain 'vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM'

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from nccl_inspect.answers import selection
+from nccl_inspect.cli import shared
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -17,6 +18,15 @@ def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
     """Add --communicator."""
     words = f"Only these communicators: name or glob. May be repeated. {default}".rstrip()
     return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
+
+
+def finding_option(words: str) -> Callable[[_Command], _Command]:
+    """Add --finding; it becomes the argument ``rules``, the names of all rules that match."""
+
+    def known(ctx: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> frozenset[str]:
+        return frozenset(() if ctx.resilient_parsing else selection.rules_known(patterns))
+
+    return shared.rules_option("--finding", "rules", callback=known, help=f"{words}: name or glob.")
 
 
 def place_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:

@@ -19,7 +19,6 @@ from nccl_inspect.util import atomic_files
 from nccl_inspect.util.grouping import grouped
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect grammar
   nccl-inspect grammar --dialect tcpxo

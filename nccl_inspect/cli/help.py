@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect help
   nccl-inspect help paths

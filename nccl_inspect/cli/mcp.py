@@ -9,7 +9,6 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.pipeline import reading
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect mcp                      logs below the working folder, over standard input and output
   nccl-inspect mcp --root /shared/logs --root ~/policies

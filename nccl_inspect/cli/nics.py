@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from nccl_inspect.answers import nics, selection
-from nccl_inspect.cli import questions, shared, writing
-from nccl_inspect.pipeline import reading
+from nccl_inspect.cli import questions
+from nccl_inspect.model.job import Job
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect nics job.log
   nccl-inspect nics job.log --state idle            NICs that nothing uses
@@ -21,7 +20,7 @@ _NONE = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEB
 
 
 @click.command(epilog=_EXAMPLES, short_help="List NICs with the ranks and GPUs that use them; find idle ones.")
-@questions.question_options("NICs")
+@questions.question(nics, "NIC")
 @click.option(
     "--state",
     "states",
@@ -30,23 +29,13 @@ _NONE = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEB
     metavar="STATE",
     help="Only NICs in this state: used, idle or unknown. May be repeated.",
 )
-def command(
-    logs: tuple[str, ...],
-    places: selection.PlaceFilter,
-    states: tuple[str, ...],
-    limit: int | None,
-    form: str,
-    options: reading.Options,
-    out: writing.Output,
-) -> int:
+def command(job: Job, fits: selection.Fits, states: tuple[str, ...]) -> questions.Answered:
     """List the NICs of each host with the ranks that send and receive through them; hosts with idle NICs come first.
 
     A NIC is idle if NCCL lists it, no connection line uses it, and other NICs of its host are used; it is unknown if
     the log is an excerpt or has no network connection of its host. Since NCCL 2.22 connections are made at first use:
     a NIC that is idle at the start of a log may be used later.
     """
-    job = shared.read(logs, options)
-    fits = places.of(job)
     everything = nics.rows(job)
     rows = [
         row
@@ -54,5 +43,4 @@ def command(
         if (not states or row.state in states) and fits([*row.ranks, *row.pxn_ranks], [row.host])
     ]
     none = f"no NIC is {' or '.join(states)}" if states else "no NIC matches"
-    questions.answer(nics, rows, "NIC", none if everything else _NONE, form, limit, out)
-    return shared.status(job)
+    return rows, none if everything else _NONE

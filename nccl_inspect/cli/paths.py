@@ -27,7 +27,6 @@ _MANY = 50
 _READABLE = 200
 """Columns of a matrix of hosts that still has the number of pairs."""
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect paths job.log
   nccl-inspect paths job.log --matrix
@@ -73,7 +72,7 @@ _COLUMNS = (
     multiple=True,
     help="Only paths with this verdict. May be repeated.",
 )
-@shared.finding_option("Only paths that these findings are about")
+@filters.finding_option("Only paths that these findings are about")
 @click.option(
     "--slowest",
     type=click.IntRange(1),
@@ -91,7 +90,7 @@ def command(
     scope: str | None,
     transports: tuple[str, ...],
     verdicts: tuple[str, ...],
-    rules: tuple[str, ...],
+    rules: frozenset[str],
     slowest: int | None,
     form: str,
     options: reading.Options,
@@ -107,7 +106,7 @@ def command(
     as_matrix = as_matrix or by is not None
     if as_matrix and slowest:
         raise click.UsageError("--matrix and --slowest exclude each other; omit one")
-    wanted = selection.PathFilter(places, scope, transports, verdicts, frozenset(selection.rules_known(rules)))
+    wanted = selection.PathFilter(places, scope, transports, verdicts, rules)
     job = shared.read(logs, options)
     chosen = wanted.of(job)
     if not chosen:

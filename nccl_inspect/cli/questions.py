@@ -1,4 +1,4 @@
-"""Shared by the commands that answer a question with a table: options, and the output of records."""
+"""Shared by the commands that answer a question with a table: options, reading, and the output of records."""
 
 from __future__ import annotations
 
@@ -7,67 +7,71 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import click
 
 from nccl_inspect.answers import Answer, names_of
+from nccl_inspect.answers.selection import PlaceFilter
 from nccl_inspect.cli import filters, print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import clean
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report.columns import UNBOUNDED, cells, drawn, fitted
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.wording import count, ranges
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+Answered = tuple[Sequence[Record], str]
+"""The rows that fit the options, and the message if there is none."""
 
 
-def question_options(noun: str) -> Callable[[_Command], _Command]:
-    """Add the inputs and options of a command that answers a question.
+def question(kind: Answer, noun: str) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
+    """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
 
     Args:
-        noun: of the rows, for the help: ``hosts``.
+        kind: the module that makes the rows.
+        noun: of one row: ``host``.
     """
 
-    def decorate(command: _Command) -> _Command:
-        limit = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}.")
-        places = filters.place_options(f"Only {noun} of these ranks", f"Only {noun} of these hosts")
+    def decorate(rows_of: Callable[..., Answered]) -> Callable[..., int]:
+        @wraps(rows_of)
+        def command(
+            logs: tuple[str, ...],
+            places: PlaceFilter,
+            limit: int | None,
+            form: str,
+            options: reading.Options,
+            out: writing.Output,
+            **own: Any,
+        ) -> int:
+            job = shared.read(logs, options)
+            rows, none = rows_of(job, places.of(job), **own)
+            if not rows:
+                print_stderr(none)
+            out.write(_text(kind, rows, noun, form, limit, writing.columns(out.target, UNBOUNDED)))
+            return shared.status(job)
+
+        few = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s.")
+        among = filters.place_options(f"Only {noun}s of these ranks", f"Only {noun}s of these hosts")
         written = formats(("table", "csv", "json"))(shared.read_options(shared.output_options(command)))
-        return shared.inputs(places(limit(written)))
+        return shared.inputs(among(few(written)))
 
     return decorate
 
 
-def answer(
-    kind: Answer, rows: Sequence[Record], noun: str, none: str, form: str, limit: int | None, out: writing.Output
-) -> None:
-    """Write the rows; report on stderr if there are none.
-
-    Args:
-        kind: the module that made them.
-        rows: that fit the options.
-        noun: of one row: ``host``.
-        none: the message if there is no row.
-        form: ``table``, ``csv`` or ``json``.
-        limit: maximum number of rows.
-        out: the output.
-    """
-    if not rows:
-        print_stderr(none)
+def _text(kind: Answer, rows: Sequence[Record], noun: str, form: str, limit: int | None, width: int) -> str:
     shown = rows[:limit]
     if form == "json":
-        text = json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]
-    elif form == "csv":
-        text = table_of_values(names_of(kind.RECORD), [asdict(row) for row in shown])  # type: ignore[call-overload]
-    elif not shown:
-        text = f"no {noun}"
-    else:
-        width = writing.columns(out.target, UNBOUNDED)
-        table = fitted(kind.COLUMNS, cells(kind.COLUMNS, shown), width)
-        if width < UNBOUNDED and len(shown) < len(rows):
-            table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
-        text = drawn(table, width)
-    out.write(text)
+        return json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]
+    if form == "csv":
+        return table_of_values(names_of(kind.RECORD), [asdict(row) for row in shown])  # type: ignore[call-overload]
+    if not shown:
+        return f"no {noun}"
+    table = fitted(kind.COLUMNS, cells(kind.COLUMNS, shown), width)
+    if width < UNBOUNDED and len(shown) < len(rows):
+        table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
+    return drawn(table, width)
 
 
 def table_of_values(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:

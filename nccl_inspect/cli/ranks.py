@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from nccl_inspect.answers import ranks, selection
-from nccl_inspect.cli import questions, shared, writing
-from nccl_inspect.pipeline import reading
+from nccl_inspect.cli import questions
+from nccl_inspect.model.job import Job
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect ranks job.log
   nccl-inspect ranks job.log --state suspect --state missing
@@ -19,7 +18,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="List ranks, worst first: host, pid, GPU, state, last line, first error.")
-@questions.question_options("ranks")
+@questions.question(ranks, "rank")
 @click.option(
     "--state",
     "states",
@@ -28,23 +27,13 @@ Examples:
     metavar="STATE",
     help="Only ranks in this state, such as missing. May be repeated.",
 )
-def command(
-    logs: tuple[str, ...],
-    places: selection.PlaceFilter,
-    states: tuple[str, ...],
-    limit: int | None,
-    form: str,
-    options: reading.Options,
-    out: writing.Output,
-) -> int:
+def command(job: Job, fits: selection.Fits, states: tuple[str, ...]) -> questions.Answered:
     """List every rank, including those without a line in the log; the worst state first.
 
     States: failed (reports an error, in a job that failed), missing (no line in the log), silent (no line after the
     first error, while most others have some), seen (no communicator yet), begun (its communicator is incomplete),
     initialised (communicator complete, no connections), connected, ended (orderly).
     """
-    job = shared.read(logs, options)
-    fits = places.of(job)
     everybody = ranks.rows(job)
     rows = [
         row
@@ -52,5 +41,4 @@ def command(
         if (not states or row.state in states) and fits([] if row.rank is None else [row.rank], [row.host])
     ]
     none = f"no rank is {' or '.join(states)}" if states else "no rank matches"
-    questions.answer(ranks, rows, "rank", none if everybody else "the log names no rank", form, limit, out)
-    return shared.status(job)
+    return rows, none if everybody else "the log names no rank"

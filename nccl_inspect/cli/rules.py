@@ -16,7 +16,6 @@ from nccl_inspect.report.words import block
 from nccl_inspect.util.records import picked
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect rules
   nccl-inspect rules --format json -o rules.json

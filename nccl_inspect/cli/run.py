@@ -11,7 +11,6 @@ from nccl_inspect.running import folder
 from nccl_inspect.running.session import Options, Session, become
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect run -- torchrun --nproc-per-node=8 train.py
   nccl-inspect run --out /shared/llama --stall 120 -- torchrun --nnodes=2 --nproc-per-node=8 train.py

@@ -32,6 +32,7 @@ FILE = click.Path(path_type=str)
 """The type of file names: shells complete it."""
 _MAX_PROBLEMS = 20
 INTERRUPTED = STATUS
+_PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
 def _packed(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
@@ -94,20 +95,15 @@ def rule_or_line(command: _Command) -> _Command:
     return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
 
 
-def _rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], _Command]:
+def rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], _Command]:
     """An option that takes rules and may be repeated; shells complete them."""
     return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=_rule_names, **about)
 
 
-def finding_option(words: str) -> Callable[[_Command], _Command]:
-    """Add --finding."""
-    return _rules_option("--finding", "rules", help=f"{words}: name or glob.")
-
-
 def rule_options(command: _Command) -> _Command:
     """Add --select and --ignore."""
-    select = _rules_option("--select", help="Run only these rules: name, glob or category. May be repeated.")
-    return select(_rules_option("--ignore", help="Skip these rules. May be repeated.")(command))
+    select = rules_option("--select", help="Run only these rules: name, glob or category. May be repeated.")
+    return select(rules_option("--ignore", help="Skip these rules. May be repeated.")(command))
 
 
 def fail_on_option(words: str) -> Callable[[_Command], _Command]:
@@ -228,9 +224,13 @@ def read_options(command: _Command) -> _Command:
         metavar="ADDRESS",
         help="Read files and URLs on the workers of this Dask cluster: tcp://HOST:8786, or its scheduler file.",
     )
-    words = "Show progress on stderr. Default: long inputs on a terminal."
-    progress = _kept("--progress/--no-progress", default=None, help=words)
+    progress = _kept("--progress/--no-progress", default=None, help=_PROGRESS)
     return jobs(cluster(progress(several.job_options(platform_options(command)))))
+
+
+def progress_option(command: _Command) -> _Command:
+    """Add --progress for a command that reads in its own way."""
+    return click.option("--progress/--no-progress", default=None, help=_PROGRESS)(command)
 
 
 def color_option(command: _Command) -> _Command:

@@ -16,7 +16,6 @@ from nccl_inspect.pipeline import reading
 _BRIEF = ("text", "markdown")
 """Formats of ``--brief``."""
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect summarize job.log
   kubectl logs llama-node-0-0 | nccl-inspect summarize

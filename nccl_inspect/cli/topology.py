@@ -14,7 +14,6 @@ from nccl_inspect.pipeline import reading
 from nccl_inspect.topology import detected
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect topology job.log
   nccl-inspect topology job.log --format svg -o job.svg

@@ -12,7 +12,6 @@ from nccl_inspect.pipeline import reading
 from nccl_inspect.traffic.flows import traffic_of
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect traffic job.log    (of a job with NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING)
   nccl-inspect traffic job.log --communicator world

@@ -27,7 +27,6 @@ from nccl_inspect.util.text import cut, printable
 from nccl_inspect.util.wording import count, ranges
 
 _EXAMPLES = """
-\b
 Examples:
   nccl-inspect watch job.log                        follow the file, even if it is replaced
   nccl-inspect watch job.log /shared/dumps/         read flight recorder dumps on a stall and at the end
