@@ -47,15 +47,7 @@ _ACCOUNT = re.compile(r"\d{12}")
 _VERSION = re.compile(r"v?\d[\d.]*(?:-?(?:py|cu|rc|post|dev|ubuntu|runtime|devel|cudnn)[\d.]*)*|latest")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_VARIABLES = frozenset(
-    (
-        *("hf", "wandb", "aws", "pet", "master", "world", "local", "rank", "node", "slurm", "ompi", "pmi", "pmix"),
-        *("path", "ld", "home", "hostname", "kubernetes", "pod", "python", "omp", "mkl", "loglevel", "nccl", "fi"),
-        *("gpu", "num", "mpi", "ray", "jax", "xla", "tf", "pytorch", "pythonpath", "pythonunbuffered", "user", "lang"),
-        *("lc", "tz", "term", "shell", "pwd", "namespace", "job", "trainer", "torchelastic", "ucc", "tokenizers"),
-    )
-)
-"""First words of variables that everybody has."""
+_VARIABLES = vocabulary.LISTS["variables"]
 _SECRET_OPTION = re.compile(r"--?[\w-]+")
 _LISTED = re.compile(r"[\s,]+")
 _PORT = re.compile(r"([^:]+)(:\d+)")

@@ -7,28 +7,7 @@ import re
 from nccl_inspect.anonymous import vocabulary
 from nccl_inspect.anonymous.text import Scrubber
 
-_PLAIN = frozenset(
-    (
-        *(
-            "addr",
-            "answer",
-            "collection",
-            "counters",
-            "cuda",
-            "devinfo",
-            "df",
-            "dmesg",
-            "docker",
-            "errors",
-            "events",
-            "fi",
-        ),
-        *("flight", "fr", "gids", "graph", "hw", "ibstat", "ibv", "kernel", "limits", "link", "lsmod", "manifest"),
-        *("nic", "nvlink", "owners", "pods", "previous", "ras", "recorder", "report", "sacct", "sbatch", "scontrol"),
-        *("show", "smi", "status", "text", "ulimit", "uname", "xid", "mpijob", "pytorchjob", "jobset", "trainjob"),
-    )
-)
-"""Words in the names of what is gathered."""
+_PLAIN = vocabulary.LISTS["gathered"]
 _PARTS = re.compile(r"([._-]+)")
 _ADDRESS = re.compile(r"((?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![A-Za-z0-9])ip(?:-\d{1,3}){4}(?!\d))")
 _MAX_PARTS = 60

@@ -12,10 +12,10 @@ from itertools import islice
 
 from nccl_inspect.anonymous import vocabulary
 from nccl_inspect.anonymous.names import Names
+from nccl_inspect.anonymous.remains import PART, Starts, held_by
 from nccl_inspect.util.text import decode
 
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
-_PART = re.compile(r"[A-Za-z0-9]+")
 _CATEGORIES = ("host", "user", "name", "secret", "email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
 _MIN = 3
 _MIN_SECRET = 6
@@ -32,11 +32,11 @@ class Leaks:
 
     def __init__(self, names: Names) -> None:
         given = {new for entries in names.table.values() for new in entries.values()}
-        self._starts: dict[str, list[str]] = {}
+        self._starts: Starts = {}
         for category in _CATEGORIES:
-            for name in names.table[category]:
-                if name not in given and _tells(category, name) and (first := _PART.search(name)):
-                    self._starts.setdefault(first[0], []).append(name[first.start() :])
+            for name, new in names.table[category].items():
+                if name not in given and _tells(category, name) and (first := PART.search(name)):
+                    self._starts.setdefault(first[0], []).append((name[first.start() :], new))
         self._harmless: set[bytes] = set()
 
     def within(self, blocks: Iterable[list[bytes]]) -> list[str]:
@@ -45,19 +45,11 @@ class Leaks:
         for block in blocks:
             words = set(_WORD.findall(b"".join(block))) - self._harmless
             for word in words:
-                held = self._held_by(decode(word))
+                held = [name for name, _ in held_by(decode(word), self._starts)]
                 leaked.update(dict.fromkeys(held))
                 if not held and len(self._harmless) < 200_000:
                     self._harmless.add(word)
         return sorted(islice(leaked, _MAX_NAMES))
-
-    def _held_by(self, word: str) -> list[str]:
-        return [
-            name
-            for part in _PART.finditer(word)
-            for name in self._starts.get(part[0], ())
-            if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
-        ]
 
 
 def _tells(category: str, name: str) -> bool:

@@ -13,8 +13,10 @@ from nccl_inspect.anonymous.names import Names
 from nccl_inspect.anonymous.text import is_distinct
 from nccl_inspect.util.text import decode, encode
 
+Starts = dict[str, list[tuple[str, str]]]
+"""By their first parts, names with what stands for them."""
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@-]+[A-Za-z0-9]+)*")
-_PART = re.compile(r"[A-Za-z0-9]+")
+PART = re.compile(r"[A-Za-z0-9]+")
 _FEW = 50
 _LONG = 6
 _MAX_REMEMBERED = 200_000
@@ -29,11 +31,10 @@ class Remains:
 
     def __init__(self, names: Names) -> None:
         given = {new for entries in names.table.values() for new in entries.values()}
-        self._starts: dict[str, list[tuple[str, str]]] = {}
-        """By their first parts, the names with what stands for them."""
+        self._starts: Starts = {}
         for category in ("name", "user", "host"):
             for name, new in names.table[category].items():
-                if name not in given and _is_telling(name) and (first := _PART.search(name)):
+                if name not in given and _is_telling(name) and (first := PART.search(name)):
                     self._starts.setdefault(first[0], []).append((name, new))
         every = [encode(name) for pairs in self._starts.values() for name, _ in pairs]
         self._few = every if len(every) <= _FEW else None
@@ -52,7 +53,7 @@ class Remains:
         if self._few is not None and not any(name in text for name in self._few):
             return text
         words = set(_WORD.findall(text)) - self._harmless
-        left = {name: new for word in words for name, new in self._held_by(decode(word))}
+        left = {name: new for word in words for name, new in held_by(decode(word), self._starts)}
         for name in sorted(left, key=len, reverse=True):
             whole = rb"(?<![A-Za-z0-9])" + re.escape(encode(name)) + rb"(?![A-Za-z0-9])"
             text = re.sub(whole, encode(left[name]), text)
@@ -62,13 +63,15 @@ class Remains:
             self._harmless |= words
         return text
 
-    def _held_by(self, word: str) -> list[tuple[str, str]]:
-        return [
-            (name, new)
-            for part in _PART.finditer(word)
-            for name, new in self._starts.get(part[0], ())
-            if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
-        ]
+
+def held_by(word: str, starts: Starts) -> list[tuple[str, str]]:
+    """The names that a word holds, with what stands for them."""
+    return [
+        (name, new)
+        for part in PART.finditer(word)
+        for name, new in starts.get(part[0], ())
+        if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
+    ]
 
 
 def _is_long(secret: str) -> bool:

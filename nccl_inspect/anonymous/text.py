@@ -75,12 +75,7 @@ _COUNT = re.compile(r"[\d.,]+[kKMB]?|True|False|None|null|true|false|\*{3}|<.*")
 _BEHIND = {"credential": ("scheme_of", "secret"), "identifier": ("stated", "guid"), "account": ("arn", "cloud")}
 """What stays in front of a find, and what kind of name it is."""
 _PARTS = re.compile(r"([._-]+)")
-_SUFFIXES = frozenset(
-    (
-        *("log", "out", "err", "txt", "gz", "zst", "xz", "bz2", "json", "yaml", "yml", "toml", "xml", "sh", "py"),
-        *("ini", "conf", "cfg", "pt", "ckpt", "csv", "tar", "tgz"),
-    )
-)
+_SUFFIXES = vocabulary.LISTS["suffixes"]
 _MIN_STEM = 4
 """Letters of a name that is known with a number behind it, too."""
 _HOMES = ("home", "Users", "users")

@@ -8,125 +8,22 @@ from pathlib import Path
 
 from nccl_inspect.grammar import engine
 
-WORDS = frozenset(
-    word
-    for line in (Path(__file__).parent / "words.txt").read_text(encoding="utf-8").splitlines()
-    if not line.startswith("#")
-    for word in line.split()
-)
-"""Parts of file names, roles and containers."""
-ACCOUNTS = frozenset(
-    (
-        "admin",
-        "app",
-        "centos",
-        "default",
-        "ec2-user",
-        "jovyan",
-        "nobody",
-        "node",
-        "nvidia",
-        "root",
-        "runner",
-        "ubuntu",
-        "user",
-        "work",
-    )
-)
-"""Accounts that every image has."""
-LIBRARIES = frozenset(
-    (
-        *(
-            "accelerate",
-            "aiohttp",
-            "apex",
-            "asyncio",
-            "bitsandbytes",
-            "click",
-            "colossalai",
-            "composer",
-            "concurrent",
-            "cupy",
-        ),
-        *("datasets", "deepspeed", "diffusers", "einops", "fairscale", "fire", "flash_attn", "fsspec", "horovod"),
-        *("huggingface_hub", "hydra", "importlib", "jax", "jaxlib", "json", "lightning", "megatron", "mlflow"),
-        *("mpi4py", "multiprocessing", "nemo", "numpy", "nvidia", "omegaconf", "pandas", "peft", "pip", "pyarrow"),
-        *("pytorch_lightning", "ray", "requests", "runpy", "safetensors", "scipy", "sentencepiece", "sglang"),
-        *("tensorboard", "tensorflow", "threading", "tokenizers", "torch", "torchrun", "torchvision", "tqdm"),
-        *("transformer_engine", "transformers", "triton", "trl", "typer", "urllib3", "uvloop", "venv", "verl", "vllm"),
-        *("wandb", "xformers", "yaml", "zmq"),
-    )
-)
-"""Packages of which every file may be named."""
-PUBLIC_HOSTS = frozenset(
-    (
-        "amd.com",
-        "aws.amazon.com",
-        "compute.googleapis.com",
-        "container.googleapis.com",
-        "developer.nvidia.com",
-        "docs.aws.amazon.com",
-        "docs.kernel.org",
-        "docs.nvidia.com",
-        "docs.pytorch.org",
-        "docs.ray.io",
-        "nvidia.com",
-        "pytorch.org",
-        "rocm.docs.amd.com",
-        "slurm.schedmd.com",
-        "vpc.amazonaws.com",
-        "www.open-mpi.org",
-    )
-)
-"""Documentation that messages point to."""
-PUBLIC_DOMAINS = frozenset(
-    (
-        *("amazonaws.com", "azurecr.io", "azure.com", "cloudapp.net", "docker.com", "docker.io", "gcr.io", "ghcr.io"),
-        *(
-            "github.com",
-            "gitlab.com",
-            "google.com",
-            "googleapis.com",
-            "huggingface.co",
-            "nvcr.io",
-            "pkg.dev",
-            "quay.io",
-        ),
-        *("windows.net", "wandb.ai", "pypi.org", "cluster.local", "compute.internal", "ec2.internal", "kubernetes.io"),
-        *("nvidia.com", "amd.com", "pytorch.org", "open-mpi.org", "schedmd.com", "kernel.org", "gserviceaccount.com"),
-    )
-)
-"""Domains that many share: only the part before them identifies somebody."""
-KEY_DOMAINS = frozenset(
-    (
-        *(
-            "kubernetes.io",
-            "k8s.io",
-            "x-k8s.io",
-            "cncf.io",
-            "gke.io",
-            "kubeflow.org",
-            "ray.io",
-            "volcano.sh",
-            "nvidia.com",
-        ),
-        *("cilium.io", "openshift.io", "projectcalico.org", "karpenter.sh", "mellanox.com", "intel.com", "istio.io"),
-    )
-)
-"""Domains of keys in manifests: the part before them names a component."""
+_HEAD = re.compile(r"^# ([a-z-]+): .*$", re.MULTILINE)
+_, *_TEXTS = _HEAD.split((Path(__file__).parent / "words.txt").read_text(encoding="utf-8"))
+LISTS = {name: frozenset(text.split()) for name, text in zip(_TEXTS[::2], _TEXTS[1::2], strict=True)}
+"""The lists of ``words.txt``, which says what each of them is, by their names."""
+WORDS = LISTS["words"]
+ACCOUNTS = LISTS["accounts"]
+LIBRARIES = LISTS["libraries"]
+PUBLIC_HOSTS = LISTS["public-hosts"]
+PUBLIC_DOMAINS = LISTS["public-domains"]
+KEY_DOMAINS = LISTS["key-domains"]
 KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/", "/opt/hpcx/", "/opt/rocm/")
 """Folders in which all is what a program brings along."""
 PUBLIC_PLACES = re.compile(
     r"(?:www\.)?github\.com/(?:NVIDIA|aws|pytorch|ROCm|Mellanox|ofiwg|openucx|google)(?:/|$)", re.I
 )
 """Repositories of the programs that print to these logs."""
-
-_COMMON = re.compile(
-    r"about|after|all|and|any|are|art|but|can|day|did|end|for|from|get|had|has|have|her|him|"
-    r"his|how|its|job|let|man|may|max|new|not|now|off|old|one|our|out|own|ran|run|say|see|"
-    r"set|she|sub|sum|the|tmp|too|two|use|via|was|who|why|will|with|yes|you"
-)
-"""Short words of any text."""
 
 
 @cache
@@ -147,7 +44,7 @@ def is_rare(name: str) -> bool:
         and name.isalpha()
         and not is_plain(name)
         and name.lower() not in said()
-        and not _COMMON.fullmatch(name.lower())
+        and name.lower() not in LISTS["common"]
     )
 
 
