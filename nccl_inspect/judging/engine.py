@@ -55,10 +55,10 @@ class Rule(Frozen):
 
     name: str
     category: str
-    severity: str
-    """The usual severity; a finding may differ, by its effect."""
     title: str
     """What is wrong, in one line."""
+    severity: str = "error"
+    """The usual severity; a finding may differ, by its effect."""
     causes: tuple[str, ...] = ()
     """Rules, as names or globs, whose findings this one may explain: reports name it as their cause."""
     echoes: tuple[str, ...] = ()

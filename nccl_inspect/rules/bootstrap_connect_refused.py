@@ -12,7 +12,6 @@ from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, 
 RULE = Rule(
     name="bootstrap-connect-refused",
     category="bootstrap",
-    severity="error",
     title="Connections to another rank are refused: nobody listens there",
     echoes=("bootstrap-failed", "hang-in-init"),
 )

@@ -17,7 +17,6 @@ from nccl_inspect.judging.statements import entry_for_role, error_of
 RULE = Rule(
     name="bootstrap-failed",
     category="bootstrap",
-    severity="error",
     title="Ranks failed to connect to each other during bootstrap",
     suppresses_later_in_process=True,
 )

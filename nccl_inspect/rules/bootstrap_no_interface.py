@@ -13,7 +13,6 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="bootstrap-no-interface",
     category="bootstrap",
-    severity="error",
     title="A rank finds no network interface for bootstrap",
     echoes=("bootstrap-connect-refused", "bootstrap-failed", "hang-in-init"),
     local=True,

@@ -20,7 +20,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="bootstrap-no-route",
     category="bootstrap",
-    severity="error",
     title="Ranks cannot reach each other over TCP",
     echoes=("bootstrap-failed", "hang-in-init"),
 )

@@ -34,7 +34,6 @@ from nccl_inspect.util.wording import listed, some_names
 RULE = Rule(
     name="bootstrap-wrong-interface",
     category="bootstrap",
-    severity="error",
     title="An interface for bootstrap or TCP traffic does not reach the other hosts",
     causes=("watchdog-*",),
     echoes=("bootstrap-connect-refused", "bootstrap-failed", "bootstrap-no-route", "hang-in-init"),

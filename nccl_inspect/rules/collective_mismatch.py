@@ -19,7 +19,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Result
 RULE = Rule(
     name="collective-mismatch",
     category="failures",
-    severity="error",
     title="Ranks called different collectives, or with different sizes",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )

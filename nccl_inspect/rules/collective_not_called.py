@@ -17,7 +17,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="collective-not-called",
     category="failures",
-    severity="error",
     title="A rank did not make a call that the others are waiting in",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,

@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Facts, Needs, Results, Rule
 RULE = Rule(
     name="collective-unfinished",
     category="failures",
-    severity="error",
     title="All ranks made a call, and it did not complete",
     echoes=("ranks-out-of-step", "watchdog-*"),
 )

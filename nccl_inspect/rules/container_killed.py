@@ -17,7 +17,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="container-killed",
     category="failures",
-    severity="error",
     title="Kubernetes or Docker ended a container of the job",
     explains=DEATHS,
     local=True,

@@ -10,7 +10,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="cuda-call-failed",
     category="failures",
-    severity="error",
     title="A CUDA call of NCCL or PyTorch failed",
     echoes=("collective-unfinished", "ib-completion-error", "peer-death", "watchdog-*"),
     local=True,

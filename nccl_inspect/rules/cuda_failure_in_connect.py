@@ -9,7 +9,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="cuda-failure-in-connect",
     category="failures",
-    severity="error",
     title="A CUDA call failed while NCCL set up its connections",
     echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("cuda-call-failed",),

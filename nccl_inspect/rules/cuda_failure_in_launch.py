@@ -7,7 +7,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="cuda-failure-in-launch",
     category="failures",
-    severity="error",
     title="A CUDA call failed while NCCL launched a collective",
     echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect"),

@@ -11,7 +11,6 @@ from nccl_inspect.util.text import cut
 RULE = Rule(
     name="cuda-init-error",
     category="environment",
-    severity="error",
     title="CUDA cannot be initialized",
     echoes=("gloo-not-connected", "peer-death", "rendezvous-failed", "watchdog-*"),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch", "nccl-tests-failed"),

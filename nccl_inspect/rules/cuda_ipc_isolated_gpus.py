@@ -11,7 +11,6 @@ from nccl_inspect.model.job import Selection
 RULE = Rule(
     name="cuda-ipc-isolated-gpus",
     category="intra-node path",
-    severity="error",
     title="Each process sees only its own GPU, and memory cannot be shared between them",
     supersedes=("cuda-failure-in-connect", "p2p-import-failed"),
 )

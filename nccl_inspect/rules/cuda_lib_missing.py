@@ -5,7 +5,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule, value
 RULE = Rule(
     name="cuda-lib-missing",
     category="environment",
-    severity="error",
     title="A library of the NVIDIA driver cannot be loaded, or lacks a function",
     supersedes=("cuda-init-error",),
     local=True,

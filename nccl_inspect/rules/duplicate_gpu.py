@@ -13,7 +13,6 @@ from nccl_inspect.util.wording import listed, ranks_word
 RULE = Rule(
     name="duplicate-gpu",
     category="environment",
-    severity="error",
     title="Two ranks of one communicator use the same GPU",
     echoes=("bootstrap-connect-refused",),
 )

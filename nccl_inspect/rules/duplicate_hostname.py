@@ -13,7 +13,6 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="duplicate-hostname",
     category="bootstrap",
-    severity="error",
     title="Two machines or containers have the same host name",
     causes=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
     echoes=("shm-attach-failed",),

@@ -11,7 +11,6 @@ RULE = Rule(
     name="efa-completion-error",
     category="plugins",
     cloud="AWS",
-    severity="error",
     title="A transfer over EFA failed",
 )
 _CAUSES = {

@@ -15,7 +15,6 @@ RULE = Rule(
     name="efa-init-failed",
     category="plugins",
     cloud="AWS",
-    severity="error",
     title="aws-ofi-nccl fails to initialize",
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),

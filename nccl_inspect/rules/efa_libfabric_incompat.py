@@ -9,7 +9,6 @@ RULE = Rule(
     name="efa-libfabric-incompat",
     category="plugins",
     cloud="AWS",
-    severity="error",
     title="libfabric is too old for this NCCL or for aws-ofi-nccl",
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),

@@ -13,7 +13,6 @@ RULE = Rule(
     name="efa-provider-missing",
     category="plugins",
     cloud="AWS",
-    severity="error",
     title="aws-ofi-nccl finds no usable libfabric provider",
     causes=("mixed-networks", "socket-instead-of-efa", "socket-instead-of-rdma"),
     echoes=("network-not-found",),

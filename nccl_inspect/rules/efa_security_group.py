@@ -16,7 +16,6 @@ RULE = Rule(
     name="efa-security-group",
     category="plugins",
     cloud="AWS",
-    severity="error",
     title="EFA packets never reached the peer: most often the security group drops them",
     supersedes=("efa-completion-error", "transfer-failed"),
 )

@@ -22,7 +22,6 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="env-mismatch-across-ranks",
     category="environment",
-    severity="error",
     title="A variable that must be the same on all ranks differs",
     causes=(
         "bootstrap-connect-refused",

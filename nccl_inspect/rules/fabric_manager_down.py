@@ -9,7 +9,6 @@ from nccl_inspect.judging.statements import error_of
 RULE = Rule(
     name="fabric-manager-down",
     category="intra-node path",
-    severity="error",
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager is not running",
     echoes=("cuda-init-error", "peer-death", "watchdog-*"),
     supersedes=("cuda-call-failed", "nccl-tests-failed", "nvls-fabric-manager", "nvls-unavailable"),

@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="feature-unavailable",
     category="environment",
-    severity="error",
     title="A requested feature is not supported by this build, driver or hardware",
 )
 _GPU_NETWORK = (

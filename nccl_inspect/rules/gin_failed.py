@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="gin-failed",
     category="network",
-    severity="error",
     title="GPU-initiated networking (GIN) or one-sided communication failed",
     echoes=("internal-error",),
     is_symptom=True,

@@ -8,7 +8,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="gloo-not-connected",
     category="bootstrap",
-    severity="error",
     title="Gloo, which connects processes alongside NCCL, found no interface or could not reach all processes",
 )
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")

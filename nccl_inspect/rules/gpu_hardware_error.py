@@ -13,7 +13,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="gpu-hardware-error",
     category="failures",
-    severity="error",
     title="A GPU, its memory or an NVLink failed",
     causes=("bandwidth-low", "wrong-results"),
     echoes=(

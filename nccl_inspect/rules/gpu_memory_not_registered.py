@@ -9,7 +9,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="gpu-memory-not-registered",
     category="gpudirect",
-    severity="error",
     title="GPU memory cannot be registered with the NIC",
     echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("memory-registration-failed",),

@@ -11,7 +11,6 @@ from nccl_inspect.judging.statements import rank_prefix
 RULE = Rule(
     name="gpu-out-of-memory",
     category="failures",
-    severity="error",
     title="A GPU ran out of memory for NCCL, or for PyTorch before the job ended",
     causes=("cuda-failure-in-connect",),
     echoes=(

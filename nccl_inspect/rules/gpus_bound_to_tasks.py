@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="gpus-bound-to-tasks",
     category="intra-node path",
-    severity="error",
     title="The Slurm script limits each task to its own GPU",
     explains=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
 )

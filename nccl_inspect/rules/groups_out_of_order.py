@@ -9,7 +9,6 @@ from nccl_inspect.util.wording import listed, ranks_word
 RULE = Rule(
     name="groups-out-of-order",
     category="failures",
-    severity="error",
     title="Ranks wait for each other in different process groups",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )

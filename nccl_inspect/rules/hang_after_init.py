@@ -25,7 +25,6 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="hang-after-init",
     category="failures",
-    severity="error",
     title="No progress after initialization until the job was ended",
     supersedes=("ended-from-outside",),
 )

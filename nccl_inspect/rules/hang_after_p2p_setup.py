@@ -29,7 +29,6 @@ from nccl_inspect.util.wording import count
 RULE = Rule(
     name="hang-after-p2p-setup",
     category="failures",
-    severity="error",
     title="No progress on one host after P2P connections were set up",
     echoes=("watchdog-*",),
     supersedes=("ended-from-outside", "hang-after-init"),

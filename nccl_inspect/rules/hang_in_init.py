@@ -34,7 +34,6 @@ from nccl_inspect.util.wording import count, does, ranks_word
 RULE = Rule(
     name="hang-in-init",
     category="failures",
-    severity="error",
     title="Ranks started to initialize a communicator and never finished",
     echoes=("nonblocking-timeout",),
     supersedes=("ended-from-outside",),

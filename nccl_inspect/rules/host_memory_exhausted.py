@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="host-memory-exhausted",
     category="failures",
-    severity="error",
     title="Host memory ran out when NCCL or a plugin asked for some",
     echoes=("gin-failed", "transfer-failed", "ucx-failed"),
 )

@@ -18,7 +18,6 @@ from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 RULE = Rule(
     name="host-network-missing",
     category="network",
-    severity="error",
     title="The manifest gives the pod neither its node's network nor additional ones",
     explains=(
         "socket-instead-of-ib",

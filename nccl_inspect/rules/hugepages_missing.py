@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 RULE = Rule(
     name="hugepages-missing",
     category="network",
-    severity="error",
     title="The manifest requests EFA devices but no huge pages",
     explains=(
         "efa-init-failed",

@@ -10,7 +10,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="ib-bad-device",
     category="network",
-    severity="error",
     title="An InfiniBand or RoCE card is visible but cannot be used",
     causes=("mixed-networks", "network-not-found", "nic-asymmetry", "socket-instead-of-*"),
     nest_under_effect=True,

@@ -9,7 +9,6 @@ from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 RULE = Rule(
     name="ib-call-failed",
     category="network",
-    severity="error",
     title="A call to an InfiniBand or RoCE card failed",
     is_symptom=True,
 )

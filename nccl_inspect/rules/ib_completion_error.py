@@ -6,7 +6,6 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="ib-completion-error",
     category="network",
-    severity="error",
     title="A NIC rejected a transfer (status 1, 2, 9, 10, 11, 13 and others)",
     echoes=("collective-unfinished", "nic-failed"),
 )

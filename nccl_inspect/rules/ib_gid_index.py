@@ -9,7 +9,6 @@ from nccl_inspect.model.job import Setting
 RULE = Rule(
     name="ib-gid-index",
     category="network",
-    severity="error",
     title="RoCE connections fail: wrong GID index, or the GID does not reach the peer",
 )
 _INVALID = "Invalid argument"

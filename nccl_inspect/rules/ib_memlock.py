@@ -6,7 +6,6 @@ from nccl_inspect.judging.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 RULE = Rule(
     name="ib-memlock",
     category="network",
-    severity="error",
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
     echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("efa-init-failed", "host-memory-exhausted", "memory-registration-failed", "transfer-failed"),

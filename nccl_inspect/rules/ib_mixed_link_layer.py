@@ -11,7 +11,6 @@ from nccl_inspect.util.wording import does, listed, some_names
 RULE = Rule(
     name="ib-mixed-link-layer",
     category="network",
-    severity="error",
     title="InfiniBand and RoCE ports are mixed",
 )
 _BOTH = {"IB", "RoCE"}

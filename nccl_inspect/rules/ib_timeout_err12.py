@@ -9,7 +9,6 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="ib-timeout-err12",
     category="network",
-    severity="error",
     title="Transfers over InfiniBand or RoCE get no response (status 12)",
     echoes=("collective-unfinished", "nic-failed"),
 )

@@ -7,7 +7,6 @@ from nccl_inspect.judging.statements import is_propagated_error
 RULE = Rule(
     name="internal-error",
     category="failures",
-    severity="error",
     title="A check inside NCCL, RCCL or a plugin failed",
     is_symptom=True,
 )

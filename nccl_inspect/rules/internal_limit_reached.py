@@ -7,7 +7,6 @@ from nccl_inspect.judging.statements import entry_for_role
 RULE = Rule(
     name="internal-limit-reached",
     category="failures",
-    severity="error",
     title="A table inside NCCL or a plugin is full: requests, connections or calls",
     is_symptom=True,
 )

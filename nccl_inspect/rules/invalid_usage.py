@@ -9,7 +9,6 @@ from nccl_inspect.judging.statements import entry_for_role, is_propagated_error
 RULE = Rule(
     name="invalid-usage",
     category="failures",
-    severity="error",
     title="The program calls NCCL in an invalid way",
 )
 _MEMORY = "memory of another device, or memory that was freed: NCCL needs memory of the communicator's own GPU"

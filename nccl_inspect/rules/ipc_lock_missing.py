@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 RULE = Rule(
     name="ipc-lock-missing",
     category="network",
-    severity="error",
     title="The manifest does not allow the container to lock memory (IPC_LOCK, memlock)",
     explains=("ib-memlock", "memory-registration-failed", "efa-init-failed"),
 )

@@ -13,7 +13,6 @@ from nccl_inspect.model.job import Selection, Setting
 RULE = Rule(
     name="loopback-between-hosts",
     category="bootstrap",
-    severity="error",
     title="Several hosts use the loopback interface",
     causes=("hang-after-init", "watchdog-*"),
     echoes=("bootstrap-connect-refused", "bootstrap-no-route"),

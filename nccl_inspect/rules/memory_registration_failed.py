@@ -7,7 +7,6 @@ from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_M
 RULE = Rule(
     name="memory-registration-failed",
     category="network",
-    severity="error",
     title="A plugin cannot register memory with the network",
     echoes=("gin-failed", "transfer-failed"),
 )

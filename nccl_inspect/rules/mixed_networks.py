@@ -14,7 +14,6 @@ from nccl_inspect.util.wording import ranks_word, some_names
 RULE = Rule(
     name="mixed-networks",
     category="network",
-    severity="error",
     title="Ranks of one communicator use different networks",
     echoes=("hang-after-init", "hang-in-init", "socket-instead-of-*", "watchdog-*"),
     local=True,

@@ -14,7 +14,6 @@ from nccl_inspect.util.wording import count, does
 RULE = Rule(
     name="mnnvl-imex-not-working",
     category="intra-node path",
-    severity="error",
     title="Hosts are connected by NVLink (MNNVL), but ranks cannot use it: IMEX",
     supersedes=("p2p-import-failed",),
 )

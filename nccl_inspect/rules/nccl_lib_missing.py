@@ -7,7 +7,6 @@ from nccl_inspect.judging.process_ends import exceptions
 RULE = Rule(
     name="nccl-lib-missing",
     category="environment",
-    severity="error",
     title="The program cannot find NCCL, or finds one that it was not built for",
     local=True,
 )

@@ -10,7 +10,6 @@ from nccl_inspect.judging.hardware.machine_type import gpu_names
 RULE = Rule(
     name="nccl-too-old",
     category="environment",
-    severity="error",
     title="The NCCL release is older than the GPUs",
     echoes=("topology-mismatch",),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),

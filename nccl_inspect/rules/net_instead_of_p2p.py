@@ -9,7 +9,6 @@ from nccl_inspect.util.wording import count
 RULE = Rule(
     name="net-instead-of-p2p",
     category="intra-node path",
-    severity="error",
     title="Ranks of one host use the network instead of P2P or shared memory",
     echoes=("nvlink-not-used",),
 )

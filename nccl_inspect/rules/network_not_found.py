@@ -8,7 +8,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="network-not-found",
     category="plugins",
-    severity="error",
     title="NCCL_NET requests a network that does not come up",
     echoes=("bootstrap-connect-refused", "no-transport"),
     local=True,

@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="nic-failed",
     category="network",
-    severity="error",
     title="NCCL stopped using a NIC or a port after an error",
     echoes=("transfer-failed",),
 )

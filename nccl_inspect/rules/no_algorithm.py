@@ -8,7 +8,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="no-algorithm",
     category="environment",
-    severity="error",
     title="No algorithm and protocol is left for a collective",
 )
 _SETTING = re.compile(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")

@@ -7,7 +7,6 @@ from nccl_inspect.util.wording import count, does
 RULE = Rule(
     name="no-transport",
     category="intra-node path",
-    severity="error",
     title="No path between two ranks: P2P, SHM and NET are all disabled or impossible",
     echoes=("watchdog-*",),
 )

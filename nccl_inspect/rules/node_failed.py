@@ -7,7 +7,6 @@ from nccl_inspect.judging.statements import message_of
 RULE = Rule(
     name="node-failed",
     category="failures",
-    severity="error",
     title="A node of the job failed or was lost",
     echoes=("process-unresponsive", "ranks-in-error"),
 )

@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="nonblocking-timeout",
     category="failures",
-    severity="error",
     title="A non-blocking NCCL call did not complete in time",
     is_symptom=True,
 )

@@ -12,7 +12,6 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="nvlink-not-used",
     category="intra-node path",
-    severity="error",
     title="GPUs connected by NVLink communicate through host memory or the network",
     echoes=("shm-instead-of-p2p",),
 )

@@ -14,7 +14,6 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="nvls-fabric-manager",
     category="intra-node path",
-    severity="error",
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
     causes=("hang-after-init", "hang-in-init"),
     echoes=("watchdog-*",),

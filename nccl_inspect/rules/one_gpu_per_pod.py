@@ -15,7 +15,6 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="one-gpu-per-pod",
     category="topology",
-    severity="error",
     title="One GPU per pod: ranks of one machine use the network and NVLink is idle",
     causes=("tp-group-spans-nodes",),
     supersedes=("few-channels",),

@@ -5,7 +5,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="open-files-limit",
     category="failures",
-    severity="error",
     title="The limit on open files was reached",
     echoes=("bootstrap-failed", "p2p-import-failed", "shm-attach-failed", "shm-segment-failed", "watchdog-*"),
     supersedes=("internal-error", "transfer-failed"),

@@ -11,7 +11,6 @@ from nccl_inspect.judging.remedies import GPUS_IN_POD
 RULE = Rule(
     name="p2p-import-failed",
     category="intra-node path",
-    severity="error",
     title="The memory of a GPU could not be shared with another rank of its host",
     echoes=("watchdog-*",),
     local=True,

@@ -8,7 +8,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="p2p-nvlink-fault",
     category="intra-node path",
-    severity="error",
     title="The driver refuses peer access between GPUs connected by NVLink: a hardware fault",
     causes=("nvls-fabric-manager", "wrong-results"),
     local=True,

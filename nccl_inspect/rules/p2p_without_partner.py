@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="p2p-without-partner",
     category="failures",
-    severity="error",
     title="A send or receive has no partner",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,

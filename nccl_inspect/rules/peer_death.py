@@ -36,7 +36,6 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="peer-death",
     category="failures",
-    severity="error",
     title="A rank died while the others were working",
     echoes=(
         "collective-not-called",

@@ -8,7 +8,6 @@ from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 RULE = Rule(
     name="peer-mapping-exhausted",
     category="intra-node path",
-    severity="error",
     title="One process maps the memory of more GPUs than the driver allows",
     supersedes=("cuda-call-failed",),
 )

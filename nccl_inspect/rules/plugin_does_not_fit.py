@@ -11,7 +11,6 @@ from nccl_inspect.judging.remedies import EFA_RELEASES
 RULE = Rule(
     name="plugin-does-not-fit",
     category="plugins",
-    severity="error",
     title="NCCL and a plugin, or the plugin and its library, are incompatible",
     echoes=("internal-error",),
 )

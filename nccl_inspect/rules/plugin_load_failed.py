@@ -6,7 +6,6 @@ from nccl_inspect.judging.networks.fabrics import lacks_a_library, tcp_paths
 RULE = Rule(
     name="plugin-load-failed",
     category="plugins",
-    severity="error",
     title="A network plugin exists, but cannot be loaded",
     causes=("mixed-networks", "socket-instead-of-*"),
     echoes=("network-not-found",),

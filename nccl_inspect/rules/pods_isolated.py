@@ -15,7 +15,6 @@ from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 RULE = Rule(
     name="pods-isolated",
     category="topology",
-    severity="error",
     title="The manifest gives each pod one GPU, and pods of a node do not share memory",
     explains=(
         "one-gpu-per-pod",

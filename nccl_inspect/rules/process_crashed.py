@@ -7,7 +7,6 @@ from nccl_inspect.judging.statements import message_of
 RULE = Rule(
     name="process-crashed",
     category="failures",
-    severity="error",
     title="The kernel log shows that a process crashed with a segmentation fault",
     echoes=(
         "collective-not-called",

@@ -5,7 +5,6 @@ from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
 RULE = Rule(
     name="process-limit",
     category="failures",
-    severity="error",
     title="No more threads can be started: the process limit was reached",
     supersedes=("internal-error",),
     local=True,

@@ -18,7 +18,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 RULE = Rule(
     name="process-unresponsive",
     category="failures",
-    severity="error",
     title="A process of the job does not answer NCCL's RAS",
     echoes=("collective-not-called", "p2p-without-partner", "ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,

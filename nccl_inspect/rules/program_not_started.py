@@ -5,7 +5,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, va
 RULE = Rule(
     name="program-not-started",
     category="failures",
-    severity="error",
     title="The launcher could not start the program",
 )
 _REFUSED = "launchers/slurm-not-allocated"

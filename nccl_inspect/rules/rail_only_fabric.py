@@ -9,7 +9,6 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="rail-only-fabric",
     category="network",
-    severity="error",
     title="NICs of different rails cannot reach each other",
     supersedes=("ib-gid-index", "ib-timeout-err12"),
 )

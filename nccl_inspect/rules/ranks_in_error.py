@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="ranks-in-error",
     category="failures",
-    severity="error",
     title="RAS shows ranks of a communicator that failed, or that left it while others are still in it",
     echoes=("ranks-out-of-step", "watchdog-*"),
     local=True,

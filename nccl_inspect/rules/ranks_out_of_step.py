@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 RULE = Rule(
     name="ranks-out-of-step",
     category="failures",
-    severity="error",
     title="RAS counts different numbers of operations on the ranks of a communicator",
     echoes=("watchdog-*",),
     local=True,

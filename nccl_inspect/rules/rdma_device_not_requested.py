@@ -17,7 +17,6 @@ from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 RULE = Rule(
     name="rdma-device-not-requested",
     category="network",
-    severity="error",
     title="The manifest requests no RDMA device, or fewer than the node has",
     explains=(
         "socket-instead-of-efa",

@@ -14,7 +14,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="rendezvous-failed",
     category="bootstrap",
-    severity="error",
     title="Processes could not meet in PyTorch's store",
     echoes=("gloo-not-connected",),
 )

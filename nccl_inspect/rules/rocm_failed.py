@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="rocm-failed",
     category="environment",
-    severity="error",
     title="The ROCm runtime or its management library does not work for RCCL",
 )
 

@@ -12,7 +12,6 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="separate-jobs",
     category="environment",
-    severity="error",
     title="Every host runs its own job instead of one job across all hosts",
 )
 

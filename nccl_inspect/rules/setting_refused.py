@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="setting-refused",
     category="environment",
-    severity="error",
     title="NCCL or a plugin stops because of the value of a setting",
 )
 _VARIABLES = {

@@ -5,7 +5,6 @@ from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evid
 RULE = Rule(
     name="shm-attach-failed",
     category="intra-node path",
-    severity="error",
     title="A shared memory segment that another rank created could not be opened",
     echoes=("watchdog-*",),
     local=True,

@@ -8,7 +8,6 @@ from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 RULE = Rule(
     name="shm-cumem-host-failed",
     category="intra-node path",
-    severity="error",
     title="Shared host memory allocated with CUDA's cuMem interface does not work",
     causes=("shm-segment-failed",),
     echoes=("watchdog-*",),

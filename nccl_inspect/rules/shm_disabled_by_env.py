@@ -10,7 +10,6 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="shm-disabled-by-env",
     category="intra-node path",
-    severity="error",
     title="Shared memory between ranks of a host is disabled by a setting",
     causes=("no-transport",),
     echoes=("net-instead-of-p2p", "nvlink-not-used"),

@@ -9,7 +9,6 @@ from nccl_inspect.judging.statements import error_of
 RULE = Rule(
     name="shm-segment-failed",
     category="intra-node path",
-    severity="error",
     title="A shared memory segment in /dev/shm could not be created",
     echoes=("bootstrap-connect-refused", "watchdog-*"),
     supersedes=("shm-attach-failed",),

@@ -16,7 +16,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="shm-volume-missing",
     category="intra-node path",
-    severity="error",
     title="The manifest gives the container a /dev/shm that is too small",
     explains=("shm-segment-failed",),
 )

@@ -17,7 +17,6 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="slurm-ended-job",
     category="failures",
-    severity="error",
     title="Slurm ended the job: time limit, failed node or memory",
     explains=(*DEATHS, "node-failed"),
     explains_job_end=True,

@@ -29,7 +29,6 @@ RULE = Rule(
     name="socket-instead-of-efa",
     category="network",
     cloud="AWS",
-    severity="error",
     title="Hosts talk over TCP sockets although EFA is available or was requested",
     echoes=("gdr-disabled",),
     supersedes=("socket-instead-of-rdma",),

@@ -28,7 +28,6 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="socket-instead-of-ib",
     category="network",
-    severity="error",
     title="Hosts talk over TCP sockets although they have InfiniBand or RoCE NICs",
     supersedes=("socket-instead-of-rdma",),
 )

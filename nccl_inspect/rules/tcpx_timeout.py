@@ -10,7 +10,6 @@ RULE = Rule(
     name="tcpx-timeout",
     category="plugins",
     cloud="GCP",
-    severity="error",
     title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
     causes=("tcpxo-no-interface", "tcpxo-offload-failed"),
     supersedes=("tcpxo-init-failed",),

@@ -7,7 +7,6 @@ RULE = Rule(
     name="tcpxo-init-failed",
     category="plugins",
     cloud="GCP",
-    severity="error",
     title="GPUDirect-TCPXO cannot start",
 )
 _SWITCHED_OFF = "NET/FasTrak disabled"

@@ -7,7 +7,6 @@ RULE = Rule(
     name="tcpxo-llcm-missing",
     category="plugins",
     cloud="GCP",
-    severity="error",
     title="GPUDirect-TCPXO does not find the LLCM devices",
     supersedes=("tcpxo-init-failed",),
 )

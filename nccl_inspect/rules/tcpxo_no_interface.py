@@ -8,7 +8,6 @@ RULE = Rule(
     name="tcpxo-no-interface",
     category="plugins",
     cloud="GCP",
-    severity="error",
     title="GPUDirect-TCPXO lacks an interface",
     supersedes=("tcpxo-init-failed",),
 )

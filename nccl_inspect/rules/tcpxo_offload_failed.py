@@ -8,7 +8,6 @@ RULE = Rule(
     name="tcpxo-offload-failed",
     category="plugins",
     cloud="GCP",
-    severity="error",
     title="The offload engine of the machine does not work for GPUDirect-TCPXO",
     supersedes=("tcpxo-init-failed",),
 )

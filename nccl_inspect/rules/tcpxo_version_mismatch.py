@@ -10,7 +10,6 @@ RULE = Rule(
     name="tcpxo-version-mismatch",
     category="plugins",
     cloud="GCP",
-    severity="error",
     title="Releases of GPUDirect-TCPXO are incompatible",
     causes=("tcpxo-init-failed",),
     echoes=("tcpxo-offload-failed",),

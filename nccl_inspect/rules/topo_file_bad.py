@@ -11,7 +11,6 @@ from nccl_inspect.judging.impact import Outcome
 RULE = Rule(
     name="topo-file-bad",
     category="environment",
-    severity="error",
     title="The topology or graph file cannot be read or does not match the machine",
     causes=("few-channels", "ring-crosses-nodes-too-often", "rings-disagree", "topology-mismatch"),
     local=True,

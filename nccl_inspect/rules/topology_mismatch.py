@@ -7,7 +7,6 @@ from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_
 RULE = Rule(
     name="topology-mismatch",
     category="environment",
-    severity="error",
     title="NCCL found no rings or trees for the topology that the ranks see",
     causes=("few-channels", "ring-crosses-nodes-too-often"),
     echoes=("rings-disagree",),

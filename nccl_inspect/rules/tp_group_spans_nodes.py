@@ -14,7 +14,6 @@ from nccl_inspect.util.wording import count
 RULE = Rule(
     name="tp-group-spans-nodes",
     category="topology",
-    severity="error",
     title="A tensor-parallel group has ranks on several nodes",
 )
 _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")

@@ -7,7 +7,6 @@ from nccl_inspect.judging.remedies import LIBFABRIC_SAYS
 RULE = Rule(
     name="transfer-failed",
     category="network",
-    severity="error",
     title="The network refused or lost a transfer",
     echoes=("collective-unfinished", "gin-failed", "internal-error", "internal-limit-reached", "ucx-failed"),
     is_symptom=True,

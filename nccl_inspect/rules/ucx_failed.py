@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="ucx-failed",
     category="plugins",
-    severity="error",
     title="The UCX transport of the HPC-X plugin failed",
     echoes=("internal-error",),
     is_symptom=True,

@@ -7,7 +7,6 @@ from nccl_inspect.judging.hardware import cuda
 RULE = Rule(
     name="unhandled-cuda-error",
     category="failures",
-    severity="error",
     title="A CUDA call failed in NCCL, and the log does not show which",
     echoes=("internal-error",),
     is_symptom=True,

@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="unhandled-system-error",
     category="failures",
-    severity="error",
     title="A system call failed, and the log does not show which",
     supersedes=("nccl-tests-failed",),
 )

@@ -14,7 +14,6 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="version-mismatch",
     category="environment",
-    severity="error",
     title="Ranks of one job run different NCCL releases",
     causes=("collective-mismatch", "hang-after-p2p-setup", "topology-mismatch", "watchdog-*", "wrong-results"),
     echoes=("hang-in-init", "rings-disagree"),

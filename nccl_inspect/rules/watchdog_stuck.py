@@ -11,7 +11,6 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="watchdog-stuck",
     category="failures",
-    severity="error",
     title="PyTorch's watchdog itself got stuck, and ended the process",
 )
 _AT_END = (

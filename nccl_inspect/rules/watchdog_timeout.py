@@ -30,7 +30,6 @@ from nccl_inspect.util.wording import capital, does, listed, ranks_word
 RULE = Rule(
     name="watchdog-timeout",
     category="failures",
-    severity="error",
     title="PyTorch gave up waiting for a collective",
     echoes=("driver-shutting-down", "watchdog-stuck"),
     supersedes=("ended-from-outside",),

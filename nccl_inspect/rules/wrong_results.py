@@ -7,7 +7,6 @@ from nccl_inspect.util.wording import count
 RULE = Rule(
     name="wrong-results",
     category="failures",
-    severity="error",
     title="nccl-tests found wrong results",
 )
 
