@@ -82,11 +82,6 @@ def frozen(kind: type[_Kind]) -> type[_Kind]:
     return dataclass(init=False, slots=True, eq=False, repr=False)(kind)
 
 
-def picked(record: object, *names: str) -> dict[str, Any]:
-    """Some fields of a record with their names, as the entries of documents have them."""
-    return {name: getattr(record, name) for name in names}
-
-
 def _made(kind: Any, name: str) -> Any:
     """What a field is if no value is given for it."""
     factory = kind.__dataclass_fields__[name].default_factory
@@ -119,3 +114,8 @@ def again(kind: Any, values: tuple[object, ...]) -> Any:
     for (_, _, put), value in zip(slots(kind), values, strict=True):
         put(made, value)
     return made
+
+
+def picked(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record with their names, as the entries of documents have them."""
+    return {name: getattr(record, name) for name in names}
