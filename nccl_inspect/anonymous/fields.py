@@ -168,11 +168,8 @@ class Fields:
         if key not in self._known:
             if len(self._known) >= _MAX_REMEMBERED:
                 self._known.clear()
-            self._known[key] = self._new(meaning, text)
+            self._known[key] = self._ways.get(meaning, self._masked)(text)
         return self._known[key]
-
-    def _new(self, meaning: str, text: str) -> str:
-        return self._ways.get(meaning, self._masked)(text)
 
     def _secret(self, text: str) -> str:
         return text if text == secrets.MASK else self._names.get("secret", text)

@@ -78,18 +78,14 @@ class Gathered:
                 except StreamError:  # of this member; reading it as a log says why
                     continue
                 name = f"{archive.name}:{printable(member.name.removeprefix('./'))}"
-                kind = _kind_of(name, head[: artifacts.HEAD])
+                start = head[: artifacts.HEAD]
+                kind = artifacts.kind_of(name, start) or collected.kind_of(name, start)
                 if kind and len(head) <= artifacts.MAX_BYTES:
                     yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
                 elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
                     self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
         except (StreamError, OSError):
             return  # reading its logs says why
-
-
-def _kind_of(name: str, head: bytes) -> Kind | None:
-    """The kind of a file that is handed on beside the logs."""
-    return artifacts.kind_of(name, head) or collected.kind_of(name, head)
 
 
 def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:

@@ -10,7 +10,7 @@ from nccl_inspect.answers.last import latest
 from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine
-from nccl_inspect.model.job import Job, PathKind
+from nccl_inspect.model.job import Job
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Frozen, Record, frozen
 
@@ -127,14 +127,11 @@ def _row(host: Host, gathered: _Gathered) -> HostRow:
 
 def _gather_paths(job: Job, by_host: dict[str, _Gathered]) -> None:
     """Count the paths of each host; paths within a host count once."""
-    for (src, dst, verdict), number in Counter(job.paths.values("src_host", "dst_host", _verdict)).items():
+    verdicts = Counter(job.paths.values("src_host", "dst_host", lambda kind: kind.verdict))
+    for (src, dst, verdict), number in verdicts.items():
         for host in {src, dst}:
             if host in by_host:
                 by_host[host].verdicts[verdict] = by_host[host].verdicts.get(verdict, 0) + number
-
-
-def _verdict(kind: PathKind) -> str:
-    return kind.verdict
 
 
 def _gather_nics(job: Job, by_host: dict[str, _Gathered]) -> None:
@@ -155,14 +152,9 @@ def _gather_versions(job: Job, by_host: dict[str, _Gathered]) -> None:
 
 def _gather_findings(job: Job, by_host: dict[str, _Gathered]) -> None:
     for finding in job.findings:
-        blamed = _blamed(finding)
+        blamed = {culprit.name for culprit in finding.culprits if culprit.kind == "host"}
         ranks, named = set(finding.ranks), set(finding.hosts)
         for host in job.hosts:
             if host.name in named or not ranks.isdisjoint(host.ranks):
                 by_host[host.name].findings.append(finding)
                 by_host[host.name].blamed += host.name in blamed or bool(ranks and ranks.issubset(host.ranks))
-
-
-def _blamed(finding: Finding) -> set[str]:
-    """The hosts that the bad paths or ranks of a finding have in common."""
-    return {culprit.name for culprit in finding.culprits if culprit.kind == "host"}

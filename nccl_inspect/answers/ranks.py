@@ -115,11 +115,8 @@ def rows(job: Job) -> list[RankRow]:
             error = errors.get(last_line.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
             table.append(_row(None, state, _RankFacts(last_line, error)))
-    return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
-
-
-def _order(row: RankRow) -> int:
-    return _NO_RANK if row.rank is None else row.rank
+    table.sort(key=lambda row: _NO_RANK if row.rank is None else row.rank)  # by rank among the equally bad
+    return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state)))
 
 
 class _RankFacts(NamedTuple):

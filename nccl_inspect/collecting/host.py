@@ -79,12 +79,9 @@ def name() -> str:
 def _expanded(commands: Iterable[Command]) -> Iterator[Command]:
     """The commands with the files that their patterns match; without those that have none."""
     for command in commands:
-        matches = [_matching(word) for word in command.argv]
+        # The patterns are absolute.
+        matches = [sorted(glob.glob(word)) if "*" in word else [word] for word in command.argv]  # noqa: PTH207
         if all(matches):
             yield replace(
                 command, file=f"{folder()}/{command.file}", argv=tuple(word for some in matches for word in some)
             )
-
-
-def _matching(word: str) -> list[str]:
-    return sorted(glob.glob(word)) if "*" in word else [word]  # noqa: PTH207 - patterns are absolute

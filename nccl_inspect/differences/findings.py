@@ -26,7 +26,8 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
     if not len(b.paths):
         unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
     pairs = []
-    for finding in sorted(a.findings, key=lambda old: not any(_is_twin(old, new) for new in b.findings)):
+    twins = {(finding.rule, finding.summary) for finding in b.findings}
+    for finding in sorted(a.findings, key=lambda old: (old.rule, old.summary) not in twins):
         partner = _partner(finding, left)
         if partner:
             left = [other for other in left if other is not partner]
@@ -54,10 +55,6 @@ def worse(a: Job, b: Job, limit: str) -> list[Finding]:
         if level >= SEVERITIES.index(limit) and not (partner and SEVERITIES.index(partner.severity) >= level):
             findings.append(finding)
     return findings
-
-
-def _is_twin(finding: Finding, other: Finding) -> bool:
-    return finding.rule == other.rule and finding.summary == other.summary
 
 
 def _partner(finding: Finding, others: list[Finding]) -> Finding | None:

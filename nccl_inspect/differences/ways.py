@@ -32,7 +32,11 @@ def changes(a: Job, b: Job, pairwise: bool, silent: Set[int] = frozenset()) -> l
     kinds = {(src, dst): kind for src, dst, kind in before.distinct("src", "dst", "kind")}
     new = after.only(("src", "dst"), lambda *ends: ends not in kinds)
     both = [_Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.without(new).distinct(*_PAIR)]
-    grouped = [*_grouped(both, _way, b), *_grouped(both, _channels, b), *_other_nics(both, b)]
+    grouped = [
+        *_grouped(both, _way, b),
+        *_grouped(both, lambda kind: count(len(kind.channels), "channel"), b),
+        *_other_nics(both, b),
+    ]
     there = set(after.distinct("src", "dst"))
     grouped += _only(before.only(("src", "dst"), lambda *ends: ends not in there), is_new=False)
     grouped += _only(new, is_new=True)
@@ -61,10 +65,6 @@ def _way(path: PathKind) -> str:
     detail = path.detail.replace("NET/AWS Libfabric", "NET/Libfabric")
     gdr = {True: " with GPUDirect", "partial": " with GPUDirect on some channels"}.get(path.gdr or False, "")
     return _SAME.get(detail, detail) + gdr
-
-
-def _channels(path: PathKind) -> str:
-    return count(len(path.channels), "channel")
 
 
 def _grouped(both: Iterable[_Pair], word: Callable[[PathKind], str], job: Job) -> Iterator[Change]:

@@ -26,6 +26,7 @@ from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import does, listed
 
 _Made = TypeVar("_Made")
+_Event = TypeVar("_Event", bound=events.Event)
 
 
 def once(make: Callable[[Facts], _Made]) -> Callable[[Facts], _Made]:
@@ -151,13 +152,11 @@ class Facts:
         by_index = {index: notice for role in roles for index, notice in by_role.get(role, ())}
         return [by_index[index] for index in sorted(by_index)]
 
-    def with_event(
-        self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True
-    ) -> list[Notice]:
+    def with_event(self, kind: type[_Event], where: Callable[[_Event], bool] = lambda _: True) -> list[Notice]:
         """The statements with an event of that class."""
         if kind not in self._by_event:
             self._by_event[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
-        return [notice for notice in self._by_event[kind] if notice.event and where(notice.event)]
+        return [notice for notice in self._by_event[kind] if isinstance(notice.event, kind) and where(notice.event)]
 
     def completions(self, *statuses: int) -> list[Notice]:
         """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""

@@ -22,9 +22,9 @@ _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """A frame of these files means that the error reached the caller of NCCL."""
 
 
-def frames(facts: Facts, code: int) -> list[Notice]:
-    """The lines ``file:line -> code`` with this code, in the order of the log."""
-    return facts.with_event(ErrorCascade, lambda event: isinstance(event, ErrorCascade) and event.code == code)
+def frames(facts: Facts, code: int | None = None, files: str | tuple[str, ...] = "") -> list[Notice]:
+    """The lines ``file:line -> code`` in the order of the log: those with this code and in one of these files."""
+    return facts.with_event(ErrorCascade, lambda event: code in (None, event.code) and event.file.endswith(files))
 
 
 def file_of(frame: Notice) -> str:

@@ -115,12 +115,9 @@ def _of_several(job: Job) -> Iterator[BriefLine]:
 
 def _job(job: Job) -> Iterator[BriefLine]:
     texts = {label: text for label, text in facts(job) if label in ("job", "NCCL", "network")}
-    parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", _network(texts)]
+    network = f"network {texts['network']}" if "network" in texts else ""
+    parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", network]
     yield BriefLine("job", _fitted("; ".join(filter(None, parts))))
-
-
-def _network(texts: dict[str, str]) -> str:
-    return f"network {texts['network']}" if "network" in texts else ""
 
 
 def _more(lead: Finding | None, job: Job) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.words import duration, shortened
@@ -23,17 +22,13 @@ def lacking(job: Job, are_ok: bool) -> str:
         job: without a verdict.
         are_ok: whether all paths in the log are as good as expected.
     """
-    ends = (finding.summary for finding in job.findings if finding.rule in (_INCOMPLETE, _SPARSE) or _is_end(finding))
+    stops = (f for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or (f.clue and f.category == "failures"))
+    ends = (finding.summary for finding in stops)
     begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
     starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
     what = next(ends, "") or next(begins, "") or next(starts, "")
     paths = len(job.paths)
     return f"{what}; the {count(paths, 'path')} in it {'is' if paths == 1 else 'are'} ok" if what and are_ok else what
-
-
-def _is_end(finding: Finding) -> bool:
-    """Whether a finding says that the log ends in the middle of something."""
-    return finding.clue and finding.category == "failures"
 
 
 def missing(job: Job) -> str:

@@ -50,7 +50,8 @@ def of_job(job: Job) -> Metrics:
     metrics.add("unexplained_errors", "Errors that no rule explains.", (), [((), len(job.unexplained))])
     ways: Counter[tuple[str, ...]] = Counter()
     for kind, number in job.paths.counted():
-        ways[kind.transport, kind.detail, kind.scope, _gdr(kind.gdr), kind.verdict] += number
+        gdr = "none" if kind.gdr is None else gdr_word(kind.gdr)
+        ways[kind.transport, kind.detail, kind.scope, gdr, kind.verdict] += number
     kinds = ("transport", "path", "scope", "gdr", "verdict")
     metrics.add("paths", "Directed rank pairs by path.", kinds, ways.items())
     lines = [((kind,), sum(getattr(s, f"{kind}_lines") for s in job.sources)) for kind in _LINES]
@@ -93,7 +94,3 @@ class Metrics:
     def text(self) -> str:
         """The text format."""
         return generate_latest(self.registry).decode()
-
-
-def _gdr(gdr: bool | str | None) -> str:
-    return "none" if gdr is None else gdr_word(gdr)

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
@@ -18,6 +17,7 @@ from nccl_inspect.judging.connecting import (
 )
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
+from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.interfaces import (
     Interface,
     included_names,
@@ -131,8 +131,7 @@ def _may_use_tcp(facts: Facts) -> bool:
     """Whether data goes over TCP, or may as far as the log shows."""
     if net := facts.job.network.name:
         return net in _SOCKETS
-    cards = facts.with_event(NetDevices, lambda e: isinstance(e, NetDevices) and e.net == "IB" and bool(e.devices))
-    return not (cards or facts.plugin("NET", "loaded"))
+    return not (card_lists(facts) or facts.plugin("NET", "loaded"))
 
 
 def _settings_of_one_machine(facts: Facts) -> list[Setting]:

@@ -82,7 +82,10 @@ def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
         f"{names}{who}: {_words(first.ended)}",
         cause=_REASONS.get(first.ended.reason) or _CODES[first.ended.code or 0],
         fix=list(_fix(facts, first)),
-        evidence=[Evidence(death.case.pod.file, death.ended.line, _text(death)) for death in deaths],
+        evidence=[
+            Evidence(death.case.pod.file, death.ended.line, f"{death.ended.where}: {death.ended.text}")
+            for death in deaths
+        ],
         confidence="certain" if first.has_reason and agrees and (first.is_last or dead & named) else "likely",
         ranks=gone,
     )
@@ -97,10 +100,6 @@ def _lost_ranks(facts: Facts, effect: Finding) -> set[int]:
 
 def _words(ended: Ended) -> str:
     return ended.reason if ended.code is None or ended.reason == _MEMORY else f"{ended.reason}, exit code {ended.code}"
-
-
-def _text(death: _Death) -> str:
-    return f"{death.ended.where}: {death.ended.text}"
 
 
 def _deaths(facts: Facts) -> list[_Death]:

@@ -1,7 +1,7 @@
 """A process exited while NCCL still used its GPU: its last errors are an effect of the exit."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence
-from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
@@ -41,7 +41,5 @@ def judge(facts: Facts) -> Results:
         ],
         severity="info" if everybody else None,
         confidence="certain" if everybody else "possible",
-        ranks=ending,
-        hosts=hosts_in(notices),
-        evidence=first_evidence(notices),
+        notices=notices,
     )

@@ -3,7 +3,8 @@
 from operator import attrgetter
 from typing import NamedTuple
 
-from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
+from nccl_inspect.event.types import OfiProvider
+from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.impact import Outcome
@@ -90,11 +91,8 @@ def _connecting(facts: Facts, reasons: list[Notice]) -> list[Notice]:
         line.order for line in first_lines(facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail))
     ]
     late = bool(used) and reasons[0].evidence[0].order > min(used)
-    return [frame for frame in facts.with_event(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
-
-
-def _is_connecting(event: Event) -> bool:
-    return isinstance(event, ErrorCascade) and event.file.endswith(_CONNECTING)
+    broken = propagated_errors.frames(facts, files=_CONNECTING)
+    return [frame for frame in broken if late or frame.place > reasons[0].place]
 
 
 def _lacks_memory(facts: Facts) -> bool:

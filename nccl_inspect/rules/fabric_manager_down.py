@@ -1,6 +1,6 @@
 """CUDA is not ready because the fabric manager is not running."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
@@ -21,10 +21,10 @@ _WORDS = _NOT_READY[802]
 
 def judge(facts: Facts) -> Results:
     """Judge CUDA errors 802 and 919, whoever prints them; no other fault causes them."""
-    program_errors = facts.with_role("program-cuda-error")
+    stated = [notice for notice in facts.with_role("program-cuda-error") if _WORDS in error_of(notice)]
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
-        *(notice for notice in program_errors if _is_not_ready(notice) and not exceptions.is_survived(facts, notice)),
+        *(notice for notice in stated if not exceptions.is_survived(facts, notice)),
     ]
     if not failed:
         return
@@ -44,7 +44,3 @@ def judge(facts: Facts) -> Results:
         notices=failed,
         fatal=True,
     )
-
-
-def _is_not_ready(notice: Notice) -> bool:
-    return _WORDS in error_of(notice)

@@ -232,7 +232,7 @@ def _contradiction(facts: Facts) -> str:
 
 def _refused(facts: Facts) -> list[Notice]:
     """Messages of NCCL or a plugin about individual NICs and GPUs."""
-    refused = facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    refused = facts.with_event(GdrDecision, lambda event: not event.enabled)
     return [notice for notice in refused if "NET/Socket" not in notice.message]
 
 

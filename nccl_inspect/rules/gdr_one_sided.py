@@ -148,7 +148,7 @@ def _one_gpu_each(facts: Facts, paths: Selection) -> bool:
 
 def _refused(facts: Facts, hosts: set[str]) -> list[Notice]:
     """NCCL's messages on these hosts about NICs and GPUs that cannot reach each other."""
-    decisions = facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    decisions = facts.with_event(GdrDecision, lambda event: not event.enabled)
     return [notice for notice in decisions if hosts & set(notice.hosts) and "NET/Socket" not in notice.message]
 
 

@@ -23,7 +23,11 @@ _MAPPED = "::ffff:"
 def judge(facts: Facts) -> Results:
     """Judge queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
     calls = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "modify_qp"]
-    failed = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]
+    failed = [
+        n
+        for n in facts.notices("nccl/ib-call-failed")
+        if value(n, "name") == "query_gid" and value(n, "error") not in REFUSED
+    ]
     failed += [
         notice
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
@@ -59,13 +63,8 @@ def judge(facts: Facts) -> Results:
     )
 
 
-def _is_refused(notice: Notice) -> bool:
-    """Whether the card rejects every call: ib-bad-device judges that."""
-    return value(notice, "error") in REFUSED
-
-
 def _kinds_of_link(facts: Facts) -> set[str]:
-    cards = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB")
+    cards = facts.with_event(NetDevices, lambda event: event.net == "IB")
     return {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nccl_inspect.event.types import Event, NetDevices
+from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
@@ -61,7 +61,7 @@ def _loopback(facts: Facts) -> _Loopback:
     settings = facts.settings("NCCL_SOCKET_IFNAME")
     return _Loopback(
         setup=[interface.notice for interface in interfaces],
-        data=[notice for notice in facts.with_event(NetDevices, _is_loopback) if _is_socket(notice)],
+        data=facts.with_event(NetDevices, _is_loopback),
         carried=facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo"),
         named=[setting for setting in settings if setting.value.lstrip("=").startswith("lo")],
         let_in=list(filter(allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME"))),
@@ -133,9 +133,5 @@ def _of_settings(facts: Facts, named: list[Setting]) -> Finding:
     )
 
 
-def _is_loopback(event: Event) -> bool:
-    return isinstance(event, NetDevices) and any(str(device[1]) == "lo" for device in event.devices[:1])
-
-
-def _is_socket(notice: Notice) -> bool:
-    return getattr(notice.event, "net", None) == "Socket"
+def _is_loopback(event: NetDevices) -> bool:
+    return event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])

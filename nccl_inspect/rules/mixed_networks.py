@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks, hosts_in, hosts_of_paths, hosts_with, ranks_of_paths
-from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, network_mismatches, no_cards_on, without_cards
+from nccl_inspect.judging.networks.fabrics import (
+    NETWORK_TYPES,
+    card_lists,
+    network_mismatches,
+    no_cards_on,
+    without_cards,
+)
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
 from nccl_inspect.util.wording import ranks_word, some_names
@@ -121,7 +126,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
     is_stated = any(comm.networks for comm in facts.job.communicators)
     if not without or is_stated or facts.paths(transport="NET"):
         return
-    others = [notice for notice in facts.with_event(NetDevices) if _lists_cards(notice)]
+    others = card_lists(facts)
     yield RULE.clue(
         f"NCCL can use InfiniBand or RoCE cards on {some_names(sorted(hosts_in(others)))}, but none on "
         f"{some_names(sorted(hosts_in(without)))}",
@@ -133,10 +138,6 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         notices=without,
         evidence=first_evidence([*without[:2], *others[:2]]),
     )
-
-
-def _lists_cards(notice: Notice) -> bool:
-    return isinstance(notice.event, NetDevices) and notice.event.net == "IB" and bool(notice.event.devices)
 
 
 def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:

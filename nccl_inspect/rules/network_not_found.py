@@ -22,7 +22,7 @@ def judge(facts: Facts) -> Results:
     named = [str(name) for notice in failed if (name := value(notice, "net"))]
     asked = facts.settings("NCCL_NET")
     names = listed([*named, *(setting.value for setting in asked)])
-    there = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
+    there = facts.with_event(NetDevices, lambda event: bool(event.devices))
     available = listed(str(getattr(notice.event, "net", "")) for notice in there)
     yield RULE.finding(
         f"the network {names} was not found" if names else "no network could be initialized",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nccl_inspect.event.types import Event, NetDevices, OfiProvider
+from nccl_inspect.event.types import NetDevices, OfiProvider
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import hosts_with, ranks_concerned
 from nccl_inspect.judging.remedies import EFA_CHECK
@@ -208,7 +208,9 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
     kinds = [{device[-1] for device in _cards(notice)} for notice in lists]
     common = set.intersection(*kinds) if kinds else set()
     nics: dict[str, dict[object, Notice]] = {}
-    for notice in lists or facts.with_event(OfiProvider, _is_efa):
+    for notice in lists or facts.with_event(
+        OfiProvider, lambda event: event.provider == "efa" and event.nics is not None
+    ):
         number = getattr(notice.event, "nics", None) or 0
         names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [
             (index,) for index in range(number)
@@ -235,10 +237,6 @@ def _some_are_left_out(facts: Facts) -> bool:
 def _cards(notice: Notice) -> tuple[tuple[object, ...], ...]:
     event = notice.event
     return event.devices if isinstance(event, NetDevices) and event.net == "IB" else ()
-
-
-def _is_efa(event: Event) -> bool:
-    return isinstance(event, OfiProvider) and event.provider == "efa" and event.nics is not None
 
 
 def _usual(nics: int) -> int:

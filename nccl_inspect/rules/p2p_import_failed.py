@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import ErrorCascade
+from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
@@ -61,13 +61,7 @@ def judge(facts: Facts) -> Results:
 
 def _frames_only(facts: Facts) -> Iterator[Finding]:
     """Judge frames of the P2P transport with CUDA's code if the warning with the reason is missing."""
-    frames = [
-        frame
-        for frame in facts.with_event(ErrorCascade)
-        if isinstance(frame.event, ErrorCascade)
-        and frame.event.file.endswith("transport/p2p.cc")
-        and frame.event.code == _CUDA_FAILED
-    ]
+    frames = propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")
     if not frames:
         return
     yield RULE.clue(

@@ -35,8 +35,7 @@ def judge(facts: Facts) -> Results:
             "Take NCCL, libfabric and the plugin from one installer or base image.",
         ],
         severity="error" if slow or missed else "warning" if facts.spans_hosts() else "info",
+        notices=broken,
         ranks={rank for notice in broken for rank in notice.ranks},
-        hosts={host for notice in broken for host in notice.hosts},
-        evidence=[notice.evidence[0] for notice in broken],
         fatal=missed,
     )

@@ -1,6 +1,6 @@
 """Host memory allocated with the cuMem interface does not work."""
 
-from nccl_inspect.event.types import ErrorCascade
+from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
@@ -14,6 +14,8 @@ RULE = Rule(
     local=True,
 )
 _REFUSED = (1, 217, 801)
+_CUDA_FAILED = 1
+"""ncclUnhandledCudaError."""
 _FIX = (
     "NCCL_CUMEM_HOST_ENABLE=0   # uses /dev/shm again, which must then be large enough",
     "--cap-add SYS_NICE   # option of docker run, for get_mempolicy",
@@ -54,8 +56,8 @@ def judge(facts: Facts) -> Results:
 
 def _failed(facts: Facts) -> list[Notice]:
     """Failures in shm.cc, and those in the allocator that shm.cc propagates."""
-    propagated = [notice for notice in facts.with_event(ErrorCascade) if _is_shm(notice)]
-    processes = {process for notice in propagated for process in notice.processes}
+    propagated = propagated_errors.frames(facts, _CUDA_FAILED, "transport/shm.cc")
+    processes = {process for frame in propagated for process in frame.processes}
     return [
         *(notice for notice in cuda_failed(facts, "transport/shm.cc") if code_of(notice) in _REFUSED),
         *(
@@ -65,8 +67,3 @@ def _failed(facts: Facts) -> list[Notice]:
             and (processes & set(notice.processes) or "(ncclCuMemHostAlloc" in (notice.location or ""))
         ),
     ]
-
-
-def _is_shm(notice: Notice) -> bool:
-    event = notice.event
-    return isinstance(event, ErrorCascade) and event.file.endswith("transport/shm.cc") and event.code == 1

@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Results:
     hints = ib_hints(facts)
     if not (expected or hints):
         return
-    devices = facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
+    devices = facts.with_event(NetDevices, lambda event: bool(event.devices))
     off = facts.enabled_settings("NCCL_IB_DISABLE")
     without = without_cards(facts)
     yield RULE.finding(

@@ -77,7 +77,7 @@ def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[
 def cards_in_use(facts: Facts) -> dict[str, set[str]]:
     """The InfiniBand and RoCE cards that NCCL lists on each host."""
     by_host: dict[str, set[str]] = {}
-    for notice in facts.with_event(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB"):
+    for notice in facts.with_event(NetDevices, lambda event: event.net == "IB"):
         names = {str(device[1]) for device in getattr(notice.event, "devices", ()) if len(device) > 1}
         for host in notice.hosts:
             by_host.setdefault(host, set()).update(part for name in names for part in name.split("+"))

@@ -56,13 +56,10 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
         return findings
     used: set[int] = set()
     results = [_settled(facts, finding, used) for finding in findings]
-    lines = {(entry.evidence.source, entry.evidence.order) for entry in _seen(facts) if id(entry) in used}
+    seen = [sighting for _, sightings_of in sightings(facts) for sighting in sightings_of]
+    lines = {(entry.evidence.source, entry.evidence.order) for entry in seen if id(entry) in used}
     rules = {fault.clue for fault, _ in sightings(facts) if fault.clue}
     return [finding for finding in results if finding.rule not in rules or not _is_covered(finding, lines)]
-
-
-def _seen(facts: Facts) -> list[Sighting]:
-    return [sighting for _, seen in sightings(facts) for sighting in seen]
 
 
 def _is_covered(clue: Finding, lines: set[tuple[str, int]]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from nccl_inspect.event import types as events
-from nccl_inspect.event.types import ErrorCascade, Event
 from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, once
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fallback import (
@@ -13,6 +12,7 @@ from nccl_inspect.judging.networks.fallback import (
     is_over_tcp,
 )
 from nccl_inspect.judging.networks.interfaces import is_over_infiniband, notices_naming
+from nccl_inspect.judging.propagated_errors import frames
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -42,12 +42,13 @@ def paths_in_words(paths: Selection) -> str:
 def without_cards(facts: Facts) -> list[Notice]:
     """The statements of hosts without an InfiniBand or RoCE card, if other hosts list theirs."""
     none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
-    listed_by = hosts_in(
-        facts.with_event(
-            events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
-        )
-    )
+    listed_by = hosts_in(card_lists(facts))
     return none if listed_by and not listed_by & hosts_in(none) else []
+
+
+def card_lists(facts: Facts) -> list[Notice]:
+    """NCCL's lists of InfiniBand and RoCE cards."""
+    return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
 
 
 def no_cards_on(notices: list[Notice]) -> str:
@@ -104,9 +105,7 @@ def ib_hints(facts: Facts) -> list[Evidence]:
 def ib_cards(facts: Facts) -> list[Evidence]:
     """Lines that show InfiniBand or RoCE hardware: devices, including unusable ones, and IPoIB interfaces."""
     cards = [
-        *facts.with_event(
-            events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
-        ),
+        *card_lists(facts),
         *facts.notices("nccl/net-ib-merged"),
         *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
     ]
@@ -151,8 +150,7 @@ _CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect
 def network_mismatches(facts: Facts) -> list[Notice]:
     """Statements that a connection of one network reached a listener of another, or got an address of another kind."""
     typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
-    frames = facts.with_event(ErrorCascade, _is_connecting)
-    beside = {process for frame in frames for process in frame.processes}
+    beside = {process for frame in frames(facts, files=_CONNECTING) for process in frame.processes}
     odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
 
@@ -160,10 +158,6 @@ def network_mismatches(facts: Facts) -> list[Notice]:
 def network_types(notice: Notice) -> set[int | None]:
     """The kinds of connection: the one that arrived and the one that was expected."""
     return {value(notice, "got_type"), value(notice, "expected_type")}
-
-
-def _is_connecting(event: Event) -> bool:
-    return isinstance(event, ErrorCascade) and event.file.endswith(_CONNECTING)
 
 
 _A_PLUGIN = re.compile(r"ccl|plugin")

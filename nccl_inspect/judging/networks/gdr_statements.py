@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nccl_inspect.event.types import GdrDecision, NetDevices, OfiProvider
+from nccl_inspect.event.types import GdrDecision, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in
+from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.fallback import is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import ranges
@@ -49,14 +50,14 @@ def too_far(facts: Facts) -> list[Notice]:
 
 def disabling_settings(facts: Facts) -> list[Setting]:
     """Settings that disable it, if there is a network that could use it."""
-    if not any(isinstance(n.event, OfiProvider) or _lists_cards(n) for n in facts.job.notices):
+    if not (facts.with_event(OfiProvider) or card_lists(facts)):
         return []
     return [s for s in facts.job.environment if s.value.upper() in _SETTINGS.get(s.name, ())]
 
 
 def hosts_with_gdr(facts: Facts) -> set[str]:
     """The hosts on which some NIC can access GPU memory."""
-    return hosts_in(facts.with_event(GdrDecision, lambda event: isinstance(event, GdrDecision) and event.enabled))
+    return hosts_in(facts.with_event(GdrDecision, lambda event: event.enabled))
 
 
 def is_sure(notices: Iterable[Notice]) -> bool:
@@ -92,7 +93,3 @@ def _gpu(notice: Notice) -> object:
 
 def _is_without(notice: Notice) -> bool:
     return _WITHOUT.fullmatch(str(getattr(notice.event, "nic", None))) is not None
-
-
-def _lists_cards(notice: Notice) -> bool:
-    return isinstance(notice.event, NetDevices) and notice.event.net == "IB" and bool(notice.event.devices)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from operator import methodcaller
 
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, once
 from nccl_inspect.model.connection import SIDES
-from nccl_inspect.model.job import PathKind, Selection
+from nccl_inspect.model.job import Selection
 
 
 @once
@@ -22,16 +22,12 @@ def one_sided(facts: Facts) -> Selection:
     )
 
 
-def _gdr_at(side: str, kind: PathKind) -> bool | str | None:
-    return kind.gdr_at(side)
-
-
 def hosts_without(paths: Selection) -> set[str]:
     """Hosts whose ends all lack GPUDirect, including receiving ones, if on other hosts all ends have it."""
     by_host: dict[str, set[object]] = {}
     receiving = set()
     for side, column in HOSTS.items():
-        for host, gdr in paths.distinct(column, partial(_gdr_at, side)):
+        for host, gdr in paths.distinct(column, methodcaller("gdr_at", side)):
             if host is not None and gdr is not None:
                 by_host.setdefault(host, set()).add(gdr)
                 if side == "receive" and gdr is False:

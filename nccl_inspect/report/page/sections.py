@@ -15,7 +15,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.columns import UNBOUNDED, cells, fitted
-from nccl_inspect.report.digest import accepted_causes, folded
+from nccl_inspect.report.digest import accepted_causes, folded, under
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import ranges
 
@@ -97,15 +97,15 @@ class Timeline(NamedTuple):
 
 def leads(job: Job) -> list[LeadFinding]:
     """The findings, roots first, each with causes and echoes folded under it."""
-    under = folded(job.findings)
+    nested = folded(job.findings)
     return [
         LeadFinding(
             finding,
-            [other for other in job.findings if under.get(other.rule) == finding.rule],
+            under(finding, job),
             accepted_causes(finding, job),
         )
         for finding in job.findings
-        if finding.rule not in under
+        if finding.rule not in nested
     ]
 
 
