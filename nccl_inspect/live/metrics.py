@@ -7,18 +7,12 @@ import socket
 import threading
 import time
 from http.server import ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Self
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.live.watch import Status, Watch
 from nccl_inspect.report import prometheus
 from nccl_inspect.util import atomic_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
 _HERE = "127.0.0.1"
@@ -27,11 +21,12 @@ _REBUILT = 1.0
 """Seconds between two sets of metrics that are served: those of a large job take some time to make."""
 
 
-class Meter(Protocol):
-    """Where metrics go."""
+class Meter:
+    """Where metrics go: nowhere, unless a subclass says where."""
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> Self:
         """Begin; the first metrics are there at once."""
+        return self
 
     def __exit__(self, *_: object) -> None:
         """End."""
@@ -50,6 +45,7 @@ class Meter(Protocol):
         Raises:
             NcclInspectError: the first ones cannot be published.
         """
+        return ""
 
 
 def meter(target: str | None, seconds: float) -> Meter:
@@ -63,7 +59,7 @@ def meter(target: str | None, seconds: float) -> Meter:
         NcclInspectError: the port or the file cannot be used.
     """
     if target is None:
-        return _Nobody()
+        return Meter()
     match = _ADDRESS.fullmatch(target)
     if match is None:
         return _InFile(target, seconds)
@@ -100,21 +96,7 @@ def _before_the_verdict(status: Status) -> prometheus.Metrics:
     return made
 
 
-class _Nobody:
-    """For nobody."""
-
-    def __enter__(self) -> _Nobody:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
-        """Nothing."""
-        return ""
-
-
-class _InFile:
+class _InFile(Meter):
     """A file that is whole at any moment."""
 
     def __init__(self, target: str, seconds: float) -> None:
@@ -123,12 +105,6 @@ class _InFile:
         self._next = 0.0
         self._problem: str | None = None
         """That of the last time; None before the first."""
-
-    def __enter__(self) -> _InFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
         """Write the file when it is time for that, when there are news, and at the end."""
@@ -147,37 +123,14 @@ class _InFile:
         return ""
 
 
-class _Latest:
-    """The registry of now, whichever that is: requests come in threads of their own."""
-
-    def __init__(self) -> None:
-        self.registry: CollectorRegistry = prometheus.Metrics().registry
-
-    def collect(self) -> Iterable[Metric]:
-        """All metrics."""
-        return self.registry.collect()
-
-    def restricted_registry(self, names: Iterable[str]) -> Any:
-        """Those that a request names."""
-        return self.registry.restricted_registry(names)
-
-
-class _Served:
+class _Served(Meter):
     """A server that answers with what is known now; no request waits for the job to be judged."""
 
     def __init__(self, target: str, host: str, port: int) -> None:
         from prometheus_client import MetricsHandler
 
-        latest = self._latest = _Latest()
         self._next = 0.0
-
-        class Handler(MetricsHandler):
-            """Says nothing of requests."""
-
-            registry = latest
-
-            def log_message(self, *_: Any) -> None:
-                """No line on the standard error."""
+        self._handler = MetricsHandler.factory(prometheus.Metrics().registry)
 
         class Server(ThreadingHTTPServer):
             """Leaves no thread behind."""
@@ -186,13 +139,13 @@ class _Served:
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
         try:
-            self._server = Server((host, port), Handler)
+            self._server = Server((host, port), self._handler)
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
-    def __enter__(self) -> _Served:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -206,5 +159,5 @@ class _Served:
         now = time.monotonic()
         if is_news or not runs or now >= self._next:
             self._next = now + _REBUILT
-            self._latest.registry = metrics(watch, runs).registry
+            self._handler.registry = metrics(watch, runs).registry  # type: ignore[attr-defined]
         return ""
