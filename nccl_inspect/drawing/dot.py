@@ -12,8 +12,6 @@ from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
 
 SUFFIXES = ("gv",)
-"""Of files in this format, besides its name."""
-
 DRAWS = True
 
 

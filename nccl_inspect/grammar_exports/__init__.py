@@ -1,4 +1,4 @@
-"""The grammar for other programs, one module for each format with ``DESCRIPTION``, ``USE`` and ``export(productions)``.
+"""The grammar for other programs, one module for each format with ``USE`` and ``export(productions)``.
 
 What a format cannot say is written down in its module and in docs/howto/editors.md.
 """
@@ -15,8 +15,6 @@ from nccl_inspect.util.discovery import Package
 class Format(Protocol):
     """What a format module has."""
 
-    DESCRIPTION: str
-    """What it is for, in a few words."""
     USE: str
     """The next command, with ``{out}`` where the path of the output stands."""
 

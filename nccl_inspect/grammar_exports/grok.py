@@ -16,7 +16,6 @@ from nccl_inspect.grammar_exports import heads
 from nccl_inspect.grammar_exports.events import is_shown, snake, specs, typed
 from nccl_inspect.grammar_exports.patterns import BACKTRACKING, shapes, translated
 
-DESCRIPTION = "Grok patterns for Logstash, Elasticsearch and others"
 USE = "name its folder in patterns_dir and match %{{NCCL_LINE}}, or a message: %{{NCCL_EVENT_CHANNEL_CONNECT}}"
 _FILE = "nccl.grok"
 _TYPES = {"": "NCCL_INT", "02": "NCCL_INT02"}

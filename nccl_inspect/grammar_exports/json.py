@@ -13,7 +13,6 @@ from nccl_inspect.grammar_exports.events import is_shown, kind, specs
 from nccl_inspect.grammar_exports.patterns import AUTOMATON, shapes, translated
 from nccl_inspect.scanning import meaning
 
-DESCRIPTION = "every message with patterns, fields, releases, samples"
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"
 _FILE = "nccl-grammar.json"
 _SCHEMA = "nccl-inspect-grammar/1"

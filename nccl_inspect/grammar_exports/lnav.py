@@ -18,7 +18,6 @@ from nccl_inspect.grammar_exports import heads
 from nccl_inspect.grammar_exports.events import groups, is_shown, kind, ordered, snake, typed
 from nccl_inspect.grammar_exports.patterns import BACKTRACKING, shapes, translated
 
-DESCRIPTION = "format for lnav, with fields and tables"
 USE = "lnav -i {out} && lnav job.log"
 _FILE = "nccl_log.json"
 _SCHEMA = "https://lnav.org/schemas/format-v1.schema.json"

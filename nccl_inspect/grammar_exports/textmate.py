@@ -17,7 +17,6 @@ from nccl_inspect.grammar_exports import heads
 from nccl_inspect.grammar_exports.events import groups, is_shown, kind, typed
 from nccl_inspect.grammar_exports.patterns import BACKTRACKING, shape, translated
 
-DESCRIPTION = "TextMate grammar, as a Visual Studio Code extension"
 USE = "cp -r {out} ~/.vscode/extensions/nccl-log and reload the window"
 SCOPE = "text.log.nccl"
 _FILE = "syntaxes/nccl-log.tmLanguage.json"

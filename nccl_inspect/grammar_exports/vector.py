@@ -20,7 +20,6 @@ from nccl_inspect.grammar_exports import heads
 from nccl_inspect.grammar_exports.events import groups, is_shown, kind, typed
 from nccl_inspect.grammar_exports.patterns import AUTOMATON, shape, translated
 
-DESCRIPTION = "remap program (VRL) and pipeline for Vector"
 USE = "cd {out} && vector --config vector.yaml < job.log"
 _FILE = "nccl.vrl"
 _MAX_LEADS = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path as File
@@ -52,14 +52,14 @@ def fields() -> list[str]:
     return list(schema()["properties"])
 
 
-def clean(value: Any) -> Any:
-    """The same with all text printable: a log may hold any bytes, a host name, too."""
+def clean(value: Any, text: Callable[[str], str] = printable) -> Any:
+    """The same with all text made printable: a log may hold any bytes, a host name, too."""
     if isinstance(value, str):
-        return value if value.isascii() and value.isprintable() else printable(value)
+        return value if value.isascii() and value.isprintable() else text(value)
     if isinstance(value, list | tuple):
-        return list(value) if _NO_TEXT.issuperset(map(type, value)) else [clean(item) for item in value]
+        return list(value) if _NO_TEXT.issuperset(map(type, value)) else [clean(item, text) for item in value]
     if isinstance(value, dict):
-        return {clean(key): clean(item) for key, item in value.items()}
+        return {clean(key, text): clean(item, text) for key, item in value.items()}
     return value
 
 

@@ -105,21 +105,19 @@ def max_severity(wanted: str, job: Job) -> Iterator[Answer]:
 def max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
     """At most this many NCCL lines are unknown to the grammar."""
     lines = sum(source.unrecognised_lines for source in job.sources)
-    if lines <= wanted:
-        yield kept(count(lines, "line"))
-    else:
-        todo = "upgrade nccl-inspect, or report them: summarize -v lists them"
-        yield broken(count(lines, "line"), todo, [entry.example for entry in job.unrecognised])
+    todo = "upgrade nccl-inspect, or report them: summarize -v lists them"
+    yield _at_most(wanted, lines, todo, [entry.example for entry in job.unrecognised])
 
 
 def max_damaged_lines(wanted: int, job: Job) -> Iterator[Answer]:
     """At most this many torn lines could not be repaired."""
     lines = sum(source.damaged_lines for source in job.sources)
-    if lines <= wanted:
-        yield kept(count(lines, "line"))
-    else:
-        todo = "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
-        yield broken(count(lines, "line"), todo, job.damaged)
+    todo = "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
+    yield _at_most(wanted, lines, todo, job.damaged)
+
+
+def _at_most(wanted: int, lines: int, todo: str, examples: list[Evidence]) -> Answer:
+    return kept(count(lines, "line")) if lines <= wanted else broken(count(lines, "line"), todo, examples)
 
 
 # --- versions and network ---------------------------------------------------------------------------------------

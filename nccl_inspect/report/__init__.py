@@ -1,6 +1,7 @@
 """Output formats, one module each; renderers see the judged job and nothing else.
 
-A module defines ``render(job, style)``, which returns the text; its name is the name of the format.
+A module defines ``render(job, style)``, which returns the text; its name is the name of the format. ``SUFFIXES`` are
+those of its files that differ from this name.
 """
 
 from __future__ import annotations

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 SUFFIXES = ("htm",)
-"""Of files in this format, besides its name."""
-
 _PAGE = Path(__file__).parent / "page"
 _ANSWERS: dict[str, Answer] = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
 """The tables that commands also print."""

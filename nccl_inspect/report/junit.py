@@ -22,8 +22,6 @@ from nccl_inspect.report.head import labelled
 from nccl_inspect.util.text import printable, printable_lines
 
 SUFFIXES = ("xml",)
-"""Of files in this format, besides its name."""
-
 _NAME = "nccl-inspect"
 
 

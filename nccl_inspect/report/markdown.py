@@ -24,8 +24,6 @@ from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.util.wording import count
 
 SUFFIXES = ("md",)
-"""Of files in this format, besides its name."""
-
 _MAX_ERRORS = 5
 _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
 """What starts a list or underlines a heading, at the start of a paragraph."""

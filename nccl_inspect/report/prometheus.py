@@ -14,8 +14,6 @@ from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.util.text import printable
 
 SUFFIXES = ("prom",)
-"""Of files in this format, besides its name."""
-
 _VERDICTS = ("ok", "degraded", "failed", "unknown")
 WORLD_SIZE = "Ranks of the job."
 RANKS_SEEN = "Ranks in the log."

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from nccl_inspect._version import __version__
 from nccl_inspect.judging.engine import Rule, registered
-from nccl_inspect.model.document import standing_to_dict
+from nccl_inspect.model.document import clean, standing_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -65,15 +65,7 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
         },
     }
     whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(_clean(whole), indent=1, ensure_ascii=True) + "\n"
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable_lines(value)
-    if isinstance(value, list):
-        return [_clean(item) for item in value]
-    return {key: _clean(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return json.dumps(clean(whole, printable_lines), indent=1, ensure_ascii=True) + "\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from nccl_inspect.differences.formats import words
 from nccl_inspect.report import Style, html
 
 SUFFIXES = ("htm",)
-"""Of files in this format, besides its name."""
 
 
 def render(difference: Difference, style: Style) -> str:

@@ -19,7 +19,6 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.markup import code, details, plain, step, table
 
 SUFFIXES = ("md",)
-"""Of files in this format, besides its name."""
 
 
 def render(difference: Difference, style: Style) -> str:

@@ -14,8 +14,6 @@ from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.text import printable
 
 SUFFIXES = ("xml",)
-"""Of files in this format, besides its name."""
-
 _SUITE = "policy"
 
 

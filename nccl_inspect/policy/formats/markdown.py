@@ -11,7 +11,6 @@ from nccl_inspect.report.markup import details, plain, step, table
 from nccl_inspect.util.wording import count
 
 SUFFIXES = ("md",)
-"""Of files in this format, besides its name."""
 
 
 def render(checked: Checked, strict: bool, style: Style) -> str:
