@@ -46,11 +46,6 @@ def without_cards(facts: Facts) -> list[Notice]:
     return none if listed_by and not listed_by & hosts_in(none) else []
 
 
-def card_lists(facts: Facts) -> list[Notice]:
-    """NCCL's lists of InfiniBand and RoCE cards."""
-    return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
-
-
 def no_cards_on(notices: list[Notice]) -> str:
     """What the hosts of :func:`without_cards` lack, in words."""
     return (
@@ -158,6 +153,11 @@ def network_mismatches(facts: Facts) -> list[Notice]:
 def network_types(notice: Notice) -> set[int | None]:
     """The kinds of connection: the one that arrived and the one that was expected."""
     return {value(notice, "got_type"), value(notice, "expected_type")}
+
+
+def card_lists(facts: Facts) -> list[Notice]:
+    """NCCL's lists of InfiniBand and RoCE cards."""
+    return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
 
 
 _A_PLUGIN = re.compile(r"ccl|plugin")
