@@ -5,13 +5,7 @@ from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks, hosts_in, hosts_of_paths, hosts_with, ranks_of_paths
-from nccl_inspect.judging.networks.fabrics import (
-    NETWORK_TYPES,
-    card_lists,
-    network_mismatches,
-    no_cards_on,
-    without_cards,
-)
+from nccl_inspect.judging.networks import fabrics
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
 from nccl_inspect.util.wording import ranks_word, some_names
@@ -39,16 +33,16 @@ def judge(facts: Facts) -> Results:
     mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
     crossed = facts.paths(transport="NET").where(lambda kind: kind.also).only(("kind", "communicators"), _is_crossed)
     if not mixed and not crossed:
-        yield from _met(facts) if network_mismatches(facts) else _clue(facts)
+        yield from _met(facts) if fabrics.network_mismatches(facts) else _clue(facts)
         return
     refused, odd = _refused(facts), _odd_ranks(mixed)
     outcome = _outcome(facts, mixed, crossed, bool(refused))
     where = set(hosts_with(facts.job, odd))
-    without = [notice for notice in without_cards(facts) if set(notice.hosts) <= where]
+    without = [notice for notice in fabrics.without_cards(facts) if set(notice.hosts) <= where]
     lines = [line for comm in mixed[:1] for line in comm.network_lines]
     yield RULE.finding(
         _summary(mixed, crossed),
-        cause=no_cards_on(without) if without else _SOME_ONLY,
+        cause=fabrics.no_cards_on(without) if without else _SOME_ONLY,
         impact=outcome.impact,
         fix=[
             *([f"Repair {ranks_word(odd)}: see what failed in the lines before 'Using network'."] if odd else []),
@@ -100,9 +94,11 @@ def _summary(mixed: list[CommunicatorInfo], crossed: Selection) -> str:
 
 def _met(facts: Facts) -> Iterator[Finding]:
     """Judge refused connections alone: a rank passes on its address in the format of its own network."""
-    notices = network_mismatches(facts)
+    notices = fabrics.network_mismatches(facts)
     typed = [notice for notice in notices if value(notice, "got_type") is not None]
-    peer, own = (NETWORK_TYPES[value(typed[0], name)] for name in ("got_type", "expected_type")) if typed else ("", "")
+    peer, own = (
+        (fabrics.NETWORK_TYPES[value(typed[0], name)] for name in ("got_type", "expected_type")) if typed else ("", "")
+    )
     failed = [
         notice for notice in facts.plugin("NET", "failed") if not set(notice.processes) & set(notices[0].processes)
     ]
@@ -122,15 +118,15 @@ def _met(facts: Facts) -> Iterator[Finding]:
 
 def _clue(facts: Facts) -> Iterator[Finding]:
     """Before hosts connect: some have cards that NCCL can use, and others have none."""
-    without = without_cards(facts)
+    without = fabrics.without_cards(facts)
     is_stated = any(comm.networks for comm in facts.job.communicators)
     if not without or is_stated or facts.paths(transport="NET"):
         return
-    others = card_lists(facts)
+    others = fabrics.card_lists(facts)
     yield RULE.clue(
         f"NCCL can use InfiniBand or RoCE cards on {some_names(sorted(hosts_in(others)))}, but none on "
         f"{some_names(sorted(hosts_in(without)))}",
-        cause=no_cards_on(without),
+        cause=fabrics.no_cards_on(without),
         impact=_NEVER,
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
         confirm="Compare 'Using network' on these hosts: all must name the same network.",

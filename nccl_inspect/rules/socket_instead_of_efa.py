@@ -7,20 +7,7 @@ from nccl_inspect.judging.clouds import is_ec2
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.impact import over_tcp
-from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fabrics import (
-    dies_silently,
-    disabling_settings,
-    efa_hints,
-    ib_cards,
-    lacks_a_library,
-    over_tcp_provider,
-    paths_in_words,
-    plugins_off,
-    sought_plugin,
-    tcp_paths,
-    unusable_efa,
-)
+from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric, is_over_tcp
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.util.wording import listed
@@ -40,11 +27,11 @@ _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image a
 
 def judge(facts: Facts) -> Results:
     """Judge TCP paths if aws-ofi-nccl, a setting or the platform shows that EFA should carry them."""
-    provider = over_tcp_provider(facts)
-    paths = tcp_paths(facts) | provider
+    provider = fabrics.over_tcp_provider(facts)
+    paths = fabrics.tcp_paths(facts) | provider
     network = facts.platform.network if facts.platform else None
     expected = network == "efa"
-    hints = efa_hints(facts)
+    hints = fabrics.efa_hints(facts)
     if network not in (None, "efa"):
         return  # another rule judges platforms with another network
     if not paths:
@@ -54,7 +41,7 @@ def judge(facts: Facts) -> Results:
         return
     was_tried = bool(_plugin_lines(facts))
     yield RULE.finding(
-        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of EFA",
+        f"{fabrics.paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of EFA",
         cause=_cause(facts, was_tried, bool(provider)),
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
@@ -67,17 +54,17 @@ def judge(facts: Facts) -> Results:
 def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     """The signs before hosts talk: a plugin that did not come up or found TCP, or a platform with EFA."""
     tcp_fallback = fallback(facts)
-    signs, hints, refused = _signs(facts), efa_hints(facts), _refusals(facts)
-    if not tcp_fallback or ib_cards(facts) or slingshot.signs(facts):
+    signs, hints, refused = _signs(facts), fabrics.efa_hints(facts), _refusals(facts)
+    if not tcp_fallback or fabrics.ib_cards(facts) or slingshot.signs(facts):
         return
     in_ec2 = tcp_fallback.is_spread and bool(tcp_fallback.stated) and any(map(is_ec2, tcp_fallback.hosts))
     points_at_efa = expected or signs or hints or refused
-    if not (points_at_efa or (in_ec2 and not disabling_settings(facts))):
+    if not (points_at_efa or (in_ec2 and not fabrics.disabling_settings(facts))):
         return
     over_tcp_only = [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
     was_tried = bool(_plugin_lines(facts))
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
-    if was_tried and not tcp_fallback.stated and (dies_silently(facts) or not gave_up):
+    if was_tried and not tcp_fallback.stated and (fabrics.dies_silently(facts) or not gave_up):
         return  # the log ends before the plugin has chosen a provider, or NCCL ends
     yield RULE.clue(
         "libfabric runs over TCP instead of EFA" if over_tcp_only else "hosts are left with TCP instead of EFA",
@@ -99,7 +86,7 @@ def _signs(facts: Facts) -> list[Evidence]:
     own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
     of_efa = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
     on_aws = [n for n in _refusals(facts) if any(map(is_ec2, n.hosts))]
-    notices = [*of_efa[:2], *on_aws[:1], *sought_plugin(facts)[:1], *unusable_efa(facts)[:1]]
+    notices = [*of_efa[:2], *on_aws[:1], *fabrics.sought_plugin(facts)[:1], *fabrics.unusable_efa(facts)[:1]]
     return first_evidence(notices) + evidence_of_settings([*requests, *own], 1)
 
 
@@ -120,7 +107,7 @@ def _refusals(facts: Facts) -> list[Notice]:
     """The lines that show that aws-ofi-nccl does not come up, and why."""
     lines = _plugin_lines(facts)
     reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
-    broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
+    broken = [*facts.plugin("NET", "load-failed"), *filter(fabrics.lacks_a_library, facts.plugin("NET", "not-found"))]
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
     return [*reasons[:2], *[*filter(is_of_libfabric, failed_plugins(facts)), *without][:1]]
 
@@ -129,14 +116,14 @@ def _fixes(facts: Facts) -> list[str]:
     return [
         *(
             ["unset NCCL_NET_PLUGIN   # first: with 'none' NCCL does not look for a plugin"]
-            if plugins_off(facts)
+            if fabrics.plugins_off(facts)
             else []
         ),
         *([f"unset FI_PROVIDER   # {_wrong_provider(facts)} is not EFA"] if _wrong_provider(facts) else []),
-        *([_INSTALL] if sought_plugin(facts) else []),
+        *([_INSTALL] if fabrics.sought_plugin(facts) else []),
         EFA_IN_POD,
         EFA_CHECK,
-        *([] if sought_plugin(facts) else [_INSTALL]),
+        *([] if fabrics.sought_plugin(facts) else [_INSTALL]),
         LOCKED_MEMORY_IN_POD,
         RDMA_IN_DOCKER,
         "NCCL_NET=Libfabric   # makes it fail early instead of falling back (until plugin 1.12: 'AWS Libfabric')",
@@ -157,8 +144,8 @@ def _cause(facts: Facts, was_tried: bool, provider: bool) -> str:
         )
     if was_tried:
         return "aws-ofi-nccl was tried and did not come up; NCCL fell back to TCP"
-    if plugins_off(facts):
+    if fabrics.plugins_off(facts):
         return "NCCL_NET_PLUGIN=none disables aws-ofi-nccl"
-    if sought_plugin(facts):
+    if fabrics.sought_plugin(facts):
         return "aws-ofi-nccl was not loaded: NCCL did not find its file in the image or on LD_LIBRARY_PATH"
     return "aws-ofi-nccl was not loaded: the pod requested no vpc.amazonaws.com/efa, or the plugin is not in the image"

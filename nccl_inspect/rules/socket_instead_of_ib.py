@@ -6,19 +6,7 @@ from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps
 from nccl_inspect.judging.impact import over_tcp
-from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fabrics import (
-    VERBS,
-    disabling_settings,
-    efa_hints,
-    ib_cards,
-    ib_hints,
-    lacking_verbs,
-    no_cards_on,
-    paths_in_words,
-    tcp_paths,
-    without_cards,
-)
+from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fallback import CONFIRM, clue_evidence, fallback
 from nccl_inspect.judging.networks.interfaces import is_for_rdma, notices_naming
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
@@ -35,21 +23,22 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Results:
     """Judge TCP paths if some rank lists a NIC or the platform has them; before there are paths, the signs of them."""
-    paths = tcp_paths(facts)
+    paths = fabrics.tcp_paths(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
-    if efa_hints(facts) and not expected:
+    if fabrics.efa_hints(facts) and not expected:
         return
     if not paths:
         yield from _clue(facts, expected)
         return
-    hints = ib_hints(facts)
+    hints = fabrics.ib_hints(facts)
     if not (expected or hints):
         return
     devices = facts.with_event(NetDevices, lambda event: bool(event.devices))
     off = facts.enabled_settings("NCCL_IB_DISABLE")
-    without = without_cards(facts)
+    without = fabrics.without_cards(facts)
     yield RULE.finding(
-        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or RoCE",
+        f"{fabrics.paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or "
+        "RoCE",
         cause="NCCL_IB_DISABLE disables InfiniBand and RoCE" if off else _cause(facts, bool(hints)),
         impact=over_tcp(facts.platform),
         fix=[*unset_steps(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the NICs listed?"]
@@ -69,11 +58,11 @@ def judge(facts: Facts) -> Results:
 def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     """The signs before hosts talk: a NIC, or settings for one, while NCCL uses TCP."""
     tcp_fallback = fallback(facts)
-    cards, expectations = ib_cards(facts), _expectations(facts)
+    cards, expectations = fabrics.ib_cards(facts), _expectations(facts)
     if (
         not tcp_fallback
         or not (expected or cards or expectations)
-        or disabling_settings(facts)
+        or fabrics.disabling_settings(facts)
         or slingshot.signs(facts)
     ):
         return
@@ -90,14 +79,14 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         ranks=tcp_fallback.ranks,
         hosts=tcp_fallback.hosts,
         evidence=clue_evidence(
-            [*cards[:2], *first_evidence(lacking_verbs(facts))[:1], *expectations[:1]], tcp_fallback
+            [*cards[:2], *first_evidence(fabrics.lacking_verbs(facts))[:1], *expectations[:1]], tcp_fallback
         ),
     )
 
 
 def _instead(facts: Facts) -> str:
     """The missing network, or the setting with which NCCL found no NIC."""
-    named = [] if lacking_verbs(facts) else _listed_nics(facts)
+    named = [] if fabrics.lacking_verbs(facts) else _listed_nics(facts)
     return f": NCCL found no NIC with {as_shell(named)}" if named else " instead of InfiniBand or RoCE"
 
 
@@ -111,13 +100,13 @@ def _expectations(facts: Facts) -> list[Evidence]:
 
 
 def _cause(facts: Facts, hints: bool) -> str:
-    unusable, without = facts.notices("nccl/ib-device-not-usable"), without_cards(facts)
+    unusable, without = facts.notices("nccl/ib-device-not-usable"), fabrics.without_cards(facts)
     named = _listed_nics(facts)
     if unusable:
         return f"a NIC was found but cannot be used: {unusable[0].message}"
     if without:
-        return no_cards_on(without)
-    if lacking_verbs(facts):
+        return fabrics.no_cards_on(without)
+    if fabrics.lacking_verbs(facts):
         return "libibverbs is not in the image, so NCCL cannot look for NICs"
     if named:
         return (
@@ -143,13 +132,13 @@ def _cause(facts: Facts, hints: bool) -> str:
 
 def _listed_nics(facts: Facts) -> list[Setting]:
     """NCCL_IB_HCA, if the log shows no NIC."""
-    return [] if ib_cards(facts) else facts.user_settings("NCCL_IB_HCA")
+    return [] if fabrics.ib_cards(facts) else facts.user_settings("NCCL_IB_HCA")
 
 
 def _fixes(facts: Facts) -> list[str]:
-    named, no_verbs = _listed_nics(facts), lacking_verbs(facts)
+    named, no_verbs = _listed_nics(facts), fabrics.lacking_verbs(facts)
     return [
-        *([VERBS] if no_verbs else []),
+        *([fabrics.VERBS] if no_verbs else []),
         *(["ibv_devices   # in the container, on each host: does a NIC have that name?"] if named else []),
         *unset_steps(named),
         RDMA_IN_DOCKER,

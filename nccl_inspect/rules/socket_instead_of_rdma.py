@@ -7,15 +7,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.impact import Estimate, over_tcp
-from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fabrics import (
-    VERBS,
-    disabling_settings,
-    lacking_verbs,
-    over_tcp_provider,
-    paths_in_words,
-    tcp_paths,
-)
+from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fallback import (
     CONFIRM,
     clue_evidence,
@@ -40,7 +32,7 @@ _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf 
 
 def judge(facts: Facts) -> Results:
     """Judge TCP paths between hosts of an unknown machine type, or the signs that they will use TCP."""
-    paths = tcp_paths(facts) | over_tcp_provider(facts).where(lambda _: slingshot.signs(facts))
+    paths = fabrics.tcp_paths(facts) | fabrics.over_tcp_provider(facts).where(lambda _: slingshot.signs(facts))
     if not paths:
         yield from _clue(facts)
         return
@@ -49,7 +41,7 @@ def judge(facts: Facts) -> Results:
     reason = _as_expected(facts) or _avoidable(facts, bool(sure))
     paths = sure or paths
     yield RULE.finding(
-        f"{paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
+        f"{fabrics.paths_in_words(paths)} over {listed(kind.detail for kind in paths.kinds)} {reason.instead}",
         cause=reason.cause,
         impact=reason.impact,
         fix=reason.fix,
@@ -57,7 +49,7 @@ def judge(facts: Facts) -> Results:
         confidence=reason.confidence,
         evidence=[
             *first_lines(paths)[:3],
-            *first_evidence([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
+            *first_evidence([*facts.notices("nccl/net-ib-none"), *fabrics.lacking_verbs(facts)][:1]),
             *slingshot.signs(facts)[:1],
         ],
         paths=paths,
@@ -100,7 +92,7 @@ def _avoidable(facts: Facts, is_sure: bool) -> _Reason:
 def _clue(facts: Facts) -> Iterator[Finding]:
     """The signs before hosts talk: an available network did not come up."""
     tcp_fallback = fallback(facts)
-    if not tcp_fallback or not _network(facts).rdma or disabling_settings(facts):
+    if not tcp_fallback or not _network(facts).rdma or fabrics.disabling_settings(facts):
         return
     better, failed = _better(facts), [n for n in failed_plugins(facts) if not is_of_libfabric(n)]
     if not (better or failed):
@@ -119,7 +111,8 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         ranks=tcp_fallback.ranks,
         hosts=tcp_fallback.hosts,
         evidence=clue_evidence(
-            [*slingshot.signs(facts), *first_evidence(failed), *first_evidence(lacking_verbs(facts))], tcp_fallback
+            [*slingshot.signs(facts), *first_evidence(failed), *first_evidence(fabrics.lacking_verbs(facts))],
+            tcp_fallback,
         ),
     )
 
@@ -155,7 +148,7 @@ def _fixes(facts: Facts) -> list[str]:
             'NCCL_NET="AWS Libfabric"   # makes it fail early instead of falling back (Libfabric since plugin 1.13)',
         ]
     return [
-        *([VERBS] if lacking_verbs(facts) else []),
+        *([fabrics.VERBS] if fabrics.lacking_verbs(facts) else []),
         *([_LOOK] if _not_sought(facts) else []),
         "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: does it list such a NIC?",
         EFA_IN_POD,
@@ -172,7 +165,7 @@ def _cause(facts: Facts) -> str:
         return f"the plugin of {google} is not in use: not in the image or on LD_LIBRARY_PATH, or its daemon is down"
     if slingshot.signs(facts):
         return _cause_on_slingshot(facts)
-    if lacking_verbs(facts):
+    if fabrics.lacking_verbs(facts):
         return (
             "libibverbs is not in the image: NCCL cannot look for InfiniBand and RoCE NICs, and the log does not show "
             "whether the machines have any"
@@ -189,7 +182,7 @@ def _cause(facts: Facts) -> str:
 
 
 def _cause_on_slingshot(facts: Facts) -> str:
-    if over_tcp_provider(facts) or facts.with_event(events.OfiProvider):
+    if fabrics.over_tcp_provider(facts) or facts.with_event(events.OfiProvider):
         return "libfabric offers its tcp provider, not cxi: it is not the site's libfabric, or /dev/cxi* is missing"
     if facts.notices("aws-ofi-nccl/ofi-no-eligible-providers") or facts.with_role("no-provider"):
         return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are missing"
@@ -207,4 +200,4 @@ def _not_sought(facts: Facts) -> bool:
     if not facts.with_event(events.NetDevices, is_socket) or facts.plugin("NET", "loaded") or facts.is_rccl():
         return False
     searches = (notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message)
-    return not any(searches) and not lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
+    return not any(searches) and not fabrics.lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")

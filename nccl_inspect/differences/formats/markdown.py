@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.differences import AREAS, Difference
-from nccl_inspect.differences.formats.words import (
-    SIGNS,
-    chain_words,
-    change_words,
-    headline,
-    proof,
-    renamed,
-    run,
-    unexplained,
-)
+from nccl_inspect.differences.formats import words
 from nccl_inspect.report import Style
 from nccl_inspect.report.markup import code, details, plain, step, table
 
@@ -28,9 +19,9 @@ def render(difference: Difference, style: Style) -> str:
 
 
 def _head(difference: Difference) -> Iterator[str]:
-    yield f"## {plain(headline(difference))}"
-    yield table(("", ""), [("**A**", plain(run(difference.a))), ("**B**", plain(run(difference.b)))])
-    if hosts := renamed(difference):
+    yield f"## {plain(words.headline(difference))}"
+    yield table(("", ""), [("**A**", plain(words.run(difference.a))), ("**B**", plain(words.run(difference.b)))])
+    if hosts := words.renamed(difference):
         yield plain(hosts)
 
 
@@ -38,14 +29,14 @@ def _why(difference: Difference, style: Style) -> Iterator[str]:
     if difference.explanations:
         yield "### What likely explains what"
     for chain in difference.explanations:
-        yield plain(chain_words(chain))
+        yield plain(words.chain_words(chain))
         yield from _fix(chain.fix)
-        if lines := proof(chain):
+        if lines := words.proof(chain):
             yield details("Evidence", lines, style)
 
 
 def _lonely(difference: Difference) -> Iterator[str]:
-    if changes := unexplained(difference):
+    if changes := words.unexplained(difference):
         yield "### Other findings of B"
     for change in changes:
         yield f"{code(change.what)}: {plain(change.after or '')}"
@@ -61,7 +52,7 @@ def _changes(difference: Difference) -> Iterator[str]:
     if difference.changes:
         yield "### Changes"
         rows = [
-            [SIGNS[change.kind].replace("-", "\\-").replace("+", "\\+"), area, plain(change_words(change))]
+            [words.SIGNS[change.kind].replace("-", "\\-").replace("+", "\\+"), area, plain(words.change_words(change))]
             for area in AREAS
             for change in difference.of(area)
         ]

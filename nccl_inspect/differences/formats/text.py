@@ -6,16 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from nccl_inspect.differences import AREAS, Difference
-from nccl_inspect.differences.formats.words import (
-    SIGNS,
-    chain_words,
-    change_words,
-    headline,
-    proof,
-    renamed,
-    run,
-    unexplained,
-)
+from nccl_inspect.differences.formats import words
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, paint, step_block, verdict_color
 from nccl_inspect.util.text import printable
@@ -35,13 +26,13 @@ def render(difference: Difference, style: Style) -> str:
 
 
 def _head(difference: Difference, style: Style) -> Iterator[str]:
-    yield from block("", headline(difference), style, indent=0, hang=0)
+    yield from block("", words.headline(difference), style, indent=0, hang=0)
     for label, job in (("A", difference.a), ("B", difference.b)):
-        first, *rest = block(label, printable(run(job)), style, indent=0, hang=3)
+        first, *rest = block(label, printable(words.run(job)), style, indent=0, hang=3)
         word = job.verdict.upper()
         yield first.replace(word, paint(word, verdict_color(job.verdict), style), 1)
         yield from rest
-    if hosts := renamed(difference):
+    if hosts := words.renamed(difference):
         yield from block("", printable(hosts), style, indent=0, hang=0)
 
 
@@ -49,8 +40,8 @@ def _why(difference: Difference, style: Style) -> Iterator[str]:
     if difference.explanations:
         yield paint("what likely explains what", "bold", style)
     for chain in difference.explanations:
-        yield from block("", printable(chain_words(chain)), style, indent=2, hang=0)
-        for line in proof(chain):
+        yield from block("", printable(words.chain_words(chain)), style, indent=2, hang=0)
+        for line in words.proof(chain):
             for text in block("", printable(line), style, indent=4, hang=0):
                 yield paint(text, "dim", style)
         yield from _steps(chain.fix, style)
@@ -62,12 +53,12 @@ def _steps(fix: list[str], style: Style) -> Iterator[str]:
 
 
 def _area(area: str, difference: Difference, style: Style) -> Iterator[str]:
-    changes, lonely = difference.of(area), unexplained(difference)
+    changes, lonely = difference.of(area), words.unexplained(difference)
     if changes:
         yield paint(area, "bold", style)
     for change in changes:
-        sign = SIGNS[change.kind]
-        first, *rest = block(sign, printable(change_words(change)), style, indent=2, hang=2)
+        sign = words.SIGNS[change.kind]
+        first, *rest = block(sign, printable(words.change_words(change)), style, indent=2, hang=2)
         yield first.replace(sign, paint(sign, _COLORS[change.kind], style), 1)
         yield from rest
         if change in lonely:
