@@ -115,7 +115,7 @@ class Rule(Frozen):
             impact: the cost; of a clue, if it applies.
             fix: the changes to make, step by step.
             confirm: how to confirm or refute it: a line to look for, a command, a setting for the next run.
-            severity: by its effect, for a clue one step lower; None for that of the rule.
+            severity: by its effect; None for that of the rule, of a clue for a warning at most.
             confidence: in the cause; None for ``certain``. Of a clue, ``likely`` (None) if the statement hardly has
                 another reading, else ``possible``.
             notices: the statements about it.
@@ -138,7 +138,7 @@ class Rule(Frozen):
         return Finding(
             rule=self.name,
             category=self.category,
-            severity=severity or self.severity,
+            severity=severity or ("warning" if confirm and self.severity == "error" else self.severity),
             confidence=confidence or ("likely" if confirm else "certain"),
             summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
             cause=cause,

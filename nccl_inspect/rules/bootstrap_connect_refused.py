@@ -37,7 +37,6 @@ def _clue(retries: list[Notice]) -> Finding:
         impact="none if it starts in time; NCCL gives up after 20 s (up to 2.23) or one minute",
         fix=[_ROOT, f"ss -ltnp   # on the host of {where}: does anything listen on that port?", _LATE],
         confirm="Look below these lines: 'Init COMPLETE' means it was only late, 'exceeded' that NCCL gave up.",
-        severity="warning",
         confidence="possible",
         notices=retries,
         evidence=first_evidence(retries[-3:]),

@@ -145,7 +145,6 @@ def _clue(frames: list[Notice]) -> Finding:
             "Look at the other ranks: the one with a warning, or whose log ends first, is the cause.",
         ],
         confirm="Look for 'NCCL WARN' right before these lines.",
-        severity="warning",
         notices=frames,
     )
 

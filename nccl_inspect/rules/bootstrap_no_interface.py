@@ -57,7 +57,6 @@ def _clue(facts: Facts, named: list[Setting], garbled: Sequence[Notice] = ()) ->
         impact="a rank that finds no interface stops, and all others wait for it",
         fix=[_INTERFACES, CHOOSE_INTERFACE],
         confirm="Look for 'no socket interface found' or 'Bootstrap: Using' from these processes.",
-        severity="warning",
         confidence="possible",
         ranks=facts.ranks_with(named),
         hosts=[host for setting in named for host in setting.hosts],

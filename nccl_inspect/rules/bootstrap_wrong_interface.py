@@ -203,7 +203,6 @@ def _of_settings(facts: Facts, named: list[Setting]) -> Finding:
         impact="if the job has several hosts, their ranks cannot connect to each other: it does not start",
         fix=[CHOOSE_INTERFACE, _SHARED],
         confirm="Check 'Bootstrap: Using' on each host, and whether 'Init COMPLETE' follows.",
-        severity="warning",
         confidence="likely" if facts.spans_hosts() else "possible",
         ranks=facts.ranks_with(named),
         hosts=[host for setting in named for host in setting.hosts],

@@ -102,7 +102,6 @@ def _clue(comm: CommunicatorInfo, shared: dict[tuple[str | None, str], set[int]]
         impact="NCCL refuses to build the communicator as soon as it has compared the ranks",
         fix=_FIX,
         confirm="Look for 'Duplicate GPU detected' once all ranks have started, or compare UUIDs: nvidia-smi -L",
-        severity="warning",
         ranks={rank for ranks in shared.values() for rank in ranks},
         hosts=[host for host, _ in shared],
         evidence=comm.evidence,

@@ -152,7 +152,6 @@ def _clue(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
         impact="none if the ranks connect; otherwise they wait for each other",
         fix=_fixes(name),
         confirm="Look for 'Channel ... via' lines of these ranks: if they exist, the difference is harmless.",
-        severity="warning",
         confidence="possible",
         ranks={rank for setting in outliers for rank in setting.ranks or ()},
         hosts={host for setting in outliers for host in setting.hosts},

@@ -92,7 +92,6 @@ def _switch_clue(notices: list[Notice]) -> Finding:
             "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if the error recurs, replace the board",
         ],
         confirm="Compare the time of the line with the failure, and look for Xid 74 or a fatal SXid.",
-        severity="warning",
         confidence="possible",
         hosts=hosts_in(notices),
         evidence=first_evidence(notices),

@@ -73,7 +73,6 @@ def _clue(facts: Facts) -> Iterator[Finding]:
             "Exclude the hosts of the other kind from the job, or set their ports to the same link type.",
         ],
         confirm="Look for 'is incompatible with the local' once hosts connect.",
-        severity="warning",
         ranks=ranks_in(lists),
         hosts=kinds,
         evidence=_first_of_hosts(lists, [hosts[0] for hosts in one_kind.values()]),

@@ -130,7 +130,6 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         impact=_NEVER,
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
         confirm="Compare 'Using network' on these hosts: all must name the same network.",
-        severity="warning",
         notices=without,
         evidence=first_evidence([*without[:2], *others[:2]]),
     )

@@ -108,7 +108,6 @@ def _launches_will_fail(facts: Facts, small: list[Notice]) -> Finding:
         impact="NCCL continues, but the launch of the first collective fails (invalid argument)",
         fix=_FIX,
         confirm="Look at the first collective: does it fail with 'invalid argument'?",
-        severity="warning",
         notices=small,
     )
 
@@ -121,7 +120,6 @@ def _clue(facts: Facts, gpu: generations.Generation) -> Finding:
         impact="initialization or the first collective may fail, as it did here",
         fix=_FIX,
         confirm="Rerun with a release built for the GPU: does it fail in the same way?",
-        severity="warning",
         confidence="possible",
         evidence=[
             *first_evidence(facts.notices("nccl/nccl-version"))[:1],

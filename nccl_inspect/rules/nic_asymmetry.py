@@ -163,7 +163,6 @@ def _clue(counts: _Counts) -> Finding:
         impact=_SLOWEST,
         fix=_FIX,
         confirm="Run ibstat on a host with fewer NICs: are all ports listed, with state Active?",
-        severity="warning",
         notices=counts.notices,
     )
 

@@ -109,7 +109,6 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
         fix=_FIX,
         confirm="Check whether the log continues. If not, run with NCCL_NVLS_ENABLE=0: if that works, multicast is "
         "at fault.",
-        severity="warning",
         confidence="likely" if facts.job.ended_by else "possible",
         notices=last,
     )

@@ -71,7 +71,6 @@ def _frames_only(facts: Facts) -> Iterator[Finding]:
         impact="the connection cannot be made, and the job stops",
         fix=[GPUS_IN_POD, "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)"],
         confirm="Look for 'NCCL WARN Cuda failure' directly above these lines.",
-        severity="warning",
         notices=frames,
         evidence=first_evidence(frames[:2]),
     )

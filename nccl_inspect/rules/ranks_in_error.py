@@ -65,7 +65,6 @@ def _reported_errors(facts: Facts, answer: Answer) -> Finding:
             impact=_REFUSED,
             fix=[_CHECK.format(who="the ranks that are not named here"), _ASK],
             confirm="Check the output of the other ranks: did one of them fail or end?",
-            severity="warning",
             confidence="possible",
             evidence=evidence,
         )

@@ -84,7 +84,6 @@ def _clue(jobs: list[CommunicatorInfo]) -> Finding:
             "   # PyTorch, on every host",
         ],
         confirm="If these processes were meant to be one job, 'nranks' must be the number of all GPUs.",
-        severity="warning",
         confidence="possible",
         hosts={host for comm in jobs for host in comm.hosts},
         evidence=[comm.evidence[0] for comm in jobs],

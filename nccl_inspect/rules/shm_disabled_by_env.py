@@ -65,7 +65,6 @@ def _clue(facts: Facts, settings: list[Setting]) -> Finding:
         impact="the log shows no connection within a host: data between its GPUs would leave and re-enter the machine",
         fix=[*unset_steps(settings), _LARGER],
         confirm="Look for 'via NET' between ranks of one host, after the first collective.",
-        severity="warning",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
         evidence=evidence_of_settings(both, 1),

@@ -48,7 +48,6 @@ def judge(facts: Facts) -> Results:
             ],
             confirm="Swap its host with another one. If the delay follows the host, its GPU is slow; if it follows the "
             "rank, it has more work.",
-            confidence="likely",
             ranks={straggler.rank},
             hosts=hosts_with(facts.job, {straggler.rank}),
             evidence=[_line(straggler, timed) for timed in straggler.calls],

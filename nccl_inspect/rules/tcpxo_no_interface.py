@@ -37,7 +37,6 @@ def judge(facts: Facts) -> Results:
             impact="the GPU next to that NIC has none, or ranks share fewer NICs than the machine has",
             fix=[google_plugins.NETWORKS_IN_POD, _IFNAME],
             confirm="Compare the output of 'ip -brief address' inside the container with these addresses.",
-            severity="warning",
             notices=unknown,
         )
 

@@ -43,7 +43,6 @@ def judge(facts: Facts) -> Results:
         impact="ranks may not connect over the fast network; Google qualifies plugin, daemon and NCCL together",
         fix=[google_plugins.ONE_RELEASE],
         confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; 'via NET/FasTrak' means that the plugin works.",
-        severity="warning",
         confidence="possible",
         notices=loading,
     )

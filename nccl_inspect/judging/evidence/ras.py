@@ -57,7 +57,6 @@ def finding_or_clue(
         impact=flight_recorder.IMPACT,
         fix=fix,
         confirm="" if stuck else confirm,
-        severity=None if stuck else "warning",
         confidence="likely" if stuck else "possible",
         ranks=ranks,
         hosts=hosts_with(facts.job, ranks),
