@@ -6,14 +6,13 @@ found by a literal inside. Distinct messages are remembered by the scanner, so t
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import Value
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
@@ -24,7 +23,7 @@ _CUT_TO = 4096
 """And of the longest one."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Parsed(Record):
     """A recognized message: its production and, made on first use, its event (without source and line)."""
 
