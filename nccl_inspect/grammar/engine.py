@@ -12,6 +12,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import Value
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode
 
@@ -44,7 +45,7 @@ class Parsed(Record):
         return self._event
 
 
-_WORD = re.compile(r"[A-Za-z]{3,}")
+_WORD = later(r"[A-Za-z]{3,}")
 
 
 class Grammar:

@@ -52,7 +52,8 @@ class Frozen(Record):
     __slots__ = ()
 
     def __init__(self, *given: Any, **values: Any) -> None:
-        _fill(self, slots(type(self)), given, values)
+        kind: Any = type(self)
+        _fill(self, slots(kind), given, values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         kind: Any = type(self)
@@ -88,7 +89,7 @@ def _first_ones() -> Callable[..., None]:
     def init(self: Any, *given: Any, **values: Any) -> None:
         nonlocal left
         left -= 1
-        kind = type(self)
+        kind: Any = type(self)
         if left < 0:
             kind.__init__ = _constructor(kind)
             kind.__init__(self, *given, **values)

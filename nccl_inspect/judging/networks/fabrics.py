@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ErrorCascade, Event
 from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, once
@@ -16,6 +14,7 @@ from nccl_inspect.judging.networks.interfaces import is_over_infiniband, notices
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Selection, Setting
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count, some_names
 
 
@@ -166,7 +165,7 @@ def _is_connecting(event: Event) -> bool:
     return isinstance(event, ErrorCascade) and event.file.endswith(_CONNECTING)
 
 
-_A_PLUGIN = re.compile(r"ccl|plugin")
+_A_PLUGIN = later(r"ccl|plugin")
 """Matches file names of plugins, and of none of the libraries that they need."""
 
 
