@@ -241,7 +241,20 @@ def _leads(line: str) -> set[bytes]:
         return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
-    return {lead.encode() for lead in notation.leads(notation.parse(_beginning(line)))}
+    leads = _of_options(line)
+    return {lead.encode() for lead in leads or notation.leads(notation.parse(_beginning(line)))}
+
+
+def _of_options(line: str) -> list[str]:
+    """The leads of a line that begins with a choice of texts, each plain up to its first field; none for others."""
+    if not (match := _OPTIONS.match(line)):
+        return []
+    texts = _FROM_FIELD.sub("\0", match["options"])
+    options = texts.split("¦") + [""] * len(match["optional"])
+    is_open = match["end"] is None and any(not text.endswith("\0") for text in options)
+    if is_open or len(options) > notation.MAX_LEADS or not _SPECIAL.isdisjoint(texts):
+        return []
+    return [text[:-1] if text.endswith("\0") else text + match["after"] for text in options]
 
 
 def _beginning(line: str) -> str:
@@ -256,7 +269,12 @@ def _beginning(line: str) -> str:
 
 
 _MARKS = re.compile("[«»]")
-_UP_TO_FIELD = re.compile(r"\??[^{}«»¦␣]*(?P<field>\{\w+(?::[^=?{}][^{}]*)?\})")
+_FIELD = r"\{\w+(?::[^=?{}][^{}]*)?\}"
+"""A field that is not one of a few words: it may begin with anything."""
+_UP_TO_FIELD = re.compile(rf"\??[^{{}}«»¦␣]*(?P<field>{_FIELD})")
+_OPTIONS = re.compile(rf"«(?P<options>[^«»]*)»(?P<optional>\??)(?P<after>[^{{}}«»¦␣]*)(?P<end>{_FIELD}|$)?")
+_FROM_FIELD = re.compile(_FIELD + r"(?:[^{}¦]|\{[^{}]*\}|\{\{|\}\})*")
+_SPECIAL = frozenset("{}␣")
 _PLAIN_LEAD = re.compile("[^{«␣]+")
 
 
