@@ -107,7 +107,7 @@ def _constructor(kind: Any) -> Any:
         (own.name, Any, field(default=own.default, default_factory=own.default_factory, init=own.init))
         for own in fields(kind)
     ]
-    after = {name: vars(kind)[name] for name in ("__post_init__",) if name in vars(kind)}
+    after = {name: getattr(kind, name) for name in ("__post_init__",) if hasattr(kind, name)}
     return cast(Any, make_dataclass(kind.__name__, own, namespace=after, eq=False, repr=False)).__init__
 
 
@@ -120,6 +120,8 @@ def frozen(kind: type[_Kind]) -> type[_Kind]:
 def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any], values: dict[str, Any]) -> None:
     """Give an object the values of its fields: the given ones, or their defaults."""
     kind = type(made)
+    if len(given) > len(places):
+        raise TypeError(f"{kind.__name__} has {len(places)} fields, not {len(given)}")
     if given:
         values.update(zip((name for name, _, _ in places), given, strict=False))
     for name, default, put in places:
