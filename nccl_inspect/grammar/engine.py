@@ -258,20 +258,21 @@ def _of_options(line: str) -> list[str]:
 
 
 def _beginning(line: str) -> str:
-    """The part of a line that determines its leads: a choice at its beginning, and the text up to the next field."""
+    """The part of a line that determines its leads: what precedes the first field of any text outside of choices."""
+    if match := _UP_TO_FIELD.match(line):
+        return line[: match.start("field")]
     depth = 0
     for mark in _MARKS.finditer(line):
         depth += 1 if mark[0] == "«" else -1
-        if depth == 0:
-            match = _UP_TO_FIELD.match(line, mark.end())
-            return line[: match.start("field")] if match else line
+        if depth == 0 and (match := _UP_TO_FIELD.match(line, mark.end())):
+            return line[: match.start("field")]
     return line
 
 
 _MARKS = re.compile("[«»]")
 _FIELD = r"\{\w+(?::[^=?{}][^{}]*)?\}"
 """A field that is not one of a few words: it may begin with anything."""
-_UP_TO_FIELD = re.compile(rf"\??[^{{}}«»¦␣]*(?P<field>{_FIELD})")
+_UP_TO_FIELD = re.compile(rf"\??(?:[^{{}}«»¦]|\{{\w+:[=?][^{{}}]*\}})*(?P<field>{_FIELD})")
 _OPTIONS = re.compile(rf"«(?P<options>[^«»]*)»(?P<optional>\??)(?P<after>[^{{}}«»¦␣]*)(?P<end>{_FIELD}|$)?")
 _FROM_FIELD = re.compile(_FIELD + r"(?:[^{}¦]|\{[^{}]*\}|\{\{|\}\})*")
 _SPECIAL = frozenset("{}␣")
