@@ -1,5 +1,6 @@
 """The command, also as ``python -m nccl_inspect``: Ctrl-C is handled before the rest is loaded."""
 
+import gc
 import os
 
 
@@ -21,6 +22,8 @@ def kubectl() -> None:
 
 def _guard() -> None:
     try:
+        # Almost nothing here is cyclic garbage; frequent collections would take a tenth of a short run.
+        gc.set_threshold(100_000)
         from nccl_inspect.util import interruption
 
         interruption.guard()

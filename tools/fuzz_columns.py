@@ -17,6 +17,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -71,7 +72,7 @@ _NAMES = ("processes", "unknown lines", "counts", "last lines", "productions", "
 def state(fold: Fold) -> tuple[Any, ...]:
     """All that was read, in a form that compares."""
     source = fold.sources[0]
-    counts = {name: getattr(source.counts, name) for name in source.counts.__slots__ if name != "tail"}
+    counts = {own.name: getattr(source.counts, own.name) for own in fields(source.counts) if own.name != "tail"}
     return (
         [(process, *_log(log)) for process, log in fold.processes.items()],
         list(fold.unrecognised.items()),

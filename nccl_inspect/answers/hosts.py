@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.answers import Column, nics, place
 from nccl_inspect.answers.last import latest
@@ -12,7 +12,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.versions import cuda
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _WEIGHTS = {"error": 3, "warning": 2, "info": 1}
 
@@ -64,7 +64,7 @@ COLUMNS = (
 )
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class _Gathered(Record):
     """What is gathered of a host."""
 

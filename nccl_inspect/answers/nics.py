@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.answers import Column
 from nccl_inspect.event import types as events
@@ -14,7 +14,7 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.nics import listed_as
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
@@ -81,7 +81,7 @@ COLUMNS = (
 )
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class _Nic(Record):
     """A NIC while what uses it is gathered."""
 

@@ -6,13 +6,13 @@ import re
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from math import prod
 from sys import intern
 from typing import Any, NamedTuple
 
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
 """Paths of PyTorch's own frames: the program's frames are below them."""
@@ -110,7 +110,7 @@ class Durations(NamedTuple):
     """Number of calls before it of which the duration is not known."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Recorded(Record):
     """What is kept of all entries of a dump."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.artifacts.located import ABSENT, Node
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 DEFAULT_SHM = 64 << 20
 """Bytes of /dev/shm that a container gets where nothing else is asked for."""
@@ -59,7 +59,7 @@ class Place(Frozen):
     """Names of a container's keys there; keys that cannot occur there are missing."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Container(Record):
     """What one container is given."""
 
@@ -123,7 +123,7 @@ class Container(Record):
         return self.asks(*_GPUS)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Pod(Record):
     """A pod, the template of pods, or a container of docker."""
 

@@ -12,14 +12,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_number, as_text, recorded
 from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "flight recorder dump"
 NAMES = {
@@ -53,7 +53,7 @@ class Group(Frozen):
         return self.desc if self.desc and self.desc != "undefined" else self.name
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Dump(Record):
     """What one rank recorded."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from typing import Protocol
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.model.processes.gathering import Gathered
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.times import Moment, moment
 
 _LABEL = 63
@@ -57,7 +57,7 @@ class Evidence(Protocol):
         """What it names."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Traits(Record):
     """The same of a job, by its log."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 _MAX_BYTES = 32 << 20
 MAX_VALUES = 2_000_000
@@ -23,7 +23,7 @@ _TRUE = ("true", "yes", "on", "y")
 _MERGE = "<<"
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Node(Record):
     """A value of a document: a text, a mapping, a sequence, or nothing at all."""
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nccl_inspect.artifacts import located
 from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, quantity, variables
 from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.artifacts.trainjobs import RUNTIMES
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 KIND = "Kubernetes manifest"
 FORM = "yaml"
@@ -66,7 +66,7 @@ _SHM = "/dev/shm"  # noqa: S108 - a path in containers
 _MAX_TEXT = 200
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Manifest(Record):
     """One file."""
 

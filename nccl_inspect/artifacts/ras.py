@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import index
 from typing import Any
 
 from nccl_inspect.artifacts.identity import Identity, comm_number
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "RAS answer"
 NAMES = {
@@ -59,7 +59,7 @@ class Member(Frozen):
     """Operations of one kind."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Mismatch(Record):
     """Ranks of a communicator that have launched different numbers of one operation."""
 
@@ -78,7 +78,7 @@ class Mismatch(Record):
         return [member for member in self.members if member.launched < most]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class State(Record):
     """Ranks of a communicator that say the same of it, where others say something else or where it is an error."""
 
@@ -110,7 +110,7 @@ class Lost(Frozen):
     """Of a text; 1 of JSON."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Answer(Record):
     """One answer of RAS."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from nccl_inspect.artifacts.identity import Identity, short
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 KIND = "Slurm job"
 NAMES = {
@@ -31,7 +31,7 @@ _MOST = 20_000
 MAX_BYTES = 8 << 20
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Entry(Record):
     """One job."""
 
@@ -46,7 +46,7 @@ class Entry(Record):
         return set(islice(_nodes(self.values.get("NodeList", "")), _MOST))
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Said(Record):
     """One file."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nccl_inspect.artifacts.containers import Variable, variables
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "Slurm script"
 _OPTIONS = {
@@ -37,7 +36,7 @@ class Option(Frozen):
     text: str
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Script(Record):
     """One script."""
 

@@ -17,7 +17,7 @@ from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER,
 from nccl_inspect.artifacts.chains import Blocked, Chains
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
 """Operations to which every rank passes the same number of elements."""
@@ -44,7 +44,7 @@ class Link(Record):
     awaited: tuple[int, ...]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Standstill(Record):
     """Why one or several groups are stuck."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import shutil
@@ -135,8 +134,6 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
         name: of the program, as typed.
     """
     interruption.guard()
-    # Almost nothing here is cyclic garbage; frequent collections would take a tenth of a short run.
-    gc.set_threshold(100_000)
     # glibc keeps memory of a size that was freed once: else it would request each block from the system again.
     bytes(_KEPT)
     _prepare_streams()

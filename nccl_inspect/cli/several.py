@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from nccl_inspect.cli import print_stderr
-from nccl_inspect.model.job import Job
 from nccl_inspect.util.wording import count
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.job import Job
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from nccl_inspect import artifacts, platforms
 from nccl_inspect.cli import EXITS_AFTERWARDS, print_stderr, several, writing
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.ingest.sources import limits
-from nccl_inspect.judging.engine import SEVERITIES, registered
-from nccl_inspect.model.job import Job
-from nccl_inspect.pipeline import reading
-from nccl_inspect.report import beside
+from nccl_inspect.ingest.sources import files, limits
+from nccl_inspect.pipeline.options import Options
 from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.gc_pause import uncollected
 from nccl_inspect.util.interruption import PROCESS, STATUS
@@ -26,6 +22,8 @@ from nccl_inspect.util.progress import Bar
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from nccl_inspect.model.job import Job
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str)
@@ -79,6 +77,8 @@ def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) 
     """Completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
+    from nccl_inspect.judging.engine import registered
+
     rules = [entry.rule for entry in registered() if entry.rule.name.startswith(incomplete)]
     return [CompletionItem(rule.name, help=rule.title) for rule in rules]
 
@@ -86,6 +86,8 @@ def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) 
 def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completions of a machine type, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
+
+    from nccl_inspect import platforms
 
     return [CompletionItem(name) for name in sorted(platforms.shipped()) if name.startswith(incomplete.lower())]
 
@@ -127,6 +129,8 @@ def status(job: Job, fail_on: str = "never") -> int:
     """The exit status of a report: see :func:`gate`; 0 if findings do not matter."""
     if fail_on == "never":
         return INTERRUPTED if job.partial else 0
+    from nccl_inspect.judging.engine import SEVERITIES  # a missing log is said before this is loaded
+
     limit = SEVERITIES.index(fail_on)
     severities = (
         *(finding.severity for finding in job.findings),
@@ -153,7 +157,7 @@ def platform_options(command: _Command) -> _Command:
     Together with the options for rules they become the argument ``options``.
     """
     command = _packed(
-        command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
+        command, "options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
     )
     for option in (
         _kept("--no-config", is_flag=True, help="Ignore settings files."),
@@ -192,7 +196,7 @@ def _remember(ctx: click.Context, option: click.Parameter, value: object) -> Non
     ctx.meta[f"{__name__}.{option.name}"] = value
 
 
-def with_settings_file(options: reading.Options) -> reading.Options:
+def with_settings_file(options: Options) -> Options:
     """The options of the current command, completed by the settings file, which is named on stderr.
 
     Raises:
@@ -267,7 +271,7 @@ def inputs_or_stdin(logs: tuple[str, ...]) -> list[str]:
 
 def read(
     logs: tuple[str, ...],
-    options: reading.Options,
+    options: Options,
     *,
     tells_runs: bool = False,
     tells_jobs: bool = False,
@@ -288,9 +292,14 @@ def read(
         is_one_of_two: another input is read as well, which may be the one with the job that the options name.
         visit: called with each job of the input.
     """
-    judge = reading.Judge(
-        with_settings_file(options)
-    )  # what is wrong with the options is said before a long log is read
+    options = with_settings_file(options)
+    if options.names_nothing and len(logs) == 1:
+        files.require_path(logs[0])
+    from nccl_inspect import artifacts  # most of the program, which nobody waits for to learn of a typing error
+    from nccl_inspect.pipeline import reading
+    from nccl_inspect.report import beside
+
+    judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
     meta = click.get_current_context().meta
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
         inputs = artifacts.inventory(inputs_or_stdin(logs), bar.update if bar.wanted else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +11,10 @@ from nccl_inspect import report
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.errors import suggestion
-from nccl_inspect.model.job import Job
-from nccl_inspect.pipeline import reading
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.job import Job
+    from nccl_inspect.pipeline.options import Options
 
 _BRIEF = ("text", "markdown")
 """Formats of ``--brief``."""
@@ -74,7 +77,7 @@ def command(
     only: frozenset[str],
     indent: bool | None,
     fail_on: str,
-    options: reading.Options,
+    options: Options,
     out: writing.Output,
 ) -> int:
     """Report the verdict, job, network, paths and findings of one job."""

@@ -6,17 +6,17 @@ Hosts and process ids differ from run to run, so jobs are compared by rank, as f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "findings")
 """What is compared, causes before effects."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Change(Record):
     """One difference between the runs."""
 
@@ -59,7 +59,7 @@ class CausalChain(Frozen):
     """How to make B like A: the first step for the first finding, and how to revert the causes."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Difference(Record):
     """Two runs compared."""
 

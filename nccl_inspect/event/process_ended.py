@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nccl_inspect.event.base import Notice
 from nccl_inspect.util import signals
+from nccl_inspect.util.patterns import later
 
-_RANK = re.compile(r"\d{1,7}")
+_RANK = later(r"\d{1,7}")
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

@@ -6,14 +6,14 @@ found by a literal inside. Distinct messages are remembered by the scanner, so t
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import Value
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
@@ -24,7 +24,7 @@ _CUT_TO = 4096
 """And of the longest one."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Parsed(Record):
     """A recognized message: its production and, made on first use, its event (without source and line)."""
 
@@ -45,7 +45,7 @@ class Parsed(Record):
         return self._event
 
 
-_WORD = re.compile(r"[A-Za-z]{3,}")
+_WORD = later(r"[A-Za-z]{3,}")
 
 
 class Grammar:
@@ -241,22 +241,41 @@ def _leads(line: str) -> set[bytes]:
         return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
-    return {lead.encode() for lead in notation.leads(notation.parse(_beginning(line)))}
+    leads = _of_options(line)
+    return {lead.encode() for lead in leads or notation.leads(notation.parse(_beginning(line)))}
+
+
+def _of_options(line: str) -> list[str]:
+    """The leads of a line that begins with a choice of texts, each plain up to its first field; none for others."""
+    if not (match := _OPTIONS.match(line)):
+        return []
+    texts = _FROM_FIELD.sub("\0", match["options"])
+    options = texts.split("¦") + [""] * len(match["optional"])
+    is_open = match["end"] is None and any(not text.endswith("\0") for text in options)
+    if is_open or len(options) > notation.MAX_LEADS or not _SPECIAL.isdisjoint(texts):
+        return []
+    return [text[:-1] if text.endswith("\0") else text + match["after"] for text in options]
 
 
 def _beginning(line: str) -> str:
-    """The part of a line that determines its leads: a choice at its beginning, and the text up to the next field."""
+    """The part of a line that determines its leads: what precedes the first field of any text outside of choices."""
+    if match := _UP_TO_FIELD.match(line):
+        return line[: match.start("field")]
     depth = 0
     for mark in _MARKS.finditer(line):
         depth += 1 if mark[0] == "«" else -1
-        if depth == 0:
-            match = _UP_TO_FIELD.match(line, mark.end())
-            return line[: match.start("field")] if match else line
+        if depth == 0 and (match := _UP_TO_FIELD.match(line, mark.end())):
+            return line[: match.start("field")]
     return line
 
 
 _MARKS = re.compile("[«»]")
-_UP_TO_FIELD = re.compile(r"\??[^{}«»¦␣]*(?P<field>\{\w+(?::[^=?{}][^{}]*)?\})")
+_FIELD = r"\{\w+(?::[^=?{}][^{}]*)?\}"
+"""A field that is not one of a few words: it may begin with anything."""
+_UP_TO_FIELD = re.compile(rf"\??(?:[^{{}}«»¦]|\{{\w+:[=?][^{{}}]*\}})*(?P<field>{_FIELD})")
+_OPTIONS = re.compile(rf"«(?P<options>[^«»]*)»(?P<optional>\??)(?P<after>[^{{}}«»¦␣]*)(?P<end>{_FIELD}|$)?")
+_FROM_FIELD = re.compile(_FIELD + r"(?:[^{}¦]|\{[^{}]*\}|\{\{|\}\})*")
+_SPECIAL = frozenset("{}␣")
 _PLAIN_LEAD = re.compile("[^{«␣]+")
 
 

@@ -57,6 +57,8 @@ class Choice(NamedTuple):
 Node: TypeAlias = Literal | Field | Choice
 Sequence: TypeAlias = tuple[Node, ...]
 
+MAX_LEADS = 32
+"""Literals with which one message can begin; with more of them it counts as beginning with anything."""
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_][a-z0-9_]*)(?::(?P<spec>[^{}]*))?\}|«|¦|»\??|␣|[^{}«»¦␣]+|[{}]")
 
 
@@ -121,7 +123,7 @@ def fields(nodes: Sequence) -> Iterator[Field]:
                 yield from fields(option)
 
 
-def leads(nodes: Sequence, limit: int = 32) -> list[str]:
+def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
     """The literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
     return [text for text, _ in _starts(nodes, limit)]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import FirstFailure, Job, Notice, Paths
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Judgement(Record):
     """The results of the rules, and what follows from them; the fields are those of the job."""
 

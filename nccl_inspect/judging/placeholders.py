@@ -19,18 +19,19 @@ from nccl_inspect.judging.statements import notices_shown, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
 from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.patterns import later
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 """Marks the comment of a command for all ranks, not only for the culprits."""
-_ON_RANK = re.compile(r"(?:\bon )?\brank (\d+)\b")
+_ON_RANK = later(r"(?:\bon )?\brank (\d+)\b")
 _ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
 """A host that the comment of a command leaves open."""
 _MOST = 4
 """The most values to list; nobody would read more."""
 _DEVICES = ("device", "hca", "name")
 """Fields of messages that name a NIC."""
-_OF_A_NODE = re.compile(r"ip-\d|gke-|aks-|oke-|.*\.")
+_OF_A_NODE = later(r"ip-\d|gke-|aks-|oke-|.*\.")
 """Names of Kubernetes nodes, and names with a domain, which pods do not have."""
 _ASSUMED = {"pod": "pod named after the host", "node": "node named after the host"}
 """Notes for values that are taken from the host name."""

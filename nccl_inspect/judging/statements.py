@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -12,11 +11,12 @@ from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.patterns import later
 
 _Answer = TypeVar("_Answer")
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
-_RANK_PREFIX = re.compile(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_RANK_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
 

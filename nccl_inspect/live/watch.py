@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.artifacts import NOTHING, Inventory
@@ -16,7 +15,7 @@ from nccl_inspect.model.fold.fold import Burst, Step
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _PACKED = b"\x1f\x8b"
 _REST = 5
@@ -91,7 +90,7 @@ class End(NamedTuple):
 News: TypeAlias = Verdict | Change | Turn | Stall | Resumed | End
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Status(Record):
     """How far it got."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 SIDES = ("send", "receive")
 """The ends of a network connection; what prints one names it so."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class AlsoPath(Record):
     """A second way between the same ranks, in another communicator or on another channel."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.job import Notice, Selection
@@ -45,7 +45,7 @@ class Reference(Frozen):
         return f"{self.figure}: {self.what}: {self.link}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Finding(Record):
     """One thing that a rule found."""
 
@@ -123,7 +123,7 @@ class Needs(Frozen):
         return "; ".join(filter(None, (self.log, ", or ".join(filter(None, ways)), subsystems + purpose, *self.others)))
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class NotJudged(Record):
     """What a rule could not decide, and what would tell."""
 

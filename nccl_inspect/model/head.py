@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Place(Record):
     """Where a rank runs, as far as the log tells."""
 
@@ -19,7 +19,7 @@ class Place(Record):
     gpu: int | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Head(Record):
     """What somebody who is called at night reads first; texts are plain sentences, ``do`` is a step of a fix."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect.util.records import Frozen, Record, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 if TYPE_CHECKING:
     from nccl_inspect.event.base import Process
     from nccl_inspect.model.evidence import Evidence
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class SourceInfo(Record):
     """One input and how sound it was."""
 
@@ -32,7 +32,7 @@ class SourceInfo(Record):
     """Why it could not be read, or not to its end: one line that says what to do about it."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Host(Record):
     """A host as the log names it: under Kubernetes the pod."""
 
@@ -42,7 +42,7 @@ class Host(Record):
     """Different GPUs that the log shows there."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Gpu(Record):
     """The GPU of a rank, as its initialisation names it."""
 
@@ -60,7 +60,7 @@ class Stamp(NamedTuple):
     line: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Progress(Record):
     """When a rank got how far; what the log gives no time for is missing."""
 
@@ -72,7 +72,7 @@ class Progress(Record):
     ``ended`` (that communicator), ``last`` (line of its process)."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Network(Record):
     """The network that carries traffic between hosts."""
 
@@ -83,7 +83,7 @@ class Network(Record):
     devices: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Calls(Record):
     """Collectives, or sends and receives between two ranks, of about one size (subsystem COLL)."""
 
@@ -108,7 +108,7 @@ class Calls(Record):
     """The process of the communicator's rank 0, as far as its log shows the calls: it prints what NCCL chooses."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Stage(Record):
     """A stage in the life of a communicator, with the ranks that reached it."""
 
@@ -122,7 +122,7 @@ class Stage(Record):
     """The longest that a rank took for it, as NCCL itself says (2.22 and later)."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Parallelism(Record):
     """What a communicator is likely used for, by the shape of it and its siblings."""
 
@@ -133,7 +133,7 @@ class Parallelism(Record):
     confidence: str = "likely"
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class LastLine(Record):
     """Where the NCCL lines of a process end."""
 
@@ -153,7 +153,7 @@ class LastLine(Record):
     """The last line of the process that the model keeps: that line itself, or one shortly before it."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Waiting(Record):
     """Ranks that wait for others where the log ends."""
 
@@ -179,7 +179,7 @@ class Waiting(Record):
     """False where a line proves that the log goes on to the end of the job; None where it may have been cut."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Artifact(Record):
     """A file beside the log that says something about the job."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.communicators.layout_lines import LayoutLines
@@ -27,7 +27,7 @@ from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.setting_names import Alike
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     import pandas
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nccl_inspect.event.types import Event
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Setting(Record):
     """A variable and its value, with the ranks that show it."""
 
@@ -64,7 +64,7 @@ class Setting(Record):
         return [*([f"{self.alike.name}={self.alike.value}"] if self.alike else []), f"{self.name}={self.value}"]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class CommunicatorInfo(Record):
     """A communicator: its ranks in global numbers, rings and trees of each channel."""
 
@@ -124,7 +124,7 @@ class CommunicatorInfo(Record):
     evidence: list[Evidence] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Earliest(Record):
     """Who made a statement first."""
 
@@ -137,7 +137,7 @@ class Earliest(Record):
     """Whether one clock orders the lines of all that made it; else this is the first in the log."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class FirstFailure(Record):
     """What failed first."""
 
@@ -153,7 +153,7 @@ class FirstFailure(Record):
     evidence: Evidence
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Notice(Record):
     """What several processes said in the same words: one statement with its ranks."""
 
@@ -179,7 +179,7 @@ class Notice(Record):
     """Where each of the processes said it last: the number of the line in the order of reading."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Unrecognised(Record):
     """NCCL lines of one shape that no production knows."""
 
@@ -189,7 +189,7 @@ class Unrecognised(Record):
     example: Evidence
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Job(Record):
     """One run of NCCL."""
 

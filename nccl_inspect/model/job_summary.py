@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.job import Job
@@ -17,7 +16,7 @@ VERDICTS = ("failed", "degraded", "unknown", "ok")
 """The worst first."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Standing(Record):
     """One of several jobs in an input, in brief."""
 

@@ -25,40 +25,20 @@ from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import ages
 from nccl_inspect.pipeline import excerpts
 from nccl_inspect.pipeline.jobs import Choice, judged
+from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.partition import Part
-    from nccl_inspect.judging.accepted import Terms
     from nccl_inspect.model.inventory import Artifact
     from nccl_inspect.model.jobs.shares import Share
 
 
-@frozen
-class Options(Frozen):
-    """How a job is judged."""
-
-    platform: str | None = None
-    """Machine type, when the log does not name it."""
-    topologies: tuple[str, ...] = ()
-    """Topology files; below, topologies that were read already."""
-    topologies_read: tuple[topology.Topology, ...] = ()
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    terms: Terms | None = None
-    """How findings are taken; None as their rules say."""
-    config: str | None = None
-    """The settings file that has a part in this."""
-    job: str | None = None
-    """The number or name of one of several jobs; without it the worst."""
-    run: int | None = None
-    """The number of one of several runs of a job, from 1 for the first; without it the newest."""
-
-
+__all__ = ("Options",)
+"""Who reads needs them, so that they come from here as well."""
 _SHARE = 128 << 20
 """Bytes that are worth a process, where nobody says how many there are to be."""
 _MAX_PROCESSES = 16

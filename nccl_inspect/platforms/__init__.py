@@ -20,7 +20,6 @@ A missing entry means that it is not known; rules then say so instead of guessin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 
 _IN_FRONT = ("standard-", "ml.", "nvidia-")
@@ -36,7 +36,7 @@ _IN_FRONT = ("standard-", "ml.", "nvidia-")
 _OR = " or "
 _TOGETHER = (("gdr", "gdr_since", "gdr_setting"), ("p2p", "p2p_since", "p2p_least_gpus"))
 """A fact and what it depends on: without its conditions it would be claimed of more jobs than it holds for."""
-_MODEL = re.compile(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
+_MODEL = later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
 """A GPU model of data centers in a name."""
 
 

@@ -7,11 +7,13 @@ those of its files that differ from this name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from nccl_inspect.model.job import Job
 from nccl_inspect.util.discovery import Package
 from nccl_inspect.util.records import Frozen, frozen
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.job import Job
 
 
 @frozen

@@ -8,19 +8,20 @@ from collections.abc import Iterable
 
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.report import Style
+from nccl_inspect.util.patterns import later
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
 PAGE_WIDTH = 120
 """Width of the Markdown pages."""
-_CODE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+_CODE = later(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
-_PARAGRAPH = re.compile(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
+_PARAGRAPH = later(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
 """Of a page without code: some lines of text, or an item of a list; not a heading and not a table."""
-EXAMPLE = re.compile(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
+EXAMPLE = later(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The start of a log on a rule's page, which states the expected result for the tests."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
-_ONE_RANK = re.compile(r"ranks(?= \d+(?:, line|$))")
+_ONE_RANK = later(r"ranks(?= \d+(?:, line|$))")
 NARROW = 60
 """Narrower terminals have no column for labels."""
 _MIN_WIDTH = 40

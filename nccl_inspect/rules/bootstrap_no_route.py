@@ -1,7 +1,5 @@
 """The network does not let ranks reach each other."""
 
-import re
-
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
@@ -15,6 +13,7 @@ from nccl_inspect.judging.connecting import (
 )
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -23,7 +22,7 @@ RULE = Rule(
     title="Ranks cannot reach each other over TCP",
     echoes=("bootstrap-failed", "hang-in-init"),
 )
-_BRIDGE = re.compile(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
+_BRIDGE = later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
 _OWN_NETWORK = "--network=host   # option of docker run; or an overlay network. Pods: hostNetwork: true"
 _ONE_FAMILY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 on all ranks; AF_INET6 if all hosts have IPv6"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from nccl_inspect.util.wording import ranks_word
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="collective-mismatch",
@@ -26,7 +26,7 @@ _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_
 """Operations for which every rank must pass the same number of elements."""
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
 """Operations whose names may differ between ranks, or mean nothing."""
-_CALL = re.compile(
+_CALL = later(
     r"Rank (\d+) is running collective: CollectiveFingerPrint"
     r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
 )

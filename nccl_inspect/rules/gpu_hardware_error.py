@@ -1,13 +1,12 @@
 """A GPU, its memory or an NVLink failed."""
 
-import re
-
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, gpu_fault, message_of
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -41,7 +40,7 @@ _NO_ANSWER = (
     "the driver can no longer reach a GPU. NCCL queries all GPUs that the container shows, including those that the "
     "job does not use; the number in the line is that of nvidia-smi"
 )
-_OF_GPU = re.compile(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
+_OF_GPU = later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
 _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
 

@@ -1,7 +1,5 @@
 """On one host with only P2P connections, the first collective never returned."""
 
-import re
-
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.evidence import ras
@@ -24,6 +22,7 @@ from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -34,7 +33,7 @@ RULE = Rule(
     supersedes=("ended-from-outside", "hang-after-init"),
 )
 _FIRST_WORK = 1
-_BY_PCIE = re.compile(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
+_BY_PCIE = later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
 _TYPICAL = "is typical of PCIe traffic that an IOMMU or ACS misroutes, or of a virtual machine without P2P support"
 _FIX = (
     "NCCL_P2P_DISABLE=1   # a test: if this works, P2P is at fault. Not a fix: it is slow",

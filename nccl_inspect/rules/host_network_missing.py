@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +13,7 @@ from nccl_inspect.platforms import networks
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="host-network-missing",
@@ -37,7 +37,7 @@ _BRIDGED = ("bootstrap-no-route", "bootstrap-wrong-interface")
 _GOOGLE = ("tcpxo-no-interface", "tcpx-timeout")
 _UNKNOWN = "socket-instead-of-rdma"
 _INTERFACE = "bootstrap-no-interface"
-_OF_NODE = re.compile(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
+_OF_NODE = later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
 """Names of machine interfaces; a pod has eth0."""
 _DOCKER = "--network=host   # docker run option, on all hosts"
 _DNS = "dnsPolicy: ClusterFirstWithHostNet   # with hostNetwork, so that service names still resolve"

@@ -12,6 +12,7 @@ from nccl_inspect.judging.evidence.workloads import EFA, Change
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="hugepages-missing",
@@ -27,8 +28,8 @@ RULE = Rule(
     ),
 )
 _PAGES = "hugepages-2Mi"
-_NAMED = re.compile(r"huge[ _-]?page", re.IGNORECASE)
-_CRASHED = re.compile(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
+_NAMED = later(r"huge[ _-]?page", re.IGNORECASE)
+_CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 

@@ -1,9 +1,8 @@
 """Torn and interleaved lines, and lines with an unknown prefix."""
 
-import re
-
 from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.util.levels import ANY
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -16,7 +15,7 @@ _SHARE = 0.01
 _NEARLY_ALL = 0.9
 """Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
-_TWO = re.compile(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
+_TWO = later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written."""
 
 

@@ -1,9 +1,8 @@
 """A check of the machine by NCCL itself found a problem."""
 
-import re
-
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import members_named
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed, read_range
 
 RULE = Rule(
@@ -15,14 +14,14 @@ RULE = Rule(
 _RESULTS = ("nccl/diagnostics-result", "nccl/diagnostics-xid")
 _FABRIC = "nccl/fabric-degraded"
 """The driver's report on the NVLink fabric, for NVLink across hosts (2.32)."""
-_FAULT = re.compile(
+_FAULT = later(
     r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
     r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
     r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
 )
 """A fault or a difference between ranks, not a check that could not be made."""
 
-_DIFFERING = re.compile(r"\brank\(s\) ([0-9,\- ]+) differ")
+_DIFFERING = later(r"\brank\(s\) ([0-9,\- ]+) differ")
 _MOST_RANKS = 1 << 17
 """Ranks of a range that may be one of a job."""
 

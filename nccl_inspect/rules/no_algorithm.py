@@ -1,8 +1,7 @@
 """No algorithm and protocol is left for a collective."""
 
-import re
-
 from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -10,7 +9,7 @@ RULE = Rule(
     category="environment",
     title="No algorithm and protocol is left for a collective",
 )
-_SETTING = re.compile(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
+_SETTING = later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
 """What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
 _CAN = {
     "AllReduce": "Ring, Tree, CollNet and NVLS",

@@ -1,12 +1,12 @@
 """NCCL and its network plugin, or the plugin and libfabric, are incompatible."""
 
-import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
+from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="plugin-does-not-fit",
@@ -16,7 +16,7 @@ RULE = Rule(
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 _ONE_IMAGE = "Take NCCL, the plugin and libfabric from one base image or installer."
-_LAST = re.compile(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
+_LAST = later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
 _OLDEST = 4
 
 

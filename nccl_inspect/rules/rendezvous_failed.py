@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import is_error, rank_prefix
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -30,7 +30,7 @@ _REASONS = {
     frozenset({"Connection timed out"}): "a firewall, security group or network policy silently drops packets; or "
     "no host has the address MASTER_ADDR",
 }
-_GROUP = re.compile(r"/default_pg/0//(\w{1,64})//cuda")
+_GROUP = later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-connect-timeout"
 _TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"

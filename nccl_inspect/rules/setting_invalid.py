@@ -1,9 +1,8 @@
 """NCCL cannot parse or use the value of a setting."""
 
-import re
-
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -13,7 +12,7 @@ RULE = Rule(
     title="A setting has a value that NCCL cannot parse or use",
     local=True,
 )
-_VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
+_VARIABLE = later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
 _NUMBERS, _LIST, _RINGS = (
     ("nccl/env-invalid", "tcpxo/fastrak-env-invalid"),
     "nccl/algo-setting-invalid",

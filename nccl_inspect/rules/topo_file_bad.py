@@ -1,12 +1,12 @@
 """The topology or graph file that NCCL has to read is missing or does not match the machine."""
 
-import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.hardware.topology_faults import finished_init
 from nccl_inspect.judging.impact import Outcome
+from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="topo-file-bad",
@@ -18,7 +18,7 @@ RULE = Rule(
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 _DOUBTFUL = "doubtful-topology"
 """Role of errors about the file if one is read, otherwise about the detected topology. At INFO they are optional."""
-_OF_FILES = re.compile(r"of node cpu not found|^XML |^KV Convert")
+_OF_FILES = later(r"of node cpu not found|^XML |^KV Convert")
 """Errors that only files cause: NCCL detects CPUs itself, and its own topology has no channels."""
 _UNNAMED = (
     ". The log does not name such a file: plugins (AWS), images or /etc/nccl.conf may set one; otherwise the error is "

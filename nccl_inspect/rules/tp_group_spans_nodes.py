@@ -1,7 +1,5 @@
 """A tensor-parallel group has ranks on several nodes."""
 
-import re
-
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks
@@ -9,6 +7,7 @@ from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of,
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -16,7 +15,7 @@ RULE = Rule(
     category="topology",
     title="A tensor-parallel group has ranks on several nodes",
 )
-_IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
+_IS_TP = later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
 
 

@@ -6,7 +6,7 @@ This module needs numpy; it is loaded for large logs only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.line_table import Printers, Table, Times
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
-from nccl_inspect.util.records import Record, again
+from nccl_inspect.util.records import Record, again, record
 
 NONE = -1
 """In a column, what a line does not state."""
@@ -40,7 +40,7 @@ class Part(NamedTuple):
         return str(value).rjust(self.width, "0")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Way(Record):
     """Messages that differ in numbers and in the names of devices only."""
 
@@ -53,7 +53,7 @@ class Way(Record):
     """The fields of the event that are numbers or names of devices; all others are those of :attr:`event`."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class ConnectionTable(Table):
     """The connection lines of a block; no channel is :data:`MAX_CHANNEL` or above."""
 
@@ -93,7 +93,7 @@ def _kind(event: ChannelConnect) -> tuple[object, ...]:
     return event.direction, event.detail, event.gdr, event.shared
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Edges(Record):
     """Connection lines that are the same but for the channel, by bursts: what a thread prints in one go.
 

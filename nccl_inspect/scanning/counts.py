@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines import last_error, tracebacks
 from nccl_inspect.ingest.lines.torn import Mended
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode
 
 TAIL = 100
@@ -23,7 +23,7 @@ _CHANNEL = len(b"Channel ")
 """Where a connection line has the number of its channel."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Text(Record):
     """The part of a line after ``NCCL``: its level, and what the grammar makes of it."""
 
@@ -58,7 +58,7 @@ _SUMS = (
 )
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Counts(Record):
     """How sound a source was."""
 

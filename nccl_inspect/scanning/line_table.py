@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -13,12 +12,12 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.spans import Block, Column, Rows
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 Times: TypeAlias = NDArray[np.bytes_]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Printers(Record):
     """Who printed the lines of a block."""
 
@@ -33,7 +32,7 @@ class Printers(Record):
         return self.origins[printer] if frame is None else frame.with_time(time)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Heads(Record):
     """The prefixes of lines of a block, in their order."""
 
@@ -72,7 +71,7 @@ class Heads(Record):
         ]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Table(Record):
     """Lines of a block, in their order."""
 
@@ -94,7 +93,7 @@ class Table(Record):
         return self.heads.printer[self.at]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class LineTable(Table):
     """Lines that are not connections, or that could not be read as such."""
 

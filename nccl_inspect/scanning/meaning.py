@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -17,11 +16,11 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning import excerpts
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode, printable
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Meaning(Record):
     """A recognised line."""
 

@@ -20,12 +20,13 @@ from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.found import Known
+from nccl_inspect.util.patterns import later
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
 MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
-_LAST_WORDS = re.compile(
+_LAST_WORDS = later(
     rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
     rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
     rb"|Exception (?:in thread|ignored) )"

@@ -14,6 +14,7 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.util.patterns import later
 
 MOST = 1 << 16
 """Bytes of a log that is looked through: what people paste is shorter."""
@@ -22,7 +23,7 @@ _PIECES = 4
 """Of a line, at most."""
 _GLUES = (b"", b" ")
 """A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
-_QUOTE = re.compile(rb"(?:> ?)+")
+_QUOTE = later(rb"(?:> ?)+")
 _OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
 

@@ -16,12 +16,13 @@ import re
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import Gpu, Nic, Topology
+from nccl_inspect.util.patterns import later
 
-_HEAD = re.compile(r"^[\s\x1b\[4m]*GPU0\b.*$", re.MULTILINE)
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_HEAD = later(r"^[\s\x1b\[4m]*GPU0\b.*$", re.MULTILINE)
+_ANSI = later(r"\x1b\[[0-9;]*m")
 _AGAIN = "copy the whole output of nvidia-smi topo -m"
-_CLASS = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
-_LEGEND = re.compile(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
+_CLASS = later(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
+_LEGEND = later(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
 
 
 def recognises(text: str) -> bool:

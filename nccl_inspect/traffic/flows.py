@@ -8,7 +8,7 @@ Where the log does not name the algorithm a ring is assumed, and marked so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect import platforms
 from nccl_inspect.judging import impact
@@ -16,7 +16,7 @@ from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.traffic.algorithms import AlgorithmChoice, AlgorithmChoices
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16")
 _FP8 = ("float8e4m3", "float8e5m2")
@@ -26,7 +26,7 @@ _SHARED = ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter")
 _ONE_SIDED = ("PutSignal", "Signal", "WaitSignal")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Operation(Record):
     """Calls of one kind and about one size."""
 
@@ -49,7 +49,7 @@ class Operation(Record):
     """The basis of the paths: ``ring``, ``tree``, ``direct``, ``assumed ring``, or ``unknown``."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Flow(Record):
     """The bytes from one rank to another."""
 
@@ -74,7 +74,7 @@ class Flow(Record):
         return (self.bytes / self.rate.high / 1e9, self.bytes / self.rate.low / 1e9) if self.rate else None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Bottleneck(Record):
     """The kind of path that takes longest."""
 
@@ -84,7 +84,7 @@ class Bottleneck(Record):
     """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Traffic(Record):
     """The calls in a log and their bytes on paths."""
 

@@ -8,13 +8,12 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nccl_inspect.util.interruption import PROCESS, Held, left_to_parent
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 
 def can_fork() -> bool:
@@ -22,7 +21,7 @@ def can_fork() -> bool:
     return sys.platform == "linux" and threading.active_count() == 1
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Helper(Record):
     """A process, and where its result comes from."""
 

@@ -1,18 +1,22 @@
 """Comparison and representation for the package's dataclasses, written once.
 
-Python generates both anew for each dataclass when a module is loaded; for the classes here that would take a tenth
-of the time of a short run. So they are declared with ``eq=False, repr=False`` and inherit from :class:`Record`;
-those that never change are declared with :func:`frozen` and inherit from :class:`Frozen`, which has what Python would
-generate for them, in eight times the time of other dataclasses.
+Python generates both anew for each dataclass when a module is loaded, and a constructor; for the classes here that
+would take a sixth of the time of a short run. So they inherit from :class:`Record` and are declared with
+:func:`record`, which generates a constructor only for a class that has many objects; those that never change are
+declared with :func:`frozen` and inherit from :class:`Frozen`, which has what Python would generate for them, in eight
+times the time of other dataclasses.
 """
 
-from collections.abc import Callable
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, make_dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, Self, TypeVar, dataclass_transform
+from typing import Any, Self, TypeVar, cast, dataclass_transform
 
 _Kind = TypeVar("_Kind")
+
+_FEW = 30
+"""Objects of a class that take less time to make without a constructor of its own than to generate it."""
 
 
 class Record:
@@ -49,13 +53,7 @@ class Frozen(Record):
 
     def __init__(self, *given: Any, **values: Any) -> None:
         kind: Any = type(self)
-        if given:
-            values.update(zip((name for name, _, _ in slots(kind)), given, strict=False))
-        for name, default, put in slots(kind):
-            value = values.pop(name, default)
-            put(self, _made(kind, name) if value is MISSING else value)
-        if values:
-            raise TypeError(f"{type(self).__name__} has no field '{next(iter(values))}'")
+        _fill(self, slots(kind), given, values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         kind: Any = type(self)
@@ -76,10 +74,61 @@ class Frozen(Record):
         raise FrozenInstanceError(f"cannot delete field '{name}'")
 
 
+@dataclass_transform(field_specifiers=(field,))
+def record(kind: type[_Kind]) -> type[_Kind]:
+    """Declare a dataclass with slots; its constructor is generated for the objects after the first few."""
+    made: Any = dataclass(init=False, slots=True, eq=False, repr=False)(kind)
+    made.__init__ = _first_ones()
+    return cast("type[_Kind]", made)
+
+
+def _first_ones() -> Callable[..., None]:
+    """A constructor for the first few objects of a class, which does what the generated one will do."""
+    left = _FEW
+
+    def init(self: Any, *given: Any, **values: Any) -> None:
+        nonlocal left
+        left -= 1
+        kind: Any = type(self)
+        if left < 0:
+            kind.__init__ = _constructor(kind)
+            kind.__init__(self, *given, **values)
+            return
+        _fill(self, [slot for slot in slots(kind) if kind.__dataclass_fields__[slot[0]].init], given, values)
+        if hasattr(kind, "__post_init__"):
+            self.__post_init__()
+
+    return init
+
+
+def _constructor(kind: Any) -> Any:
+    """What Python generates for such a dataclass."""
+    own = [
+        (own.name, Any, field(default=own.default, default_factory=own.default_factory, init=own.init))
+        for own in fields(kind)
+    ]
+    after = {name: getattr(kind, name) for name in ("__post_init__",) if hasattr(kind, name)}
+    return cast(Any, make_dataclass(kind.__name__, own, namespace=after, eq=False, repr=False)).__init__
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(kind: type[_Kind]) -> type[_Kind]:
     """Declare a dataclass that inherits from :class:`Frozen`."""
     return dataclass(init=False, slots=True, eq=False, repr=False)(kind)
+
+
+def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any], values: dict[str, Any]) -> None:
+    """Give an object the values of its fields: the given ones, or their defaults."""
+    kind = type(made)
+    if len(given) > len(places):
+        raise TypeError(f"{kind.__name__} has {len(places)} fields, not {len(given)}")
+    if given:
+        values.update(zip((name for name, _, _ in places), given, strict=False))
+    for name, default, put in places:
+        value = values.pop(name, default)
+        put(made, _made(kind, name) if value is MISSING else value)
+    if values:
+        raise TypeError(f"{kind.__name__} has no field '{next(iter(values))}'")
 
 
 def _made(kind: Any, name: str) -> Any:

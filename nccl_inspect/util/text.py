@@ -6,11 +6,13 @@ NCCL logs are bytes: some versions print raw memory in an error message (2.23 pr
 import codecs
 import re
 
+from nccl_inspect.util.patterns import later
+
 PLAIN = "nccl_inspect.plain"
 """How streams that cannot hold all characters write ours: by what ASCII has for them."""
 _PLAIN = {"…": "...", "→": "->", "–": "-", "—": "-", "›": ">", "µ": "u"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
-_CONTROL_IN_LINES = re.compile(r"(?!\n)" + _CONTROL.pattern)
+_CONTROL_IN_LINES = later(r"(?!\n)" + _CONTROL.pattern)
 
 
 def decode(data: bytes) -> str:

@@ -7,19 +7,20 @@ Neither has a blank, so that what a report prints can be typed behind an option 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
+
+from nccl_inspect.util.patterns import later
 
 _LEAST_STEPS = 5
 """Ranks from which a stride is easier to read than the ranks themselves."""
 _LEAST_IN_CLASS = 4
 """The same where the ranks are split into strides of one step."""
 _MOST_STEPS_TRIED = 2
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
-_NUMBER = re.compile(r"([0-9]+)")
-_BRACKETS = re.compile(r"\[([0-9][0-9,:-]*)\]")
+_RANGE = later(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_NUMBER = later(r"([0-9]+)")
+_BRACKETS = later(r"\[([0-9][0-9,:-]*)\]")
 _MAX_DIGITS = 9
 """Of a number that names count with; longer ones are identifiers."""
 _MAX_EXPANDED = 100_000

@@ -222,6 +222,38 @@ def test_leads_follow_words_and_choices() -> None:
     assert notation.leads(notation.parse("{x} a")) == [""]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "«Alpha {x}¦Beta {y}, {z} more» end",
+        "«Alpha¦Beta {y:w}»: {z}",
+        "«Alpha¦Beta»? gamma {x}",
+        "«Alpha {x}¦Beta {kind:=one¦two} {y}»",
+        "«Alpha {{{x}}}¦Beta {{y}}»",
+        "«Alpha␣{x}¦Beta» gamma",
+        "«Alpha¦Beta» {kind:=gamma¦delta}",
+        "«Alpha¦Beta»«gamma¦delta»",
+        "«Alpha «beta¦gamma» {x}¦Delta»",
+        "«Alpha{n}¦" + "¦".join(f"Beta {n}{{n{n}}}" for n in range(40)) + "»",
+    ],
+)
+def test_the_engine_finds_each_beginning_of_a_choice(line: str) -> None:
+    production = Production("p", "nccl", "family", line)
+    grammar = engine.Grammar([production])
+    for lead in notation.leads(notation.parse(line)):
+        assert len(lead) < 4 or list(grammar.beginnings(lead.ljust(16).encode())) == [production]
+    assert not list(grammar.beginnings(b"Alpharetta"))
+    assert not list(grammar.beginnings(b"omega delta"))
+
+
+def test_the_engine_finds_each_beginning_of_a_message() -> None:
+    for production in GRAMMAR.productions:
+        if production.follows or production.foreign:
+            continue
+        for lead in notation.leads(notation.parse(production.line)):
+            assert len(lead) < 4 or production in GRAMMAR.beginnings(lead.encode()), production.key
+
+
 # --- errors
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain, islice
@@ -61,7 +62,7 @@ class Listing:
 
 
 def facts(counts: Counts) -> tuple[object, ...]:
-    names = [name for name in Counts.__slots__ if name != "tail"]
+    names = [own.name for own in fields(Counts) if own.name != "tail"]
     return tuple(getattr(counts, name) for name in names), list(counts.tail)
 
 

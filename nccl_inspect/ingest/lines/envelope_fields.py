@@ -5,10 +5,10 @@ Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import decode
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
@@ -99,7 +99,7 @@ def worth(inners: list[Inner]) -> tuple[int, int]:
     return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
 
 
-_STRING = re.compile(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
+_STRING = later(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
 
 
 def quoted_reader(line: bytes) -> list[Inner]:
@@ -140,9 +140,9 @@ def text_of(value: Any) -> bytes | None:
         return value.encode("utf-8", "replace")
 
 
-TIME = re.compile((ISO + rb"|\d{10,19}").decode("ascii"))
+TIME = later((ISO + rb"|\d{10,19}").decode("ascii"))
 """What is nothing but a time."""
-CSV = re.compile(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
+CSV = later(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
 """How a row of CSV opens that holds a log line: with a time, or with a quoted cell; no comma before thousandths."""
 CSV_FIRST = b'"0123456789'
 

@@ -7,19 +7,19 @@ left of the warning.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Inner, Stated
+from nccl_inspect.util.patterns import later
 
 MARK = b"Last error:"
 _LOG_ENTRY = b"Last NCCL warning(error) log entry (may be unrelated) "
 """XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
 _FAR = 64
 """At most this many lines later: others print in between."""
-_DIGIT = re.compile(rb"\d")
+_DIGIT = later(rb"\d")
 
 
 class _Printer(NamedTuple):

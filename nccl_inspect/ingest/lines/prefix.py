@@ -12,11 +12,12 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
 from nccl_inspect.util.levels import ANY, LEVELS
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import decode, encode
 
 MARK = b" NCCL "
 """What stands between a prefix and the level."""
-_SPLIT = re.compile(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
+_SPLIT = later(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
 _USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
@@ -26,11 +27,11 @@ _HEAD = (
     rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
 )
 _CORE = re.compile(_HEAD, re.DOTALL)
-_LED = re.compile(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
+_LED = later(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
 _NUMBER = rb"\d{1,10}|[Xx]{1,10}|[*#?]{1,10}|<\w{1,10}>|\{\w{1,10}\}|pid|tid|PID|TID|"
 _PLACEHOLDER = rb"<\w[\w.-]{0,63}>|\{{1,2}\w[\w.-]{0,63}\}{1,2}|\[[A-Za-z][\w.-]{0,63}\]"
-_MASKED = re.compile(
+_MASKED = later(
     _TIME
     + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|"
     + _PLACEHOLDER
@@ -44,7 +45,7 @@ _MASKED = re.compile(
 
 A host that stands ``alone`` has a letter: a number is what is left of others.
 """
-_PLACE = re.compile(
+_PLACE = later(
     rb"(?:/?[a-z_][\w/]{0,120}\.(?:cc|cpp|cu|c|h):\d{1,7}(?: \([^()]{1,200}\))?"
     rb"|[a-z]{2,40}_\w{2,80}:\d{1,7}|[a-z]\w{1,40} [a-z]\w{1,80}\([^()]{0,200}\):\d{1,7})"
 )
@@ -52,7 +53,7 @@ _PLACE = re.compile(
 
 Plugins print the function instead: ``find_ofi_provider:543``, ``tcpxResult_t tcpxCommProgress(tcpxComm*):1231``.
 """
-_NO_HOST = re.compile(
+_NO_HOST = later(
     rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"
     rb"redacted|masked|removed|hidden|censored|private|anonymi[sz]ed|hostname[_-]redacted|redacted[_-](?:host|hostname|name))"
 )
@@ -227,7 +228,7 @@ def bare(line: bytes) -> bytes | None:
     return line[5:] if match else None
 
 
-_ALONE = re.compile(rb"NCCL (?:" + ANY + rb") ")
+_ALONE = later(rb"NCCL (?:" + ANY + rb") ")
 ALONE = _masked(b"", NOTHING)
 """The origin of such a line."""
 
@@ -237,8 +238,8 @@ def is_prose(head: bytes) -> bool:
     return _END.search(head) is None
 
 
-_END = re.compile(rb"[\])\d:*?>] *$|^ *$")
-_DIGITS = re.compile(rb"\d+")
+_END = later(rb"[\])\d:*?>] *$|^ *$")
+_DIGITS = later(rb"\d+")
 _MAX_LEADS = 32
 
 

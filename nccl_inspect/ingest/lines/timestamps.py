@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nccl_inspect.ingest.lines.generations import Memory
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
+from nccl_inspect.util.patterns import later
 
 _TIME = re.compile(
     rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
@@ -19,7 +20,7 @@ _TIME = re.compile(
 )
 """The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
 _SECONDS = len(b"23:59:59")
-_FRACTION = re.compile(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
+_FRACTION = later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
 """The rest of a time of the day, after the seconds."""
 _MAX_BEGINNINGS = 10_000
 _MAX_ENDS = 4

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.levels import ANY
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 LOOK_AHEAD = 4 << 20
 """Bytes that decide whether a source is torn."""
@@ -53,7 +52,7 @@ class Numbered(NamedTuple):
     """Whether it was put together from two places."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Mended(Record):
     """What a scanner has to know of lines that do not simply follow each other."""
 
@@ -69,7 +68,7 @@ class Mended(Record):
     """Where each line stands, when its number is that of the order of reading."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class _Head(Record):
     """The beginning of a line whose end has not come yet."""
 

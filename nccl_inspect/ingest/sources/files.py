@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Place: TypeAlias = "Path | Remote"
 """Where a file is that any process can open."""
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
+_WILD = frozenset("*?[")
 MAX_KEPT = 16 << 20
 """Bytes of a stream that are kept, should it have to be read again."""
 _TURN = f"its newest line comes first, and a stream of more than {MAX_KEPT >> 20} MB cannot be reversed"
@@ -78,6 +79,19 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
     seen: set[object] = set()
     files = [file for item in several for file in _files(item, beside, passed or _forget) if _is_new(file, seen)]
     return [files[place] for place in rotation.order([file.name for file in files])]
+
+
+def require_path(name: str) -> None:
+    """Make sure that an input exists, if it is a path and nothing else.
+
+    Raises:
+        NoInputError: there is no such file or folder.
+    """
+    if name == "-" or is_url(name) or not _WILD.isdisjoint(name) or os.path.lexists(name):
+        return
+    for file in find(name):
+        if file.problem:
+            raise NoInputError(f"{file.name}: {file.problem.what}", file.problem.hint)
 
 
 def is_url(name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion
@@ -13,6 +12,7 @@ from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count, listed, ranks_word
 
 
@@ -188,5 +188,5 @@ def is_timed_out(ends: Iterable[Evidence]) -> bool:
     return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
 
 
-_GAVE_UP = re.compile(r"(?i)\btime(?:d )?-?out\b")
-_LIMIT = re.compile(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")
+_GAVE_UP = later(r"(?i)\btime(?:d )?-?out\b")
+_LIMIT = later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, once
 from nccl_inspect.judging.networks import slingshot
@@ -16,6 +14,7 @@ from nccl_inspect.judging.propagated_errors import frames
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Selection, Setting
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count, some_names
 
 
@@ -160,7 +159,7 @@ def card_lists(facts: Facts) -> list[Notice]:
     return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
 
 
-_A_PLUGIN = re.compile(r"ccl|plugin")
+_A_PLUGIN = later(r"ccl|plugin")
 """Matches file names of plugins, and of none of the libraries that they need."""
 
 

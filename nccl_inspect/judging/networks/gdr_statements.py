@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import GdrDecision, OfiProvider
@@ -10,16 +9,17 @@ from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.fallback import is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import ranges
 
 _WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin reports this for every provider without it; EFA has it on some instance types."""
 _SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
 """Values that disable it."""
-_NUMBERED = re.compile(r"(.*?)(\d+)")
-_WITHOUT = re.compile(r"roce(?:P2)?p1s0f[01]")
+_NUMBERED = later(r"(.*?)(\d+)")
+_WITHOUT = later(r"roce(?:P2)?p1s0f[01]")
 """The NICs of DGX Spark (GB10) as Linux names them: that machine has no GPUDirect RDMA."""
-_MAYBE_WITHOUT = re.compile(r"(?:rdmap|efa_).*")
+_MAYBE_WITHOUT = later(r"(?:rdmap|efa_).*")
 """EFA devices: some instance types have GPUDirect RDMA, others do not."""
 
 

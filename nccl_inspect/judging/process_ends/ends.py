@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,10 +15,11 @@ from nccl_inspect.judging.process_ends.processes import by_pid, place, with_pid
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, code_of, ranks_of, report_of, reports
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.patterns import later
 
 _MOST_SPAWNED = 100
 """The most spawned processes whose exceptions are looked up."""
-_TIME = re.compile(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
+_TIME = later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
 EXCEPTION = 1
 """The exit code of Python after an exception."""
 _WORDS = {

@@ -6,7 +6,6 @@ peer and no communicator is finalized, did not survive it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -15,9 +14,10 @@ from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.patterns import later
 
 _LOSS = "nccl/socket-closed-by-peer"
-_IS_ERROR = re.compile(r" NCCL WARN | -> \d+(?: \[[^\]]*\])?$")
+_IS_ERROR = later(r" NCCL WARN | -> \d+(?: \[[^\]]*\])?$")
 """A warning, or a frame of the cascade that an error leaves."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,9 +12,10 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.patterns import later
 
 _NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
-_ADDRESS = re.compile(r"[0-9A-Za-z_.:%\[\]-]+")
+_ADDRESS = later(r"[0-9A-Za-z_.:%\[\]-]+")
 """Plausible addresses and names: some releases print garbage there."""
 _NAME_RANKS = {
     "nccl/proxy-operation-failed": "peer_rank",

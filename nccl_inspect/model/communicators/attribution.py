@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -33,7 +33,7 @@ from nccl_inspect.model.communicators.rings_and_trees import is_whole
 from nccl_inspect.model.communicators.twins import Twins, unanswered
 from nccl_inspect.model.communicators.twins import printed as printed_by
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators.certain import Certainty
@@ -47,7 +47,7 @@ MAX_QUESTIONS = 1_000_000
 _PLACE: Callable[[Made], int] = attrgetter("place")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Attribution(Record):
     """What became of the loose bursts."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
+from nccl_inspect.util.records import record
 
 _SIMPLE = ("rings", "all trees")
 Slot: TypeAlias = tuple[int, int, int, int | None, bool]
@@ -73,7 +73,7 @@ class Candidates(Protocol):
         """The members in which all lines of a burst fit, in their order."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Unit:
     """Bursts that belong together, with the members they may belong to."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.model.communicators.joining import Joiner
 from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
 from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.util.records import record
 
 _LONGEST_NAME = 160
 """A split of a split of a split has such a name; one of hundreds is only numbered."""
@@ -20,7 +21,7 @@ _MAX_LISTED = 1 << 21
 """Ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Communicator:
     """A communicator with all its members that the log shows."""
 

@@ -8,13 +8,13 @@ there is no START: what a thread printed before COMPLETE belongs to it.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators.communicator import Communicator
@@ -34,7 +34,7 @@ class Gpu(NamedTuple):
     """Its PCI bus id, or its CUDA number where the log has no bus id."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Member:
     """One rank of one communicator, as its process shows it."""
 
@@ -100,7 +100,7 @@ class Member:
         return self.first.place <= place and (self.ended is None or place <= self.ended.place)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class ProcessMembers(Record):
     """The communicators of one process and the bursts that name none."""
 

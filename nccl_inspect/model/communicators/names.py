@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,8 +10,9 @@ from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.patterns import later
 
-GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
+GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
 """A process group in a line of PyTorch: its name, and what the program calls it."""
 _NOTHING = ("undefined", "")
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.fold.edge_table import EdgeTable
 from nccl_inspect.model.fold.process_log import Burst, Edge, edge_key
 from nccl_inspect.util.columns import Column
+from nccl_inspect.util.records import record
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class BurstPart(Burst):
     """Some edges of a burst; they are made when somebody asks for them."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Collective
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 PAIRED = ("Send", "Recv")
 """Calls between two ranks; all others are made by all ranks of the communicator."""
@@ -26,7 +25,7 @@ class CallKey(NamedTuple):
     size_class: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Tally(Record):
     """Calls of one process: how many, and how many elements."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.connection_table import Edges
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     event: Event
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Edge(Record):
     """All lines of one burst that differ in the channel only."""
 
@@ -120,7 +120,7 @@ class EdgeRows(NamedTuple):
         return self._replace(base=self.base + move(self.place) - self.place)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Burst(Record):
     """Connection lines that one thread printed in one go, so that they belong to one communicator."""
 
@@ -222,7 +222,7 @@ class Burst(Record):
             edge.place = move(edge.place)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Note(Record):
     """A statement that a process made, how often, and where first and last."""
 
@@ -258,7 +258,7 @@ class Note(Record):
             self.again(place)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class ProcessLog(Record):
     """What one process (host and pid) printed."""
 

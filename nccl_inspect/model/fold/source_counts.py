@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.model.inventory import SourceInfo
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, Counts
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 MAX_PROCESSES = 1 << 17
 """Processes that are kept apart: more than the largest runs have."""
@@ -28,7 +28,7 @@ class Raised(NamedTuple):
     """What the envelope states: a task of srun, a rank of MPI."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class SourceCounts(Record):
     """A source by name, with how sound it was."""
 

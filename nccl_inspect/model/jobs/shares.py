@@ -12,7 +12,7 @@ import re
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event.base import Event, Process, is_named
@@ -28,7 +28,7 @@ from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.fold import Fold
@@ -39,7 +39,7 @@ _NOBODY = -1
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Claim(Record):
     """What is known to be of one job."""
 

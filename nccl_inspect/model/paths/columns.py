@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, overload
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.paths.path import PathKind
+from nccl_inspect.util.records import record
 
 
 class Lines(Protocol):
@@ -31,7 +31,7 @@ def no_end_lines(_row: int, _side: str, /) -> list[Evidence]:
     return []
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Columns:
     """What differs from path to path, in rows ordered by source and destination rank.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 _SHARED = (
     "scope",
@@ -48,7 +48,7 @@ class TwoEnded:
         return ",".join(sorted(names)) or None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class PathKind(TwoEnded):
     """What many paths have in common: all but ranks, hosts, GPUs, communicators and evidence.
 
@@ -82,7 +82,7 @@ class PathKind(TwoEnded):
     """Whether both GPUs hang on an NVSwitch; only while it is judged."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Path(TwoEnded, Record):
     """How data goes from one rank to another."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import islice
 from operator import itemgetter
@@ -16,7 +16,7 @@ from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.paths.ends import Line
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.edge_table import EdgeTable
@@ -26,7 +26,7 @@ _MAX_FRAGMENTS = 256
 """Communicators distinguished by their connection lines only; each line is compared with all of them."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class Fragment(Record):
     """A communicator known by its connection lines only: a few lines cut out of a log."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import EnvSetting
@@ -15,14 +15,14 @@ from nccl_inspect.model.fold.fold import Note
 from nccl_inspect.model.job import Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util import secrets
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode
 
 MAX_EVIDENCE = 8
 """Lines kept to support one statement, however many processes made it."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record
 class _Value(Record):
     source: str
     processes: list[Process] = field(default_factory=list)

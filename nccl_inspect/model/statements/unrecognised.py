@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.fold.fold import Fold, Note
 from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.secrets import masked
 from nccl_inspect.util.text import decode
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
 
-_VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
-_CONNECTION = re.compile(rb"(?:Channel|Ring) \d+(?:/\d+)? : \d+\[")
+_VARIABLE = later(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
+_CONNECTION = later(rb"(?:Channel|Ring) \d+(?:/\d+)? : \d+\[")
 """How connection lines begin; the order of a ring has lines of its own."""
 _MAX_TEMPLATES = 1000
 

@@ -1,11 +1,10 @@
 """Container runtimes (CRI: containerd, CRI-O), as in ``/var/log/pods``: time, stream and whether the line continues."""
 
-import re
-
 from nccl_inspect.ingest.lines.envelope_fields import ISO, Parts, Stated
+from nccl_inspect.util.patterns import later
 
 FIRST = b"0123456789"
-PATTERN = re.compile(rb"(?P<time>" + ISO + rb") (?P<stream>stdout|stderr) (?:F|(?P<partial>P))(?::[^ ]*)? ")
+PATTERN = later(rb"(?P<time>" + ISO + rb") (?P<stream>stdout|stderr) (?:F|(?P<partial>P))(?::[^ ]*)? ")
 PARTS = Parts(b" stdout P", b" stderr P")
 SAMPLES = {
     b"2026-11-20T23:13:07.071868123Z stdout F ": Stated(time="2026-11-20T23:13:07.071868123Z", stream="stdout"),

@@ -1,0 +1,37 @@
+"""How a job is judged: what the command line, a settings file and the Python API say about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nccl_inspect.util.records import Frozen, frozen
+
+if TYPE_CHECKING:
+    from nccl_inspect.judging.accepted import Terms
+    from nccl_inspect.topology import Topology
+
+
+@frozen
+class Options(Frozen):
+    """How a job is judged."""
+
+    platform: str | None = None
+    """Machine type, when the log does not name it."""
+    topologies: tuple[str, ...] = ()
+    """Topology files; below, topologies that were read already."""
+    topologies_read: tuple[Topology, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    terms: Terms | None = None
+    """How findings are taken; None as their rules say."""
+    config: str | None = None
+    """The settings file that has a part in this."""
+    job: str | None = None
+    """The number or name of one of several jobs; without it the worst."""
+    run: int | None = None
+    """The number of one of several runs of a job, from 1 for the first; without it the newest."""
+
+    @property
+    def names_nothing(self) -> bool:
+        """Whether there is nothing in them that may be wrong: no rule, platform or file."""
+        return not (self.select or self.ignore or self.platform or self.topologies)

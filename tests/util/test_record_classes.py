@@ -1,0 +1,78 @@
+"""Classes declared with ``record``: all objects are alike, made before or after the class has its own constructor."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import asdict, field, fields, replace
+
+import pytest
+
+from nccl_inspect.util.records import Record, record
+
+MANY = 100
+"""Objects after which a class has a constructor of its own."""
+
+
+@record
+class Sample(Record):
+    """With all that a field can have."""
+
+    name: str
+    count: int = 3
+    lines: list[int] = field(default_factory=list)
+    words: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.words = f"{self.count} of {self.name}"
+
+
+@record
+class Longer(Sample):
+    """With a field more than its base."""
+
+    more: str = ""
+
+
+@pytest.mark.parametrize("kind", [Sample, Longer])
+def test_all_objects_are_made_alike(kind: type[Sample]) -> None:
+    samples = [kind("a", lines=[number]) for number in range(MANY)]
+    for number, sample in enumerate(samples):
+        assert (sample.name, sample.count, sample.lines, sample.words) == ("a", 3, [number], "3 of a")
+    assert samples[0] == replace(samples[-1], lines=[0])
+    assert samples[-1] == replace(samples[0], lines=[MANY - 1])
+    assert kind("a").lines is not kind("a").lines
+
+
+def test_they_are_dataclasses_with_slots() -> None:
+    longer = Longer("b", 4, more="c")
+    assert [own.name for own in fields(longer)] == ["name", "count", "lines", "words", "more"]
+    assert asdict(longer) == {"name": "b", "count": 4, "lines": [], "words": "4 of b", "more": "c"}
+    assert repr(longer) == "Longer(name='b', count=4, lines=[], words='4 of b', more='c')"
+    assert not hasattr(longer, "__dict__")
+
+
+@pytest.mark.parametrize("before", [0, MANY], ids=["first", "later"])
+def test_wrong_arguments_are_refused(before: int) -> None:
+    @record
+    class Own(Record):
+        name: str
+        count: int = 0
+
+    for _ in range(before):
+        Own("a")
+    for given, values in (((), {}), (("a", 1, 2), {}), (("a",), {"other": 1})):
+        with pytest.raises(TypeError):
+            Own(*given, **values)  # type: ignore[arg-type]
+
+
+@record
+class Plain(Record):
+    """One that pickle makes again from the values of its fields."""
+
+    name: str
+    count: int = 0
+
+
+def test_they_can_be_pickled() -> None:
+    plain = [Plain("a", number) for number in range(MANY)]
+    assert pickle.loads(pickle.dumps(plain)) == plain
