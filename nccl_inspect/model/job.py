@@ -193,7 +193,7 @@ class Unrecognised(Record):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Job(Record):
+class Job(Deferring):
     """One run of NCCL."""
 
     sources: list[SourceInfo]

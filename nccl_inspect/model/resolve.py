@@ -147,7 +147,6 @@ class _Builder:
             failed=job_end.has_failed(notices),
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
-            without_nvls=self._without_nvls(),
             partial=self._fold.partial,
             excerpt=excerpts.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
@@ -160,7 +159,7 @@ class _Builder:
             raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
-        )
+        ).defer(without_nvls=self._without_nvls)
 
     def _raised(self) -> list[Evidence]:
         """Exceptions of nobody that this run may have raised."""

@@ -62,7 +62,7 @@ class Scope:
         seen = hosts[0] if hosts[0] is not None else hosts[1]
         if seen is None:
             return "unknown"
-        unseen, device = (line.dst, line.event.dst_dev) if hosts[1] is None else (line.src, line.event.src_dev)
+        unseen, device = (line.dst, line.dst_dev) if hosts[1] is None else (line.src, line.src_dev)
         if comm and self._is_full(comm, line.space, seen):
             return "inter"
         # NCCL refuses two ranks on one GPU, so a device that a rank of that host has is another host's.
