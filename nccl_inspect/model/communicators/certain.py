@@ -237,10 +237,14 @@ class Certainty:
     def printed(self, process: int) -> set[Printed]:
         """See :func:`.twins.printed`, of a process by its number."""
         rows = slice(*self._table.begins[np.searchsorted(self._process, (process, process + 1))])
-        kinds, table = self._table.kinds, self._table
+        table = self._table
         columns = (column[rows].tolist() for column in (self.receives, table.kind, table.src, table.dst))
-        lines = zip(*columns, strict=True)
-        return {(receives, kinds[kind].conn, src, dst) for receives, kind, src, dst in lines if kinds[kind].direction}
+        of_network = {at: kind.conn for at, kind in enumerate(table.kinds) if kind.direction}
+        return {
+            (receives, of_network[kind], src, dst)
+            for receives, kind, src, dst in zip(*columns, strict=True)
+            if kind in of_network
+        }
 
     def unanswered(self) -> set[Pair]:
         """See :func:`.twins.unanswered`."""
