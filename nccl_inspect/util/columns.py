@@ -39,14 +39,34 @@ def pair(one: Column, rank: Column) -> Column:
 
 def distinct(*columns: Column) -> tuple[Column, Column]:
     """The first row of each group of equal rows, in their order, and the number of the group of each row."""
-    key, rows = joint(*columns), np.arange(len(columns[0]))
-    if len(rows) and int(key.max()) >= _SPARSE * len(rows):
-        key = np.unique(key, return_inverse=True)[1].ravel()
-    first = np.zeros(int(key.max(initial=0)) + 1, np.int64)
+    rows = np.arange(len(columns[0]))
+    key, size = np.zeros(len(rows), np.int64), 1
+    for column in columns if len(rows) else ():
+        low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if size * span > _SPARSE * len(rows):
+            key, size = _close(key, size)
+        if size * span > _MAX_KEY:
+            (column, span), low = _close(column, _MAX_KEY), 0
+        key = key * span + (column.astype(np.int64) - low)
+        size *= span
+    if size > _SPARSE * len(rows):
+        key, size = _close(key, size)
+    first = np.zeros(size, np.int64)
     first[key[::-1]] = rows[::-1]  # of equal ones the last counts
     heads = np.flatnonzero(first[key] == rows)
     first[key[heads]] = np.arange(len(heads))
     return heads, first[key]
+
+
+def _close(key: Column, size: int) -> tuple[Column, int]:
+    """The same numbers without gaps between them, and how many there are; before, they are less than ``size``."""
+    if size > _SPARSE * len(key):
+        values, number = np.unique(key, return_inverse=True)
+        return number.ravel(), len(values)
+    is_there = np.zeros(size, bool)
+    is_there[key] = True
+    number = np.cumsum(is_there) - 1
+    return number[key], int(number[-1]) + 1
 
 
 def ranges(begins: Column, sizes: Column) -> Column:

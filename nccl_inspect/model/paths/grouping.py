@@ -19,7 +19,7 @@ from nccl_inspect.model.paths.columns import Columns
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.rows import Rows
-from nccl_inspect.util.columns import Column, distinct, joint, listed
+from nccl_inspect.util.columns import Column, distinct, joint
 
 _LONG = 64
 """Connections of one pair that are compared with those of others; a pair that has more has a kind of its own."""
@@ -174,14 +174,14 @@ class Grouping:
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
         return Columns(
-            src=listed(rows.src[line]),
-            dst=listed(rows.dst[line]),
-            src_host=listed(src_host),
-            dst_host=listed(dst_host),
-            src_gpu=listed(table.src_dev[rows.row[line]]),
-            dst_gpu=listed(table.dst_dev[rows.row[line]]),
-            kind=listed(kind_of_pair),
-            communicators=listed(communicators),
+            src=rows.src[line],
+            dst=rows.dst[line],
+            src_host=src_host,
+            dst_host=dst_host,
+            src_gpu=table.src_dev[rows.row[line]],
+            dst_gpu=table.dst_dev[rows.row[line]],
+            kind=kind_of_pair,
+            communicators=communicators,
             evidence=lines,
             hosts=[None, *hosts],
             gpus=list(table.devices),
