@@ -75,13 +75,6 @@ def ranges(begins: Column, sizes: Column) -> Column:
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
 
 
-def listed(column: Column) -> list[int]:
-    """A column without negative numbers as a list that has equal numbers once in memory."""
-    most = int(column.max(initial=0))
-    numbers: list[int] = (np.arange(most + 1).astype(object)[column] if most < len(column) else column).tolist()
-    return numbers
-
-
 def joined(columns: Sequence[Column], kind: Any = np.int64) -> Column:
     """Columns one behind the other; an empty one if there are none."""
     return np.concatenate(columns) if columns else np.empty(0, kind)
