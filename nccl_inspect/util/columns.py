@@ -43,7 +43,7 @@ def distinct(*columns: Column) -> tuple[Column, Column]:
     key, size = np.zeros(len(rows), np.int64), 1
     for column in columns if len(rows) else ():
         low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if size * span > _SPARSE * len(rows):
+        if size <= _SPARSE * len(rows) < size * span or size * span > _MAX_KEY:
             key, size = _close(key, size)
         if size * span > _MAX_KEY:
             (column, span), low = _close(column, _MAX_KEY), 0

@@ -62,8 +62,12 @@ class Attribution(Record):
 
     def is_guessed(self, bursts: Iterable[Burst]) -> bool:
         """Whether there are bursts, and all were decided so."""
-        ids = set(map(id, bursts))
-        return bool(ids) and ids <= self.guessed
+        is_one = False
+        for burst in bursts:
+            is_one = id(burst) in self.guessed
+            if not is_one:
+                break
+        return is_one
 
 
 def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = None) -> Attribution:
@@ -215,8 +219,9 @@ class _Work:
             if connection.conn != SEND_RECV
         ]
         made = {tid: sorted([*threads.get(tid, ()), *helped], key=_PLACE) for tid in closing}
+        places = {tid: list(map(_PLACE, some)) for tid, some in made.items()}
         for step in process.connected:
-            before = bisect_left(made[step.origin.tid], step.place, key=_PLACE)
+            before = bisect_left(places[step.origin.tid], step.place)
             if before:
                 made[step.origin.tid][before - 1].member.connected.append(step)
 
