@@ -178,7 +178,8 @@ class _Work:
             self._left = MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
-            self.result.paired.update(id(burst) for unit in units if _is_same_pair(unit) for burst in unit.bursts)
+            for unit in units:
+                unit.choice = unit.candidates
             while units:
                 if self._left <= 0:
                     self.result.given_up += sum(burst.lines for unit in units for burst in unit.bursts)
@@ -286,6 +287,8 @@ class _Work:
 
     def _assign(self, unit: Unit, member: Member) -> None:
         member.bursts.extend(unit.bursts)
+        if _is_same_pair(unit):
+            self.result.paired.update(map(id, unit.bursts))
         for burst in unit.bursts:
             threads = self._threads.setdefault(unit.log.process, {})
             threads.setdefault(burst.key.tid, []).append(Made(burst.place, burst.key.conn, member))
@@ -297,13 +300,15 @@ class _Work:
 
 
 def _is_same_pair(unit: Unit) -> bool:
-    """Whether the lines join the same ranks of the job in each communicator that they may be of.
+    """Whether the lines were guessed and join the same ranks of the job in each communicator that they may be of.
 
     So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
     paths.
     """
-    named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None}
-    return len({tuple(_global(member, rank) for rank in sorted(named)) for member in unit.candidates}) == 1
+    named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None} if unit.choice else ()
+    joined = ([_global(member, rank) for rank in named] for member in unit.choice)
+    first = next(joined, None)
+    return first is not None and all(ranks == first for ranks in joined)
 
 
 def _global(member: Member, rank: int) -> object:
