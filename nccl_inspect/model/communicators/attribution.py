@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -124,6 +125,7 @@ class _Work:
         self._used: dict[Slot, dict[int, int]] = {}
         """The channels of a connection that are there already, by the ids of members."""
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
+        self._kind = cache(_kind)
         self._uses: dict[Process, int] = {}
         self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
@@ -152,7 +154,7 @@ class _Work:
         for process, made in zip(self._processes, certainty.decide(), strict=True):
             self._threads[process.log.process] = made
         for member, order in certainty.first_uses():
-            self._first_use.setdefault(_kind(member.communicator), {}).setdefault(id(member.log), order)
+            self._first_use.setdefault(self._kind(member.communicator), {}).setdefault(id(member.log), order)
             self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
@@ -278,7 +280,7 @@ class _Work:
         return joins_neighbours
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
-        kind = _kind(member.communicator)
+        kind = self._kind(member.communicator)
         first_use = self._first_use.get(kind, {})
         uses = sorted(first_use.values())
         mine = id(member.log) in first_use
@@ -294,7 +296,7 @@ class _Work:
             threads.setdefault(burst.key.tid, []).append(Made(burst.place, burst.key.conn, member))
         for slot, channels in unit.slots:
             self._take(member, slot, channels)
-        kind, process = _kind(member.communicator), id(member.log)
+        kind, process = self._kind(member.communicator), id(member.log)
         order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
         self._first_use.setdefault(kind, {}).setdefault(process, order)
 

@@ -40,11 +40,12 @@ class LooseBursts:
                 self.passed_over.append(index)
                 continue
             for burst in process.loose:
-                conn, own = conn_of(process, burst), burst.key.conn
-                key = None if process.is_apart(burst) else (index, *process.together(burst))
-                group = NOTHING if key is None else groups.setdefault(key, len(groups))
+                conn, (_, own, rank) = conn_of(process, burst), burst.key
+                group = NOTHING
+                if not process.is_apart(burst):
+                    group = groups.setdefault((index, *process.together(burst)), len(groups))
                 conns = NOTHING if conn is None else conn, NOTHING if own is None else own
-                bursts.append((index, *conns, group, burst.place, burst.key.rank, number[id(burst)]))
+                bursts.append((index, *conns, group, burst.place, rank, number[id(burst)]))
             self.bursts += process.loose
         columns = np.array(bursts, np.int64).reshape(-1, 7).T
         self.process, self.conn, self._own_conn, self._group, self.place, self.rank, at = columns

@@ -11,7 +11,7 @@ from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Edge, ProcessLog
 from nccl_inspect.model.paths.ends import Line
 from nccl_inspect.model.paths.placement import Placement, owners
-from nccl_inspect.util.columns import Column, Lookup, distinct, joined, pair
+from nccl_inspect.util.columns import Column, Lookup, distinct, joined, order_of, pair
 
 
 class Rows:
@@ -41,7 +41,7 @@ class Rows:
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
         owner = np.array(owners(placements), np.int64)[at[kept]]
-        kept = kept[np.lexsort((table.place[rows[kept]], owner))]
+        kept = kept[order_of(owner, table.place[rows[kept]])]
         self.row, self._at = rows[kept], at[kept]
         self.src, self.dst, self.proxy = src[kept], dst[kept], proxy[kept]
         self.spaces, self.space = self._named([placement.space for placement in placements])
