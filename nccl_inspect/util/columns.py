@@ -70,7 +70,7 @@ def _close(key: Column, size: int) -> tuple[Column, int]:
         order = np.argsort(key, kind="stable")
         ordered, number = key[order], np.empty(len(key), np.int64)
         number[order] = np.cumsum(np.append(False, ordered[1:] != ordered[:-1]))
-        return number, int(number[order[-1]]) + 1
+        return number, int(number.max(initial=-1)) + 1
     is_there = np.zeros(size, bool)
     is_there[key] = True
     number = np.cumsum(is_there) - 1
