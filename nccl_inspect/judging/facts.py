@@ -76,8 +76,10 @@ class Facts:
             return paths
         ways: dict[tuple[str | None, bool], int] = {(None, False): 0}
         marking = [0] * len(paths)
-        for row in paths.where(lambda kind: kind.transport == "P2P" or kind.scope == "intra").rows:
-            hardware = self._pair_class(*paths.table.gpus(row)), fabric.issuperset(paths.table.pair(row))
+        local = paths.where(lambda kind: kind.transport == "P2P" or kind.scope == "intra")
+        ends = local.values("src_host", "src", "src_gpu", "dst", "dst_gpu")
+        for row, (host, src, src_gpu, dst, dst_gpu) in zip(local.rows, ends, strict=True):
+            hardware = self._pair_class(host, src, src_gpu, dst, dst_gpu), fabric.issuperset((src, dst))
             marking[row] = ways.setdefault(hardware, len(ways))
         keys = list(ways)
         return refined(

@@ -27,7 +27,7 @@ from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.setting_names import Alike
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Deferring, Record, record
 
 if TYPE_CHECKING:
     import pandas
@@ -65,8 +65,11 @@ class Setting(Record):
 
 
 @record
-class CommunicatorInfo(Record):
-    """A communicator: its ranks in global numbers, rings and trees of each channel."""
+class CommunicatorInfo(Deferring):
+    """A communicator: its ranks in global numbers, rings and trees of each channel.
+
+    A job may have thousands: what few reports ask for is made when they do.
+    """
 
     id: str
     parent: str | None
@@ -190,7 +193,7 @@ class Unrecognised(Record):
 
 
 @record
-class Job(Record):
+class Job(Deferring):
     """One run of NCCL."""
 
     sources: list[SourceInfo]

@@ -147,7 +147,6 @@ class _Builder:
             failed=job_end.has_failed(notices),
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
-            without_nvls=self._without_nvls(),
             partial=self._fold.partial,
             excerpt=excerpts.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
@@ -160,7 +159,7 @@ class _Builder:
             raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
-        )
+        ).defer(without_nvls=self._without_nvls)
 
     def _raised(self) -> list[Evidence]:
         """Exceptions of nobody that this run may have raised."""
@@ -249,25 +248,21 @@ class _Builder:
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
         layout = self._layouts.of(comm)
-        collnet = rings_and_trees.collnet(comm)
-        return CommunicatorInfo(
+        info = CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
             color=comm.color,
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
-            lifetime=self._lifetimes.stages(comm),
-            algorithms=rings_and_trees.algorithms(comm, collnet),
-            collnet=collnet,
             inconsistent=list(map(str, layout.contradictions)),
             layout=LayoutLines(comm.members, layout.contradictions, self._quotes.step),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys([member.log.process[0] for member in by_rank])),
             channels=max(counts) if counts else None,
-            rings=layout.global_rings(comm),
+            rings=[],
             incomplete_rings=layout.incomplete,
-            trees=layout.global_trees(comm),
+            trees=[],
             state=rings_and_trees.state(comm),
             started=[member.rank for member in by_rank],
             announced=[member.rank for member in by_rank if member.started],
@@ -280,9 +275,16 @@ class _Builder:
             ring_gdr=rings_and_trees.ring_gdr(comm),
             network=next(iter(networks), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
-            network_lines=[self._network_evidence(members) for members in networks.values()],
             guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
             evidence=[self._quotes.step(member.first) for member in by_place[:MAX_EVIDENCE]],
+        )
+        return info.defer(
+            lifetime=lambda: self._lifetimes.stages(comm),
+            algorithms=lambda: rings_and_trees.algorithms(comm, info.collnet),
+            collnet=lambda: rings_and_trees.collnet(comm),
+            rings=lambda: layout.global_rings(comm),
+            trees=lambda: layout.global_trees(comm),
+            network_lines=lambda: [self._network_evidence(members) for members in networks.values()],
         )
 
     def _network_evidence(self, members: list[Member]) -> Evidence:

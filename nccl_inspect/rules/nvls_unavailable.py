@@ -46,8 +46,7 @@ def _asked_for(facts: Facts) -> Iterator[Finding]:
         if "NVLS" in setting.value.upper() and "^" not in setting.value
     ]
     asked += [setting for setting in facts.user_settings("NCCL_NVLS_ENABLE") if setting.value == "1"]
-    counted = facts.job.without_nvls
-    if not asked or not counted or _is_too_small(facts) or _is_known_without(facts):
+    if not asked or not (counted := facts.job.without_nvls) or _is_too_small(facts) or _is_known_without(facts):
         return
     yield RULE.finding(
         f"{as_shell(asked)} requests NVLink SHARP (NVLS), but no communicator has channels for it",

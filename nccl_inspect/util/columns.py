@@ -23,13 +23,19 @@ def joint(*columns: Column) -> Column:
     for column in columns:
         if not len(column):
             break
-        low, high = int(column.min()), int(column.max())
-        if size * (high - low + 1) > _MAX_KEY:
-            values, key = np.unique(key, return_inverse=True)
-            size = len(values)
-        key = key * (high - low + 1) + (column.astype(np.int64) - low)
-        size *= high - low + 1
+        low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if size * span > _MAX_KEY:
+            key, size = _close(key, _MAX_KEY)
+        if size * span > _MAX_KEY:
+            (column, span), low = _close(column, _MAX_KEY), 0
+        key = key * span + (column.astype(np.int64) - low)
+        size *= span
     return key
+
+
+def order_of(*columns: Column) -> Column:
+    """The rows in the order of several columns; fast where many are in that order already, as lines mostly are."""
+    return np.argsort(joint(*columns), kind="stable")
 
 
 def pair(one: Column, rank: Column) -> Column:
@@ -39,27 +45,42 @@ def pair(one: Column, rank: Column) -> Column:
 
 def distinct(*columns: Column) -> tuple[Column, Column]:
     """The first row of each group of equal rows, in their order, and the number of the group of each row."""
-    key, rows = joint(*columns), np.arange(len(columns[0]))
-    if len(rows) and int(key.max()) >= _SPARSE * len(rows):
-        key = np.unique(key, return_inverse=True)[1].ravel()
-    first = np.zeros(int(key.max(initial=0)) + 1, np.int64)
+    rows = np.arange(len(columns[0]))
+    key, size = np.zeros(len(rows), np.int64), 1
+    for column in columns if len(rows) else ():
+        low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if size <= _SPARSE * len(rows) < size * span or size * span > _MAX_KEY:
+            key, size = _close(key, size)
+        if size * span > _MAX_KEY:
+            (column, span), low = _close(column, _MAX_KEY), 0
+        key = key * span + (column.astype(np.int64) - low)
+        size *= span
+    if size > _SPARSE * len(rows):
+        key, size = _close(key, size)
+    first = np.zeros(size, np.int64)
     first[key[::-1]] = rows[::-1]  # of equal ones the last counts
     heads = np.flatnonzero(first[key] == rows)
     first[key[heads]] = np.arange(len(heads))
     return heads, first[key]
 
 
+def _close(key: Column, size: int) -> tuple[Column, int]:
+    """The same numbers without gaps between them, and how many there are; before, they are less than ``size``."""
+    if size > _SPARSE * len(key):
+        order = np.argsort(key, kind="stable")
+        ordered, number = key[order], np.empty(len(key), np.int64)
+        number[order] = np.cumsum(np.append(False, ordered[1:] != ordered[:-1]))
+        return number, int(number.max(initial=-1)) + 1
+    is_there = np.zeros(size, bool)
+    is_there[key] = True
+    number = np.cumsum(is_there) - 1
+    return number[key], int(number[-1]) + 1
+
+
 def ranges(begins: Column, sizes: Column) -> Column:
     """The numbers of several ranges, one range after the other."""
     ends = np.cumsum(sizes)
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
-
-
-def listed(column: Column) -> list[int]:
-    """A column without negative numbers as a list that has equal numbers once in memory."""
-    most = int(column.max(initial=0))
-    numbers: list[int] = (np.arange(most + 1).astype(object)[column] if most < len(column) else column).tolist()
-    return numbers
 
 
 def joined(columns: Sequence[Column], kind: Any = np.int64) -> Column:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, make_dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, Self, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
 _Kind = TypeVar("_Kind")
 
@@ -40,6 +40,29 @@ class Record:
     def __repr__(self) -> str:
         values = (f"{name}={getattr(self, name)!r}" for name in _names(self))
         return f"{type(self).__name__}({', '.join(values)})"
+
+
+class Deferring(Record):
+    """Base of dataclasses some of whose fields are made when somebody asks for them."""
+
+    __slots__ = ("_pending",)
+    _pending: dict[str, Callable[[], object]]
+
+    def defer(self, **fields: Callable[[], object]) -> Self:
+        """Make the values of these fields when they are first asked for."""
+        for name in fields:
+            delattr(self, name)
+        self._pending = fields
+        return self
+
+    if not TYPE_CHECKING:  # a type checker goes by the fields
+
+        def __getattr__(self, name: str) -> object:
+            if name == "_pending" or name not in self._pending:
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            value = self._pending.pop(name)()
+            setattr(self, name, value)
+            return value
 
 
 def _names(record: Any) -> list[str]:

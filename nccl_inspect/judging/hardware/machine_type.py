@@ -47,7 +47,8 @@ def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -
 def _listed(job: Job) -> nvidia_smi.Shown:
     """The output of nvidia-smi -L on the job's hosts; empty if it lists fewer GPUs than the job uses on a host."""
     output = nvidia_smi.on_hosts(job, "gpu-list")
-    return output if len(output.lines) >= nvidia_smi.most_gpus(job) else nvidia_smi.Shown()
+    is_whole = output.lines and len(output.lines) >= nvidia_smi.most_gpus(job)
+    return output if is_whole else nvidia_smi.Shown()
 
 
 def _beside(job: Job) -> list[Item]:

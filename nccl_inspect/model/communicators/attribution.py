@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import field
+from functools import cache
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -62,8 +63,12 @@ class Attribution(Record):
 
     def is_guessed(self, bursts: Iterable[Burst]) -> bool:
         """Whether there are bursts, and all were decided so."""
-        ids = set(map(id, bursts))
-        return bool(ids) and ids <= self.guessed
+        is_one = False
+        for burst in bursts:
+            is_one = id(burst) in self.guessed
+            if not is_one:
+                break
+        return is_one
 
 
 def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = None) -> Attribution:
@@ -120,6 +125,7 @@ class _Work:
         self._used: dict[Slot, dict[int, int]] = {}
         """The channels of a connection that are there already, by the ids of members."""
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
+        self._kind = cache(_kind)
         self._uses: dict[Process, int] = {}
         self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
@@ -148,7 +154,7 @@ class _Work:
         for process, made in zip(self._processes, certainty.decide(), strict=True):
             self._threads[process.log.process] = made
         for member, order in certainty.first_uses():
-            self._first_use.setdefault(_kind(member.communicator), {}).setdefault(id(member.log), order)
+            self._first_use.setdefault(self._kind(member.communicator), {}).setdefault(id(member.log), order)
             self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
@@ -174,7 +180,8 @@ class _Work:
             self._left = MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
-            self.result.paired.update(id(burst) for unit in units if _is_same_pair(unit) for burst in unit.bursts)
+            for unit in units:
+                unit.choice = unit.candidates
             while units:
                 if self._left <= 0:
                     self.result.given_up += sum(burst.lines for unit in units for burst in unit.bursts)
@@ -215,8 +222,9 @@ class _Work:
             if connection.conn != SEND_RECV
         ]
         made = {tid: sorted([*threads.get(tid, ()), *helped], key=_PLACE) for tid in closing}
+        places = {tid: list(map(_PLACE, some)) for tid, some in made.items()}
         for step in process.connected:
-            before = bisect_left(made[step.origin.tid], step.place, key=_PLACE)
+            before = bisect_left(places[step.origin.tid], step.place)
             if before:
                 made[step.origin.tid][before - 1].member.connected.append(step)
 
@@ -272,7 +280,7 @@ class _Work:
         return joins_neighbours
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
-        kind = _kind(member.communicator)
+        kind = self._kind(member.communicator)
         first_use = self._first_use.get(kind, {})
         uses = sorted(first_use.values())
         mine = id(member.log) in first_use
@@ -281,24 +289,28 @@ class _Work:
 
     def _assign(self, unit: Unit, member: Member) -> None:
         member.bursts.extend(unit.bursts)
+        if _is_same_pair(unit):
+            self.result.paired.update(map(id, unit.bursts))
         for burst in unit.bursts:
             threads = self._threads.setdefault(unit.log.process, {})
             threads.setdefault(burst.key.tid, []).append(Made(burst.place, burst.key.conn, member))
         for slot, channels in unit.slots:
             self._take(member, slot, channels)
-        kind, process = _kind(member.communicator), id(member.log)
+        kind, process = self._kind(member.communicator), id(member.log)
         order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
         self._first_use.setdefault(kind, {}).setdefault(process, order)
 
 
 def _is_same_pair(unit: Unit) -> bool:
-    """Whether the lines join the same ranks of the job in each communicator that they may be of.
+    """Whether the lines were guessed and join the same ranks of the job in each communicator that they may be of.
 
     So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
     paths.
     """
-    named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None}
-    return len({tuple(_global(member, rank) for rank in sorted(named)) for member in unit.candidates}) == 1
+    named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None} if unit.choice else ()
+    joined = ([_global(member, rank) for rank in named] for member in unit.choice)
+    first = next(joined, None)
+    return first is not None and all(ranks == first for ranks in joined)
 
 
 def _global(member: Member, rank: int) -> object:

@@ -90,6 +90,8 @@ class Unit:
     """What its connections join."""
     slots: Sequence[tuple[Slot, int]] = ()
     """What they take of a communicator."""
+    choice: Sequence[Member] = ()
+    """The candidates that were left when its process began to guess."""
 
     @property
     def place(self) -> int:

@@ -30,7 +30,7 @@ from nccl_inspect.model.communicators.twins import Pair, Printed
 from nccl_inspect.model.fold.burst_part import part_of
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
-from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, ranges
+from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, order_of, ranges
 
 _CHANNELS = (1 << 64) - 1
 """Bits that a number of a column has."""
@@ -153,14 +153,14 @@ class Certainty:
         member[units] = members.begin[process] + number_of_bit(loose.candidates[units])
         self.member[loose.rows] = member[loose.unit]
         self.conn[loose.rows] = np.where(member[loose.unit] == NOTHING, NOTHING, loose.conn_of_unit[loose.unit])
-        self._count_uses(process, member[units], np.lexsort((loose.place_of_unit[units], turn[units], process)))
+        self._count_uses(process, member[units], order_of(process, turn[units], loose.place_of_unit[units]))
         whole = np.flatnonzero(~loose.is_alone & (turn[loose.unit_of_burst] != NOTHING))
         owners = member[loose.unit_of_burst[whole]].tolist()
         for at, owner, index in zip(whole.tolist(), owners, loose.process[whole].tolist(), strict=True):
-            burst = loose.bursts[at]
-            members.all[owner].bursts.append(burst)
+            burst, one = loose.bursts[at], members.all[owner]
+            one.bursts.append(burst)
             tid, conn, _ = burst.key
-            made[index].setdefault(tid, []).append(Made(burst.place, conn, members.all[owner]))
+            made[index].setdefault(tid, []).append(Made(burst.place, conn, one))
         apart = np.flatnonzero(loose.is_alone[loose.burst] & (turn[loose.unit] != NOTHING))
         for group in groups(joint(loose.burst[apart], member[loose.unit[apart]])):
             some = apart[group]
@@ -237,10 +237,14 @@ class Certainty:
     def printed(self, process: int) -> set[Printed]:
         """See :func:`.twins.printed`, of a process by its number."""
         rows = slice(*self._table.begins[np.searchsorted(self._process, (process, process + 1))])
-        kinds, table = self._table.kinds, self._table
+        table = self._table
         columns = (column[rows].tolist() for column in (self.receives, table.kind, table.src, table.dst))
-        lines = zip(*columns, strict=True)
-        return {(receives, kinds[kind].conn, src, dst) for receives, kind, src, dst in lines if kinds[kind].direction}
+        of_network = {at: kind.conn for at, kind in enumerate(table.kinds) if kind.direction}
+        return {
+            (receives, of_network[kind], src, dst)
+            for receives, kind, src, dst in zip(*columns, strict=True)
+            if kind in of_network
+        }
 
     def unanswered(self) -> set[Pair]:
         """See :func:`.twins.unanswered`."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from nccl_inspect.model.communicators.loose import LooseBursts
 from nccl_inspect.model.fold.edge_table import NOTHING
-from nccl_inspect.util.columns import Column
+from nccl_inspect.util.columns import Column, order_of
 
 _MAX_TURNS = 16
 """How often what was decided may decide more; a process that needs more turns is left."""
@@ -62,7 +62,7 @@ class Exclusion:
         np.bitwise_or.at(self._used, slot[had] * self._members + member[rows[had]], channels[rows[had]])
         wanted = np.flatnonzero(unit != NOTHING)
         rows, slot, unit = rows[wanted], slot[wanted], unit[wanted]
-        order = np.lexsort((unit, slot))
+        order = order_of(slot, unit)
         rows, slot, unit = rows[order], slot[order], unit[order]
         begins = np.flatnonzero(np.append(True, (slot[1:] != slot[:-1]) | (unit[1:] != unit[:-1]))[: len(rows)])
         self._slot, self._unit = slot[begins], unit[begins]

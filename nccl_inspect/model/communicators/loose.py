@@ -40,11 +40,12 @@ class LooseBursts:
                 self.passed_over.append(index)
                 continue
             for burst in process.loose:
-                conn, own = conn_of(process, burst), burst.key.conn
-                key = None if process.is_apart(burst) else (index, *process.together(burst))
-                group = NOTHING if key is None else groups.setdefault(key, len(groups))
+                conn, (_, own, rank) = conn_of(process, burst), burst.key
+                group = NOTHING
+                if not process.is_apart(burst):
+                    group = groups.setdefault((index, *process.together(burst)), len(groups))
                 conns = NOTHING if conn is None else conn, NOTHING if own is None else own
-                bursts.append((index, *conns, group, burst.place, burst.key.rank, number[id(burst)]))
+                bursts.append((index, *conns, group, burst.place, rank, number[id(burst)]))
             self.bursts += process.loose
         columns = np.array(bursts, np.int64).reshape(-1, 7).T
         self.process, self.conn, self._own_conn, self._group, self.place, self.rank, at = columns
@@ -62,7 +63,7 @@ class LooseBursts:
             fitting: of each row a bit for each member of its process that the connection fits.
         """
         group, rows = self._group, np.arange(len(self.rows))
-        fits = np.bitwise_and.reduceat(fitting, self.begin) & self._living(self.process, self.place, self.conn)
+        fits = self._living(np.bitwise_and.reduceat(fitting, self.begin), self.process, self.place, self.conn)
         grouped = np.flatnonzero(group != NOTHING)
         shared = np.full(self._groups + 1, _ALL)
         np.bitwise_and.at(shared, group[grouped], fits[grouped])
@@ -92,18 +93,17 @@ class LooseBursts:
         """By units, a bit for each member of the process."""
         self.candidates[self.unit_of_burst] = np.where(in_group, shared[group], np.where(alone, 0, fits))
         own = self.unit[apart]
-        living = self._living(self.process_of_unit[own], self.place_of_unit[own], self.conn_of_unit[own])
-        self.candidates[own] = fitting[apart] & living
+        units = self.process_of_unit[own], self.place_of_unit[own], self.conn_of_unit[own]
+        self.candidates[own] = self._living(fitting[apart], *units)
         self.is_doubtful = is_row & (self.candidates & (self.candidates - np.uint64(1)) != 0)
         """Units that may be of several members, and then together."""
 
-    def _living(self, process: Column, place: Column, conn: Column) -> Column:
-        """A bit for each member of a process that connections of a set there can be of, whatever they join."""
+    def _living(self, fits: Column, process: Column, place: Column, conn: Column) -> Column:
+        """Of the bits for members that connections of a set fit those of members that they can be of at their place."""
         members = self._members
-        number = members.number[process]
         living = np.zeros(len(process), np.uint64)
-        for index in range(int(number.max(initial=0))):
-            some = np.flatnonzero(number > index)
+        for index in range(int(fits.max(initial=0)).bit_length()):
+            some = np.flatnonzero(fits & np.uint64(1 << index))
             member = members.begin[process[some]] + index
             lives = (members.first[member] <= place[some]) & (place[some] <= members.last[member])
             lives &= ~(members.eager[member] & (conn[some] == RINGS_AND_TREES))

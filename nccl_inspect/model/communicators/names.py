@@ -10,6 +10,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 
 GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
@@ -56,10 +57,7 @@ def _begin(member: Member) -> int:
 
 def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
     """Lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
-    members: dict[tuple[str, int], list[Member]] = {}
-    for comm in communicators:
-        for member in comm.members.values():
-            members.setdefault((member.init.comm, member.rank), []).append(member)
+    members: dict[tuple[str, int], list[Member]] | None = None
     places: dict[str, set[tuple[int, int]]] = {}
     for notice in notices:
         match = GROUP.search(notice.message) if notice.event and notice.event.dialect == "torch" else None
@@ -69,6 +67,7 @@ def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Noti
         values = _values(notice.event)
         rank, job_rank = values.get("rank"), values.get("global_rank", values.get("world_rank"))
         if values.get("comm") is not None and rank is not None and not name.isdigit():
+            members = members or _by_pointer(communicators)
             candidates = members.get((values["comm"], rank), [])
             comms = {id(member.communicator): member.communicator for member in candidates if _is_at(member, job_rank)}
             if len(comms) == 1 and (comm_named := comms.popitem()[1]) is not None:
@@ -79,6 +78,13 @@ def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Noti
         fits = [comm for comm in communicators if all(_global(comm, rank) == job_rank for rank, job_rank in some)]
         if len({(tuple(comm.global_ranks), comm.nranks) for comm in fits}) == 1 and len(some) > 1:
             yield fits[0].name, name
+
+
+def _by_pointer(communicators: Iterable[Communicator]) -> dict[tuple[str, int], list[Member]]:
+    """The members of communicators by their pointers and ranks."""
+    return grouped(
+        ((member.init.comm, member.rank), member) for comm in communicators for member in comm.members.values()
+    )
 
 
 def _values(event: Any) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -49,19 +49,34 @@ class Contradiction(NamedTuple):
         return self.what == _RINGS
 
 
-class Layout(NamedTuple):
-    """Rings and trees in the ranks of their communicator."""
+class Layout:
+    """Rings and trees in the ranks of their communicator.
 
-    rings: list[tuple[int, ...]]
-    """The ring of each channel."""
-    incomplete: list[int]
-    """The places of those that are not whole."""
-    trees: list[list[tuple[int, int]]]
-    """The links (parent, child) of the trees that differ, from both ends of each link."""
-    tree_of: list[int]
-    """For each channel the place of its tree."""
-    contradictions: list[Contradiction]
-    """Where ranks contradict each other."""
+    Args:
+        comm: one of those whose ranks print them.
+        links_of: the channels in which a rank has the same neighbours.
+    """
+
+    def __init__(self, comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> None:
+        by_channel: dict[int, list[events.RingOrder]] = {}
+        for member in comm.members.values():
+            for channel, ring in member.rings.items():
+                by_channel.setdefault(channel, []).append(ring)
+        every = [by_channel[channel] for channel in sorted(by_channel)]
+        self._rings = [some[0].ranks for some in every]
+        self.incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
+        """The places of the rings that are not whole."""
+        self._nranks, self._printed = comm.nranks, _printed_trees(comm, links_of)
+        self.contradictions = _contradictions(comm, self._printed)
+        """Where ranks contradict each other."""
+
+    @cached_property
+    def _trees(self) -> list[set[tuple[int, int]]]:
+        """The links (parent, child) of the trees that differ, from both ends of each link."""
+        return [
+            {link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < self._nranks}
+            for tree, _ in self._printed
+        ]
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """The rings in global ranks."""
@@ -69,7 +84,7 @@ class Layout(NamedTuple):
         torn = set(self.incomplete)
         return [
             [_global(comm, rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
-            for place, ring in enumerate(self.rings)
+            for place, ring in enumerate(self._rings)
         ]
 
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
@@ -77,9 +92,10 @@ class Layout(NamedTuple):
         global_ranks = _listed(comm)
         trees = [
             sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=_as_text)
-            for tree in self.trees
+            for tree in self._trees
         ]
-        return [trees[place] for place in self.tree_of]
+        places = sorted((channel, place) for place, (_, channels) in enumerate(self._printed) for channel in channels)
+        return [trees[place] for _, place in places]
 
 
 class Layouts:
@@ -96,30 +112,8 @@ class Layouts:
         rings = dict.fromkeys([id(ring) for _, member in members for ring in member.rings.values()])
         key = comm.nranks, *printed, *rings
         if key not in self._known:
-            self._known[key] = _layout(comm, self._links)
+            self._known[key] = Layout(comm, self._links)
         return self._known[key]
-
-
-def _layout(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> Layout:
-    by_channel: dict[int, list[events.RingOrder]] = {}
-    for member in comm.members.values():
-        for channel, ring in member.rings.items():
-            by_channel.setdefault(channel, []).append(ring)
-    every = [by_channel[channel] for channel in sorted(by_channel)]
-    incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
-    printed = _printed_trees(comm, links_of)
-    tree_of = sorted((channel, place) for place, (_, channels) in enumerate(printed) for channel in channels)
-    return Layout(
-        [some[0].ranks for some in every],
-        incomplete,
-        [_links(comm, tree) for tree, _ in printed],
-        [place for _, place in tree_of],
-        _contradictions(comm, printed),
-    )
-
-
-def _links(comm: Communicator, tree: Tree) -> list[tuple[int, int]]:
-    return [link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < comm.nranks]
 
 
 def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:

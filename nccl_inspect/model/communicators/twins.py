@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import TypeAlias
@@ -44,27 +44,31 @@ class Twins:
         A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
         off before some twin.
         """
-        wanted = [(end.other[0], (not end.receives, *_pair(end))) for end in _of_network(unit)]
+        wanted = _wanted(unit)
         twins = {id(member): self._all(wanted, member) for member in unit.candidates}
         shown = set(twins.values())
-        if not shown >= {True, False} or any(_pair(end) in self._unanswered for end in _of_network(unit)):
+        if not shown >= {True, False} or self._is_broken_off(wanted):
             return lambda member: True
         return lambda member: twins[id(member)] is not False
+
+    def _is_broken_off(self, wanted: Mapping[int, AbstractSet[Printed]]) -> bool:
+        """Whether an end of these is missing in some communicator."""
+        return any(twin[1:] in self._unanswered for twins in wanted.values() for twin in twins)
 
     @cached_property
     def _unanswered(self) -> AbstractSet[Pair]:
         return self._missing()
 
-    def _all(self, wanted: Iterable[tuple[int | None, Printed]], member: Member) -> bool | None:
+    def _all(self, wanted: Mapping[int, AbstractSet[Printed]], member: Member) -> bool | None:
         """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
         comm = member.communicator
         assert comm is not None
         has_all: bool | None = True
-        for rank, twin in wanted:
-            mate = comm.members.get(rank) if rank is not None else None
+        for rank, twins in wanted.items():
+            mate = comm.members.get(rank)
             if mate is None:
                 has_all = None
-            elif twin not in self._of(mate.log.process):
+            elif not twins <= self._of(mate.log.process):
                 return False
         return has_all
 
@@ -88,9 +92,14 @@ def unanswered(ends: Iterable[Ends]) -> set[Pair]:
     return {pair for pair, left in balance.items() if left}
 
 
-def _of_network(unit: Unit) -> Iterator[Ends]:
-    """The connections of a unit that both ends print."""
-    return (end for end in unit.ends if end.kind.direction is not None and end.dst is not None)
+def _wanted(unit: Unit) -> dict[int, set[Printed]]:
+    """What the other ends of the NET connections of a unit print, by their ranks."""
+    wanted: dict[int, set[Printed]] = {}
+    for src, dst, _, _, kind, _ in unit.ends:
+        if kind.direction is not None and dst is not None:
+            receives = kind.direction == "receive"
+            wanted.setdefault(src if receives else dst, set()).add((not receives, kind.conn, src, dst))
+    return wanted
 
 
 def _pair(ends: Ends) -> Pair:

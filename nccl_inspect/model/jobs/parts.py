@@ -170,8 +170,8 @@ def joined(communicators: Iterable[Communicator]) -> list[Part]:
     unions = Unions(len(comms))
     first: dict[Process, int] = {}
     for index, comm in enumerate(comms):
-        for member in comm.members.values():
-            unions.join(first.setdefault(member.log.process, index), index)
+        for earlier in {first.setdefault(member.log.process, index) for member in comm.members.values()}:
+            unions.join(earlier, index)
     parts = []
     for group in unions.groups():
         logs = {member.log.process: member.log for index in group for member in comms[index].members.values()}

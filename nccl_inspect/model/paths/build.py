@@ -107,8 +107,8 @@ def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path,
         guessed=all(line.guessed for line in way),
         doubtful=all(line.doubtful for line in way),
         net=net,
-        src_gpu=event.src_dev,
-        dst_gpu=event.dst_dev,
+        src_gpu=first.src_dev,
+        dst_gpu=first.dst_dev,
         links=links.of(way, nic_name) if event.transport == "NET" else [],
     )
     return path, way

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, overload
 
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.paths.numbers import Numbers
 from nccl_inspect.model.paths.path import PathKind
 from nccl_inspect.util.records import record
 
@@ -35,18 +36,17 @@ def no_end_lines(_row: int, _side: str, /) -> list[Evidence]:
 class Columns:
     """What differs from path to path, in rows ordered by source and destination rank.
 
-    Columns are lists of integers, of which Python reads an item five times as fast as one of an array; all but ``src``
-    and ``dst`` hold places in the lists below.
+    All but ``src`` and ``dst`` hold places in the lists below.
     """
 
-    src: Sequence[int]
-    dst: Sequence[int]
-    src_host: Sequence[int]
-    dst_host: Sequence[int]
-    src_gpu: Sequence[int]
-    dst_gpu: Sequence[int]
-    kind: Sequence[int]
-    communicators: Sequence[int]
+    src: Numbers
+    dst: Numbers
+    src_host: Numbers
+    dst_host: Numbers
+    src_gpu: Numbers
+    dst_gpu: Numbers
+    kind: Numbers
+    communicators: Numbers
     evidence: Lines
     hosts: list[str | None]
     gpus: list[str | None]

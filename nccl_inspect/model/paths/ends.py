@@ -28,22 +28,27 @@ class Line(NamedTuple):
     src: int
     dst: int
     event: ChannelConnect
+    """Its own, or another one of its kind: with other ranks, GPUs and channel."""
     edge: Edge
+    """Where it stands and its channels."""
     communicator: str
     log: ProcessLog
     guessed: bool
     """Whether only the order of use told the communicator."""
     doubtful: bool
     """Whether it may therefore join other ranks."""
-    pxn_rank: int | None = None
+    pxn_rank: int | None
     """The rank whose NIC sends, in the numbers of the space."""
+    src_dev: str | None
+    dst_dev: str | None
+    """The GPUs, as brackets name them."""
 
 
 def devices(lines: Iterable[Line]) -> Iterator[tuple[str, int, str | None]]:
     """The GPUs of ranks by their spaces, as lines name them."""
     for line in lines:
-        yield line.space, line.src, line.event.src_dev
-        yield line.space, line.dst, line.event.dst_dev
+        yield line.space, line.src, line.src_dev
+        yield line.space, line.dst, line.dst_dev
 
 
 def of(way: Iterable[Line], nic_name: NicName) -> list[Link]:

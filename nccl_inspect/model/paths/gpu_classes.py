@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from nccl_inspect.event.types import Notice as Statement
-from nccl_inspect.model.job import Notice, Paths
+from nccl_inspect.model.job import Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refined
 
 Pair = tuple[str, str, str]
@@ -35,16 +35,18 @@ def _bus_id(name: str) -> str:
 
 def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int, str]) -> Paths:
     """Give P2P paths their class; other pairs NCCL reroutes through the CPU, whatever joins them."""
-    table, columns = paths.table, paths.table.columns
     names: list[str | None] = [None, *dict.fromkeys(classes.values())]
     number = {name: place for place, name in enumerate(names)}
 
-    def class_of(row: int) -> str | None:
-        if columns.kinds[columns.kind[row]].transport != "P2P" or columns.src_host[row] != columns.dst_host[row]:
+    def class_of(kind: PathKind, hosts: tuple[str | None, str | None], *ends: tuple[int, str | None]) -> str | None:
+        if kind.transport != "P2P" or hosts[0] is None or hosts[0] != hosts[1]:
             return None
-        host, src, src_gpu, dst, dst_gpu = table.gpus(row)
-        ends = [bus_ids.get(rank, gpu or "").lower() for rank, gpu in ((src, src_gpu), (dst, dst_gpu))]
-        return None if host is None else classes.get((host, ends[0], ends[1]))
+        first, second = [bus_ids.get(rank, gpu or "").lower() for rank, gpu in ends]
+        return classes.get((hosts[0], first, second))
 
-    marking = [number[class_of(row)] for row in range(len(columns.kind))]
+    ways = paths.values(lambda kind: kind, "src_host", "dst_host", "src", "src_gpu", "dst", "dst_gpu")
+    marking = [
+        number[class_of(kind, (src_host, dst_host), (src, src_gpu), (dst, dst_gpu))]
+        for kind, src_host, dst_host, src, src_gpu, dst, dst_gpu in ways
+    ]
     return refined(paths, marking, lambda kind, mark: replace(kind, gpu_class=names[mark]))

@@ -19,7 +19,7 @@ from nccl_inspect.model.paths.columns import Columns
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.rows import Rows
-from nccl_inspect.util.columns import Column, distinct, joint, listed
+from nccl_inspect.util.columns import Column, distinct, joint, order_of
 
 _LONG = 64
 """Connections of one pair that are compared with those of others; a pair that has more has a kind of its own."""
@@ -108,14 +108,17 @@ class Grouping:
     def _nics(self, nic_name: NicName) -> Column:
         """The NIC of each connection."""
         rows = self._rows
-        first, group = distinct(rows.log, rows.kind)
+        nics = [(kind.net, kind.nic_index) for kind in rows.table.kinds]
+        numbers: dict[object, int] = {}
+        nic = np.array([numbers.setdefault(nic, len(numbers)) for nic in nics])[rows.kind]
+        first, group = distinct(rows.log, nic)
         names: dict[str | None, int] = {}
-        numbers = []
+        named = []
         for row, kind in zip(first.tolist(), rows.kind[first].tolist(), strict=True):
-            net, index = rows.table.kinds[kind].net, rows.table.kinds[kind].nic_index
+            net, index = nics[kind]
             name = nic_name(rows.log_of(row), net, index) if net is not None and index is not None else None
-            numbers.append(names.setdefault(name, len(names)))
-        return np.array(numbers, np.int64)[group]
+            named.append(names.setdefault(name, len(names)))
+        return np.array(named, np.int64)[group]
 
     def _scopes(self, scope: Callable[[Line], str]) -> Column:
         """Whether the ends of each connection are on one host."""
@@ -166,22 +169,22 @@ class Grouping:
             kind.append(place)
             detail.append(self._details[path.detail])
         is_chosen = self._detail == np.array(detail, np.int64)[like][self.pair]
-        chosen = np.flatnonzero(is_chosen)
-        chosen = chosen[np.lexsort((rows.place[chosen], self.pair[chosen]))]
+        chosen = self._by_pair[is_chosen[self._by_pair]]
+        chosen = chosen[order_of(self.pair[chosen], rows.place[chosen])]
         line = chosen[np.unique(self.pair[chosen], return_index=True)[1]]
         lines = _Evidence(rows, line, self._of_ends(chosen), evidence)
         sets, communicators = self._communicators(is_chosen, line)
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
         return Columns(
-            src=listed(rows.src[line]),
-            dst=listed(rows.dst[line]),
-            src_host=listed(src_host),
-            dst_host=listed(dst_host),
-            src_gpu=listed(table.src_dev[rows.row[line]]),
-            dst_gpu=listed(table.dst_dev[rows.row[line]]),
-            kind=listed(kind_of_pair),
-            communicators=listed(communicators),
+            src=rows.src[line],
+            dst=rows.dst[line],
+            src_host=src_host,
+            dst_host=dst_host,
+            src_gpu=table.src_dev[rows.row[line]],
+            dst_gpu=table.dst_dev[rows.row[line]],
+            kind=kind_of_pair,
+            communicators=communicators,
             evidence=lines,
             hosts=[None, *hosts],
             gpus=list(table.devices),

@@ -184,7 +184,6 @@ def line_of(placement: Placement, edge: Edge) -> Line | None:
     src, dst = _known(placement.ranks, event.src), _known(placement.ranks, event.dst)
     if src is None or dst is None or event.transport == "COLLNET":
         return None
-    proxy = _known(placement.ranks, event.pxn_rank)
     return Line(
         placement.space,
         src,
@@ -195,7 +194,9 @@ def line_of(placement: Placement, edge: Edge) -> Line | None:
         placement.log,
         placement.guessed,
         placement.doubtful,
-        proxy,
+        _known(placement.ranks, event.pxn_rank),
+        event.src_dev,
+        event.dst_dev,
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
-from nccl_inspect.model.fold.process_log import ProcessLog
+from nccl_inspect.model.fold.process_log import Edge, ProcessLog
 from nccl_inspect.model.paths.ends import Line
-from nccl_inspect.model.paths.placement import Placement, line_of, owners
-from nccl_inspect.util.columns import Column, Lookup, distinct, joined, pair
+from nccl_inspect.model.paths.placement import Placement, owners
+from nccl_inspect.util.columns import Column, Lookup, distinct, joined, order_of, pair
 
 
 class Rows:
@@ -24,6 +24,7 @@ class Rows:
 
     def __init__(self, placements: Sequence[Placement], table: EdgeTable) -> None:
         self._placements, self.table = placements, table
+        self._devices = list(table.devices)
         ats = [table.rows_of(placement.burst) for placement in placements]
         rows = joined(ats)
         at = np.repeat(np.arange(len(placements)), list(map(len, ats)))
@@ -40,7 +41,7 @@ class Rows:
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
         owner = np.array(owners(placements), np.int64)[at[kept]]
-        kept = kept[np.lexsort((table.place[rows[kept]], owner))]
+        kept = kept[order_of(owner, table.place[rows[kept]])]
         self.row, self._at = rows[kept], at[kept]
         self.src, self.dst, self.proxy = src[kept], dst[kept], proxy[kept]
         self.spaces, self.space = self._named([placement.space for placement in placements])
@@ -71,9 +72,22 @@ class Rows:
 
     def line(self, index: int) -> Line:
         """One of them."""
-        line = line_of(self._placements[int(self._at[index])], self.table.edge(int(self.row[index])))
-        assert line is not None
-        return line
+        placement, table, row = self._placements[self._at[index]], self.table, self.row[index]
+        event, proxy = table.kinds[table.kind[row]], int(self.proxy[index])
+        return Line(
+            placement.space,
+            int(self.src[index]),
+            int(self.dst[index]),
+            event,
+            Edge(event, placement.burst.origin, int(table.place[row]), table.channel_sets[table.channels[row]]),
+            placement.communicator,
+            placement.log,
+            placement.guessed,
+            placement.doubtful,
+            None if proxy == NOTHING else proxy,
+            self._devices[table.src_dev[row]],
+            self._devices[table.dst_dev[row]],
+        )
 
     @property
     def networks(self) -> Counter[str]:
@@ -105,9 +119,8 @@ class Rows:
 
     def devices(self) -> Iterator[tuple[str, int, str | None]]:
         """The GPUs of ranks by their spaces."""
-        names = list(self.table.devices)
         for rank, device in ((self.src, self.table.src_dev[self.row]), (self.dst, self.table.dst_dev[self.row])):
             heads = distinct(self.space, rank, device)[0]
             columns = (column[heads].tolist() for column in (self.space, rank, device))
             for space, number, name in zip(*columns, strict=True):
-                yield self.spaces[space], number, names[name]
+                yield self.spaces[space], number, self._devices[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
@@ -29,8 +30,8 @@ class Scope:
         self._nodes_are_hosts = nodes_are_hosts
         self._hosts = hosts
         self._by_name = {comm.name: comm for comm in communicators}
-        self._ambiguous = {comm.name for comm in communicators if _names_are_ambiguous(comm)}
-        self._one_each = {comm.name for comm in communicators if comm.nnodes == comm.nranks}
+        self._are_ambiguous = cache(_names_are_ambiguous)
+        self._has_one_each = cache(_has_one_each)
         self._full: dict[tuple[str, str, str], bool] = {}
         self._by_host: dict[str, dict[str, list[Member]]] = {}
         self._ranks: dict[tuple[str, str], set[int]] = {}
@@ -56,13 +57,13 @@ class Scope:
         if None not in hosts:
             if hosts[0] != hosts[1]:
                 return "inter"
-            return "unknown" if comm and self._nodes_are_hosts and comm.name in self._ambiguous else "intra"
-        if comm and self._nodes_are_hosts and comm.name in self._one_each:
+            return "unknown" if comm and self._nodes_are_hosts and self._are_ambiguous(comm) else "intra"
+        if comm and self._nodes_are_hosts and self._has_one_each(comm):
             return "inter"
         seen = hosts[0] if hosts[0] is not None else hosts[1]
         if seen is None:
             return "unknown"
-        unseen, device = (line.dst, line.event.dst_dev) if hosts[1] is None else (line.src, line.event.src_dev)
+        unseen, device = (line.dst, line.dst_dev) if hosts[1] is None else (line.src, line.src_dev)
         if comm and self._is_full(comm, line.space, seen):
             return "inter"
         # NCCL refuses two ranks on one GPU, so a device that a rank of that host has is another host's.
@@ -87,6 +88,11 @@ class Scope:
             for member in comm.members.values():
                 by_host.setdefault(member.log.process[0], []).append(member)
         return self._by_host[comm.name]
+
+
+def _has_one_each(comm: Communicator) -> bool:
+    """Whether NCCL counts a node for each rank."""
+    return comm.nnodes == comm.nranks
 
 
 def _names_are_ambiguous(comm: Communicator) -> bool:

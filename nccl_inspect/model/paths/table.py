@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 from nccl_inspect.errors import NoPathError
+from nccl_inspect.model.paths import numbers
 from nccl_inspect.model.paths.columns import Columns, EndLines, FirstLines, no_end_lines
+from nccl_inspect.model.paths.numbers import Numbers
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of, path_of
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ class Table:
         self.columns = columns
         self.made: dict[int, Path] = {}
         """By row: the same path whenever it is asked for."""
-        self._of_kind: dict[int, list[int]] = {}
+        self._of_kind: dict[int, Numbers] = {}
         self._sets: dict[str, list[int]] = {}
-        self._of_set: dict[int, list[int]] = {}
+        self._of_set: dict[int, Numbers] = {}
 
     def path(self, row: int) -> Path:
         """The path of a row."""
@@ -40,7 +42,7 @@ class Table:
             c = self.columns
             self.made[row] = path_of(
                 c.kinds[c.kind[row]],
-                (c.src[row], c.dst[row]),
+                (int(c.src[row]), int(c.dst[row])),
                 (c.hosts[c.src_host[row]], c.hosts[c.dst_host[row]]),
                 (c.gpus[c.src_gpu[row]], c.gpus[c.dst_gpu[row]]),
                 c.communicator_sets[c.communicators[row]],
@@ -48,48 +50,27 @@ class Table:
             )
         return self.made[row]
 
-    def pair(self, row: int) -> tuple[int, int]:
-        """The ranks of a row."""
-        return self.columns.src[row], self.columns.dst[row]
-
-    def gpus(self, row: int) -> tuple[str | None, int, str | None, int, str | None]:
-        """The host of the sender, and ranks and GPUs of both ends."""
-        c = self.columns
-        src_gpu, dst_gpu = c.gpus[c.src_gpu[row]], c.gpus[c.dst_gpu[row]]
-        return c.hosts[c.src_host[row]], c.src[row], src_gpu, c.dst[row], dst_gpu
-
-    def of_kinds(self) -> dict[int, list[int]]:
+    def of_kinds(self) -> dict[int, Numbers]:
         """The rows of each kind, in the order of the first one."""
         if not self._of_kind:
-            self._of_kind = _grouped(enumerate(self.columns.kind))
+            self._of_kind = numbers.grouped(self.columns.kind)
         return self._of_kind
 
-    def rows_in(self, communicator: str) -> list[int]:
+    def rows_in(self, communicator: str) -> Iterable[int]:
         """The rows with connections in a communicator."""
         if not self._of_set:
-            self._of_set = _grouped(enumerate(self.columns.communicators))
+            self._of_set = numbers.grouped(self.columns.communicators)
             for place in self._of_set:
                 for name in self.columns.communicator_sets[place]:
                     self._sets.setdefault(name, []).append(place)
-        places = self._sets.get(communicator, [])
-        return self._of_set[places[0]] if len(places) == 1 else sorted(r for p in places for r in self._of_set[p])
+        groups = [self._of_set[place] for place in self._sets.get(communicator, [])]
+        return groups[0] if len(groups) == 1 else sorted(chain.from_iterable(map(numbers.listed, groups)))
 
 
-def _grouped(numbered: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """The first of each pair, by the second."""
-    by_group: dict[int, list[int]] = {}
-    for value, group in numbered:
-        by_group.setdefault(group, []).append(value)
-    return by_group
-
-
-def _decoded(
-    rows: Collection[tuple[int, ...]], meanings: Iterable[Sequence[object] | None]
-) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
-    """Rows of numbers with what these stand for."""
-    columns = zip(meanings, zip(*rows, strict=True), strict=False)
-    values = [column if meaning is None else map(meaning.__getitem__, column) for meaning, column in columns]
-    return zip(rows, zip(*values, strict=True), strict=False)
+def _decoded(columns: Iterable[Numbers], meanings: Iterable[Sequence[object] | None]) -> Iterator[tuple[Any, ...]]:
+    """Rows of what numbers stand for."""
+    lists = zip(map(numbers.listed, columns), meanings, strict=True)
+    return zip(*(some if meaning is None else map(meaning.__getitem__, some) for some, meaning in lists), strict=True)
 
 
 Column = str | Callable[[PathKind], Hashable]
@@ -105,10 +86,10 @@ class Selection(Sequence[Path]):
         rows: or these, in order.
     """
 
-    def __init__(self, table: Table, kinds: Iterable[int], rows: list[int] | None = None) -> None:
+    def __init__(self, table: Table, kinds: Iterable[int], rows: Iterable[int] | None = None) -> None:
         self.table = table
         self._kinds = list(kinds)
-        self._rows = rows
+        self._rows = None if rows is None else numbers.column_of(rows, table.columns.kind)
         self._is_whole = rows is None
         self._found: dict[object, Any] = {}
 
@@ -118,7 +99,7 @@ class Selection(Sequence[Path]):
         return sum(len(self.table.of_kinds()[kind]) for kind in self._kinds)
 
     def __bool__(self) -> bool:
-        return bool(self._kinds if self._rows is None else self._rows)
+        return bool(self._kinds) if self._rows is None else len(self._rows) > 0
 
     @overload
     def __getitem__(self, index: int) -> Path: ...
@@ -134,15 +115,18 @@ class Selection(Sequence[Path]):
     @property
     def rows(self) -> list[int]:
         """The rows of the table."""
+        rows: list[int] = self._remembered("rows", lambda: numbers.listed(self._at))
+        return rows
+
+    @property
+    def _at(self) -> Numbers:
+        """The rows as a column."""
         if self._rows is None:
-            table = self.table
-            if len(self._kinds) < 2:
-                self._rows = table.of_kinds()[self._kinds[0]] if self._kinds else []
+            table, column = self.table, self.table.columns.kind
+            if len(self._kinds) > 1:
+                self._rows = numbers.places(column, self._by_place(dict.fromkeys(self._kinds, True), False))
             else:
-                wanted = [False] * len(table.columns.kinds)
-                for place in self._kinds:
-                    wanted[place] = True
-                self._rows = list(compress(range(len(table.columns.kind)), map(wanted.__getitem__, table.columns.kind)))
+                self._rows = table.of_kinds()[self._kinds[0]] if self._kinds else numbers.column_of((), column)
         return self._rows
 
     def counted(self) -> list[tuple[PathKind, int]]:
@@ -150,7 +134,7 @@ class Selection(Sequence[Path]):
         kinds = self.table.columns.kinds
         if self._is_whole:
             return [(kinds[place], len(self.table.of_kinds()[place])) for place in self._places()]
-        return [(kinds[place], number) for place, number in Counter(self._taken("kind")).items()]
+        return [(kinds[place], number) for place, number in Counter(numbers.listed(self._taken("kind"))).items()]
 
     @property
     def kinds(self) -> list[PathKind]:
@@ -162,43 +146,39 @@ class Selection(Sequence[Path]):
         passed = {place: bool(test(self.table.columns.kinds[place])) for place in self._places()}
         if self._is_whole:
             return Selection(self.table, [place for place, is_wanted in passed.items() if is_wanted])
-        return self._chosen(map(passed.__getitem__, self._taken("kind")))
+        return self._chosen(numbers.replaced(self._taken("kind"), self._by_place(passed, False)))
 
     def only(self, columns: Sequence[Column], test: Callable[..., object]) -> Selection:
         """Those whose values in some columns pass a test, which is made once for equal values."""
         if not self:
             return self
-        read, meanings = self._read(columns)
-        rows = list(zip(*read, strict=True))
-        passed = {row: bool(test(*values)) for row, values in _decoded(dict.fromkeys(rows), meanings)}
-        return self._chosen(map(passed.__getitem__, rows))
+        combinations, group = self._told_apart(columns)
+        return self._chosen(numbers.replaced(group, [bool(test(*values)) for values in combinations]))
 
     def distinct(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns, each combination once, in order."""
-        return iter(self._remembered(columns, lambda: self._combinations(columns)))
+        return iter(self._remembered(columns, lambda: self._told_apart(columns)[0]))
 
-    def _combinations(self, columns: Iterable[Column]) -> list[tuple[Any, ...]]:
+    def _told_apart(self, columns: Iterable[Column]) -> tuple[list[tuple[Any, ...]], Numbers]:
+        """The values in some columns, each combination once, in order; and for each path the place of its own."""
         read, meanings = self._read(columns)
-        return [values for _, values in _decoded(dict.fromkeys(zip(*read, strict=True)), meanings)]
+        heads, group = numbers.told_apart(read)
+        return list(_decoded([numbers.taken(column, heads) for column in read], meanings)), group
 
     def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns of each path."""
-        read, meanings = self._read(columns)
-        decoded = [
-            r if meaning is None else map(meaning.__getitem__, r) for r, meaning in zip(read, meanings, strict=True)
-        ]
-        return zip(*decoded, strict=True)
+        return _decoded(*self._read(columns))
 
     def without(self, others: Selection) -> Selection:
         """Those that are not among others."""
         gone = set(others.rows)
-        return self._chosen(row not in gone for row in self.rows)
+        return Selection(self.table, (), [row for row in self.rows if row not in gone])
 
     def ordered(self, key: Callable[[PathKind], Any]) -> Selection:
         """The same, ordered by something that kinds have."""
-        places = self.table.columns.kind
         keys = {place: key(self._kind(place)) for place in self._places()}
-        return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[places[row]]))
+        own = dict(zip(self.rows, numbers.listed(self._taken("kind")), strict=True))
+        return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[own[row]]))
 
     def first(self, number: int) -> Selection:
         """The first ``number`` of them."""
@@ -206,19 +186,18 @@ class Selection(Sequence[Path]):
 
     def __and__(self, others: Selection) -> Selection:
         rows = set(others.rows)
-        return self._chosen(row in rows for row in self.rows)
+        return Selection(self.table, (), [row for row in self.rows if row in rows])
 
     def __or__(self, others: Selection) -> Selection:
         return Selection(self.table, (), sorted({*self.rows, *others.rows}))
 
     def ends(self) -> set[int]:
         """The ranks at both ends."""
-        return {*self._taken("src"), *self._taken("dst")}
+        return {*numbers.listed(self._taken("src")), *numbers.listed(self._taken("dst"))}
 
     def hosts(self) -> set[str | None]:
         """The hosts at both ends."""
-        names = self.table.columns.hosts
-        return {names[place] for place in {*self._taken("src_host"), *self._taken("dst_host")}}
+        return {host for column in ("src_host", "dst_host") for (host,) in self.distinct(column)}
 
     def first_lines(self) -> FirstLines:
         """The first line of each."""
@@ -232,16 +211,18 @@ class Selection(Sequence[Path]):
         """Where their kinds are in the table."""
         if self._is_whole:
             return self._kinds
-        return dict.fromkeys(self._taken("kind"))
+        return dict.fromkeys(numbers.listed(self._taken("kind")))
 
-    def _taken(self, column: str) -> Sequence[int]:
+    def _by_place(self, of_kinds: Mapping[int, Any], otherwise: object) -> list[Any]:
+        """What is known of some kinds, by the places of all."""
+        return [of_kinds.get(place, otherwise) for place in range(len(self.table.columns.kinds))]
+
+    def _taken(self, column: str) -> Numbers:
         """The values of a column."""
-        values: Sequence[int] = getattr(self.table.columns, column)
-        rows = self.rows
-        if len(rows) == len(values):
+        values: Numbers = getattr(self.table.columns, column)
+        if len(self) == len(values):
             return values
-        taken: Sequence[int] = self._remembered(column, lambda: [values[row] for row in rows])
-        return taken
+        return self._remembered(column, lambda: numbers.taken(values, self._at))
 
     def _remembered(self, key: object, find: Callable[[], Any]) -> Any:
         """What is found in these paths, found when it is first asked for."""
@@ -249,9 +230,9 @@ class Selection(Sequence[Path]):
             self._found[key] = find()
         return self._found[key]
 
-    def _read(self, columns: Iterable[Column]) -> tuple[list[Iterable[int]], list[Sequence[object] | None]]:
+    def _read(self, columns: Iterable[Column]) -> tuple[list[Numbers], list[Sequence[object] | None]]:
         """The numbers in columns, and the lists in which they are places."""
-        read: list[Iterable[int]] = []
+        read: list[Numbers] = []
         meanings: list[Sequence[object] | None] = []
         for column in columns:
             if isinstance(column, str):
@@ -260,15 +241,15 @@ class Selection(Sequence[Path]):
             else:
                 values: dict[object, int] = {}
                 places = {kind: values.setdefault(column(self._kind(kind)), len(values)) for kind in self._places()}
-                read.append(map(places.__getitem__, self._taken("kind")))
+                read.append(numbers.replaced(self._taken("kind"), self._by_place(places, 0)))
                 meanings.append(list(values))
         return read, meanings
 
     def _kind(self, place: int) -> PathKind:
         return self.table.columns.kinds[place]
 
-    def _chosen(self, wanted: Iterable[object]) -> Selection:
-        return Selection(self.table, (), list(compress(self.rows, wanted)))
+    def _chosen(self, wanted: Numbers) -> Selection:
+        return Selection(self.table, (), numbers.chosen(self._at, wanted))
 
 
 class Paths(Selection):
@@ -349,7 +330,8 @@ def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, in
         change: the new kind of rows of that kind and number.
     """
     columns = paths.table.columns
-    both = list(zip(columns.kind, marking, strict=True))
-    places = {pair: place for place, pair in enumerate(dict.fromkeys(both))}
-    kinds = [change(columns.kinds[kind], mark) for kind, mark in places]
-    return Paths(replace(columns, kind=[places[pair] for pair in both], kinds=kinds))
+    both = columns.kind, numbers.column_of(marking, columns.kind)
+    heads, kind = numbers.told_apart(both)
+    places = zip(*(numbers.listed(numbers.taken(column, heads)) for column in both), strict=True)
+    kinds = [change(columns.kinds[place], mark) for place, mark in places]
+    return Paths(replace(columns, kind=kind, kinds=kinds))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.ingest.lines.elisions import PASTE
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import Step
+from nccl_inspect.model.fold.process_log import ProcessLog, Step
 from nccl_inspect.model.job import Setting
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 
 def has_communicator(fold: Fold | Share) -> bool:
     """Whether a rank says that it begins or completes a communicator."""
-    return any(
-        isinstance(step, Step) and isinstance(step.event, events.CommInit)
-        for log in fold.processes.values()
-        for step in log.steps
-    )
+    return any(isinstance(event, events.CommInit) for event in _steps(fold.processes.values()))
+
+
+def _steps(logs: Iterable[ProcessLog]) -> Iterator[events.Event]:
+    """The events of all steps but connections."""
+    return (step.event for log in logs for step in log.steps if isinstance(step, Step))
 
 
 def is_excerpt(fold: Fold | Share, settings: Iterable[Setting]) -> bool:
@@ -49,8 +51,7 @@ _BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, 
 def _lacks_its_beginning(fold: Fold | Share) -> bool:
     """Whether communicators are complete, and nothing is there of what every rank prints before."""
     logs = fold.processes.values()
-    steps = [step.event for log in logs for step in log.steps if isinstance(step, Step)]
-    if any(isinstance(event, events.CommInit) and event.phase == "START" for event in steps):
+    if any(isinstance(event, events.CommInit) and event.phase == "START" for event in _steps(logs)):
         return False
     noted = (note.event for log in logs for note in log.notes.values())
-    return not any(isinstance(event, _BEGINNING) for group in (steps, noted) for event in group)
+    return not any(isinstance(event, _BEGINNING) for event in chain(_steps(logs), noted))
