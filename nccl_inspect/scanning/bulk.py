@@ -167,6 +167,10 @@ class BulkScanner(Scanner):
             return counts.number(len(cleaned), lines.mended), cleaned
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
+        if not self.wrapped and text.startswith(b"{") and b"\n" in text:
+            line, _, text = text.partition(b"\n")  # it shows what all are in
+            self._begin([line])
+            self._line(counts.number(1)[0], line, counts, block.keep)
         first = counts.lines + 1
         split = self._records.split(text, first) if self.wrapped and self._records else None
         if split is None:
