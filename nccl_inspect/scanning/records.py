@@ -31,6 +31,8 @@ _OTHER_TIME = b"2001-02-03T04:05:06Z"
 _QUOTE, _BACKSLASH, _BRACE = b'"\\{'
 _BEHIND = 32
 """Bytes behind the beginning of a time of the day, at least: no time has as many."""
+_LOOK = 1 << 16
+"""Bytes of a block that show whether there are objects."""
 _MAX_PLACES = 64
 _MAX_TRIES = 20
 """Objects of a block in which a time is looked for."""
@@ -107,7 +109,7 @@ class Records:
             data: lines with a line end between each two.
             first: the number of the first one.
         """
-        if not data.startswith(b"{") and b"\n{" not in data:
+        if not data.startswith(b"{") and data.find(b"\n{", 0, _LOOK) < 0:
             return None
         block = Block(data)
         spans = _quoted(block)
