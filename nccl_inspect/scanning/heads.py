@@ -43,7 +43,7 @@ class Spans(NamedTuple):
     """Where the prefix of each ends."""
     end: Rows
 
-    def at(self, chosen: Mask) -> Spans:
+    def at(self, chosen: Mask | Rows) -> Spans:
         """Some of them."""
         return Spans(*(column[chosen] for column in self))
 

@@ -114,8 +114,8 @@ class Records:
         block = Block(data)
         spans = _quoted(block)
         clock = self._clock(block, spans)
-        is_found = clock.width > 0
-        spans, clock = spans.at(is_found), _Clock(*(column[is_found] for column in clock))
+        at = np.flatnonzero(clock.width)
+        spans, clock = spans.at(at), _Clock(clock.begin[at], clock.width[at], clock.is_front[at])
         heads = self._heads(block, spans, clock, first) if len(spans.row) else None
         return None if heads is None else self._columns.read(spans, heads)
 

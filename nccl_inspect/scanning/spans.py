@@ -96,7 +96,7 @@ class Block:
             fits &= (words & _LOW) + _PAST_NINE & np.uint64(digits & _CARRY) == 0
         return fits
 
-    def alike(self, *spans: tuple[Rows, Rows], also: Rows | None = None) -> Rows:
+    def alike(self, *spans: tuple[Rows, Rows], also: NDArray[Any] | None = None) -> Rows:
         """For each row the first one with the same bytes in all spans, and with the same of something else.
 
         Eight bytes must follow where a span begins.
