@@ -19,7 +19,7 @@ from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.columns import Columns, Split, usual
 from nccl_inspect.scanning.heads import Known, Spans, origins_of
 from nccl_inspect.scanning.line_table import Heads, Printers
-from nccl_inspect.scanning.spans import ZERO, Block, Mask, Rows, number_of
+from nccl_inspect.scanning.spans import ZERO, Block, Column, Mask, Rows, number_of
 from nccl_inspect.util.text import decode, encode
 
 _TIME = re.compile(ISO)
@@ -37,8 +37,8 @@ _MAX_PLACES = 64
 _MAX_TRIES = 20
 """Objects of a block in which a time is looked for."""
 _MAX_FORMS = 10_000
-_LEAST = 4
-"""Lines that have the same around them, on average; a form for fewer does not pay."""
+_LEAST = 2
+"""Lines of a block for each new form: learning one takes as long as reading these."""
 
 
 class RecordFrame(Frame):
@@ -85,6 +85,10 @@ class _Clock(NamedTuple):
     is_front: Mask
     """Whether it is before the line."""
 
+    def at(self, rows: Rows) -> _Clock:
+        """Those of some objects."""
+        return _Clock(self.begin[rows], self.width[rows], self.is_front[rows])
+
 
 class Records:
     """Reads blocks of objects.
@@ -115,9 +119,14 @@ class Records:
         spans = _quoted(block)
         clock = self._clock(block, spans)
         at = np.flatnonzero(clock.width)
-        spans, clock = spans.at(at), _Clock(clock.begin[at], clock.width[at], clock.is_front[at])
-        heads = self._heads(block, spans, clock, first) if len(spans.row) else None
-        return None if heads is None else self._columns.read(spans, heads)
+        spans, clock = spans.at(at), clock.at(at)
+        found = self._stated_in(block, spans, clock) if len(at) else None
+        if found is None:
+            return None
+        form, stated = found
+        at = np.flatnonzero(form >= 0)
+        heads = self._heads(block, spans.at(at), clock.at(at), first, form[at], stated) if len(at) else None
+        return None if heads is None else self._columns.read(spans.at(at), heads)
 
     def _clock(self, block: Block, spans: Spans) -> _Clock:
         """Where the times are, as far as they look like those that were found."""
@@ -147,9 +156,9 @@ class Records:
         self._places.update(dict.fromkeys(places))
         return places
 
-    def _heads(self, block: Block, spans: Spans, clock: _Clock, first: int) -> Heads | None:
-        """The prefixes of lines in objects; None where these have many forms, or where a prefix is news."""
-        row, begin, mark, end = spans
+    def _stated_in(self, block: Block, spans: Spans, clock: _Clock) -> tuple[Column, list[Stated]] | None:
+        """What objects state: for each a number, -1 where it has no form; None where too many are of new forms."""
+        row, begin, _, end = spans
         start, stop, until = block.begin[row], block.end[row], clock.begin + clock.width
         around = [
             (start, np.where(clock.is_front, clock.begin, begin)),
@@ -157,28 +166,37 @@ class Records:
             (np.where(clock.is_front, end, until), stop),
         ]
         number, where = number_of(block.alike(*around, also=clock.width))
-        if len(where) * _LEAST > len(number):
-            return None
         pieces = zip(*(block.pieces(since[where], to[where]) for since, to in around), strict=True)
-        forms = [
-            self._stated(block, spans, clock, at, b"\n".join(piece))
-            for at, piece in zip(where.tolist(), pieces, strict=True)
-        ]
-        of, where = number_of(block.alike((begin, mark), also=number))
+        kinds = list(map(b"\n".join, pieces))
+        if len({kind for kind in kinds if kind not in self._forms}) * _LEAST > len(number):
+            return None
+        forms = np.full(len(where), -1, np.int32)
+        stated: list[Stated] = []
+        for index, (at, kind) in enumerate(zip(where.tolist(), kinds, strict=True)):
+            if (one := self._stated(block, spans, clock, at, kind)) is not None:
+                forms[index] = len(stated)
+                stated.append(one)
+        return forms[number], stated
+
+    def _heads(
+        self, block: Block, spans: Spans, clock: _Clock, first: int, form: Column, stated: list[Stated]
+    ) -> Heads | None:
+        """The prefixes of lines in objects; None where one is news."""
+        row, begin, mark, _ = spans
+        number, where = number_of(block.alike((begin, mark), also=form))
         origins = origins_of(block.pieces(begin[where], mark[where]), self._known)
         if origins is None:
             return None
         printer = np.full(len(where), -1, np.int32)
         printing: list[Origin] = []
         frames: list[Frame] = []
-        times = block.pieces(clock.begin[where], until[where])
-        for index, (origin, form, time) in enumerate(zip(origins, number[where].tolist(), times, strict=True)):
-            stated = forms[form]
-            if origin is not None and stated is not None and not prefix.is_masked(origin.process):
+        times = block.pieces(clock.begin[where], clock.begin[where] + clock.width[where])
+        for index, (origin, one, time) in enumerate(zip(origins, form[where].tolist(), times, strict=True)):
+            if origin is not None and not prefix.is_masked(origin.process):
                 printer[index] = len(frames)
-                frames.append(_frame(origin, stated, decode(time)))
+                frames.append(_frame(origin, stated[one], decode(time)))
                 printing.append(frames[-1].origin)
-        return Heads(block, begin, mark, row + first, printer[of], Printers(printing, frames), clock.begin)
+        return Heads(block, begin, mark, row + first, printer[number], Printers(printing, frames), clock.begin)
 
     def _stated(self, block: Block, spans: Spans, clock: _Clock, at: int, around: bytes) -> Stated | None:
         """What objects state that have this around line and time; None where they have no form."""
