@@ -190,10 +190,13 @@ def objects(lines: list[bytes], chance: random.Random) -> list[bytes]:
         b'{"severity":"INFO","textPayload":"%b","resource":{"type":"%b"},"timestamp":"%b"}',
         b'{"@timestamp": "%b", "message": "%b", "fields": {"host": "%b"}}',
         b'{"text":"%b","tag":"%b","at":"%b"},',
+        b'{"log":"%b","stream":"stderr","attrs":{"name":"%b","tag":"a"},"time":"%b"}',
     )
     form = chance.choice(forms)
     is_time_first, end = b"time" in form[:12], chance.choice((b"\\n", b"\\n", b"", b"\\r\\n"))
-    ends, words = chance.choice(((b"Z",), (b"+01:00", b"Z"))), chance.choice(((b"stdout",), (b"stdout", b"", b"7")))
+    ends = chance.choice(((b"Z",), (b"+01:00", b"Z")))
+    pods = [b"llama-%d" % number for number in range(chance.choice((3, 12, 200)))]
+    words = chance.choice(((b"stdout",), (b"stdout", b"", b"7"), pods))
     found = []
     for number, line in enumerate(lines):
         second, fraction = number // 50 % 60, b".%d" % chance.randrange(10**6) if chance.random() < 0.9 else b""

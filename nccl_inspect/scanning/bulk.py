@@ -167,6 +167,10 @@ class BulkScanner(Scanner):
             return counts.number(len(cleaned), lines.mended), cleaned
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
+        if not self.wrapped and text.startswith(b"{") and b"\n" in text:
+            line, _, text = text.partition(b"\n")  # it shows what all are in
+            self._begin([line])
+            self._line(counts.number(1)[0], line, counts, block.keep)
         first = counts.lines + 1
         split = self._records.split(text, first) if self.wrapped and self._records else None
         if split is None:
@@ -193,7 +197,7 @@ class BulkScanner(Scanner):
                 self._large = inf
                 return None
             known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
-            texts = text_forms.TextForms(self._sound_text, self._seen_texts, self._texts.keep)
+            texts = text_forms.TextForms(self._sound_text, self._sound_meaning, self._seen_texts, self._texts.keep)
             self._columns = columns.Columns(self._grammar, texts, known)
             self._records = records.Records(self._columns, known)
         return self._columns
@@ -214,6 +218,13 @@ class BulkScanner(Scanner):
             if self.wrapped:  # else it means the same wherever it stands
                 text = self._texts.young.get(rest)
         return None if text is None or text.damaged else text
+
+    def _sound_meaning(self, rest: bytes, origin: Origin) -> Text | None:
+        """The same for a text that nobody printed: nothing is remembered."""
+        if rest[:5] not in prefix.BEGINNINGS or self._key(rest, origin) != rest:
+            return None
+        text = self._meaning(rest, rest)
+        return None if text.damaged else text
 
     def unwrap(self) -> None:
         """Know from here on that lines are in envelopes."""

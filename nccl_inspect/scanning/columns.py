@@ -16,7 +16,7 @@ from nccl_inspect.ingest.lines.prefix import MARK
 from nccl_inspect.scanning.connection_table import MAX_CHANNEL, ConnectionTable
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.forms import CHANNEL, TAIL, Forms
-from nccl_inspect.scanning.heads import Known, heads_of
+from nccl_inspect.scanning.heads import Known, Spans, heads_of
 from nccl_inspect.scanning.line_table import Heads, LineTable
 from nccl_inspect.scanning.spans import Block, Mask, Rows, number_of
 from nccl_inspect.scanning.text_forms import TextForms
@@ -59,39 +59,45 @@ class Columns:
         self._forms.forget()
         self._texts.forget()
 
-    def split(self, data: bytes, first: int, is_timed: bool, known: Known | None = None) -> Split | None:
+    def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
         """Read a block.
 
         Args:
             data: lines with a line end between each two.
             first: the number of the first one.
             is_timed: whether most prefixes have a time.
-            known: what is known of their prefixes.
 
         Returns:
             None where nothing can be read so.
         """
         block = Block(data)
-        row, mark = _prefixed(block)
-        heads = heads_of(block, row, mark, first, is_timed, known or self._known) if len(row) else None
-        if heads is None:
-            return None
+        spans = prefixed(block)
+        heads = heads_of(block, spans, first, is_timed, self._known) if len(spans.row) else None
+        return None if heads is None else self.read(spans, heads)
+
+    def read(self, spans: Spans, heads: Heads) -> Split:
+        """Read lines of a block.
+
+        Args:
+            spans: where they stand.
+            heads: who printed them.
+        """
+        block, row = heads.block, spans.row
         at = np.flatnonzero(heads.printer >= 0)
         is_left = np.ones(len(block.begin), bool)
-        connections, of = self._connections(block, at, row, mark, heads)
+        connections, of = self._connections(at, spans, heads)
         is_left[row[of]] = False
         at = at[is_left[row[at]]]
-        lines, of = self._lines(block, at, row, mark, heads)
+        lines, of = self._lines(at, spans, heads)
         is_left[row[of]] = False
         others = np.flatnonzero(is_left)
         return Split(len(block.begin), lines, connections, others, block.pieces(block.begin[others], block.end[others]))
 
-    def _connections(
-        self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads
-    ) -> tuple[ConnectionTable | None, Rows]:
+    def _connections(self, at: Rows, spans: Spans, heads: Heads) -> tuple[ConnectionTable | None, Rows]:
         """The connection lines among some lines, and which of them these are."""
-        at = at[_may_connect(block, mark[at] + len(MARK), block.end[row[at]])]
-        begin, end = mark[at] + len(MARK) + TAIL, block.end[row[at]]
+        block = heads.block
+        at = at[_may_connect(block, spans.mark[at] + len(MARK), spans.end[at])]
+        begin, end = spans.mark[at] + len(MARK) + TAIL, spans.end[at]
         number, where = number_of(block.alike((begin, end)))
         read = self._forms.read(block, begin[where], end[where], lambda one: heads.origin(int(at[where[one]])))
         tens, ones = (block.bytes[begin - place].astype(np.int32) - ord("0") for place in (2, 1))
@@ -114,9 +120,10 @@ class Columns:
             of,
         )
 
-    def _lines(self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads) -> tuple[LineTable, Rows]:
+    def _lines(self, at: Rows, spans: Spans, heads: Heads) -> tuple[LineTable, Rows]:
         """Other lines among some that are sound, and which of them these are."""
-        begin, end = mark[at] + len(MARK), block.end[row[at]]
+        block = heads.block
+        begin, end = spans.mark[at] + len(MARK), spans.end[at]
         is_wide = end - begin > _WIDEST
         narrow, wide = np.flatnonzero(~is_wide), np.flatnonzero(is_wide)
         first_alike = np.arange(len(at))
@@ -139,12 +146,16 @@ class Columns:
         return LineTable(heads=heads, at=of, text=text_number[kept], texts=texts), of
 
 
-def _prefixed(block: Block) -> tuple[Rows, Rows]:
-    """The lines with a prefix and a text of usual width, and the place of NCCL's name in them."""
+def prefixed(block: Block) -> Spans:
+    """The lines with a prefix and a text of usual width."""
     row, mark = block.first_in_lines(MARK)
-    head = mark - block.begin[row]
-    fits = (head >= _LEAST) & (head <= _WIDEST) & (block.end[row] - mark >= len(MARK) + _LEAST)
-    return row[fits], mark[fits]
+    return usual(Spans(row, block.begin[row], mark, block.end[row]))
+
+
+def usual(spans: Spans) -> Spans:
+    """Those with a prefix and a text of usual width."""
+    head = spans.mark - spans.begin
+    return spans.at((head >= _LEAST) & (head <= _WIDEST) & (spans.end - spans.mark >= len(MARK) + _LEAST))
 
 
 def _may_connect(block: Block, begin: Rows, end: Rows) -> Mask:

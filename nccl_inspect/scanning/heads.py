@@ -5,7 +5,7 @@ Where lines have times, prefixes that differ in these only are one, as soon as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,18 +33,32 @@ class Known(NamedTuple):
     """Whether the prefix changes how other lines are read."""
 
 
-def heads_of(block: Block, row: Rows, mark: Rows, first: int, is_timed: bool, known: Known) -> Heads | None:
+class Spans(NamedTuple):
+    """Where lines with a prefix stand in a block."""
+
+    row: Rows
+    """Which lines of the block these are."""
+    begin: Rows
+    mark: Rows
+    """Where the prefix of each ends."""
+    end: Rows
+
+    def at(self, chosen: Mask | Rows) -> Spans:
+        """Some of them."""
+        return Spans(*(column[chosen] for column in self))
+
+
+def heads_of(block: Block, spans: Spans, first: int, is_timed: bool, known: Known) -> Heads | None:
     """The prefixes of some lines; None where one is news.
 
     Args:
         block: where the lines stand.
-        row: which these are.
-        mark: where the prefix of each ends.
+        spans: where in it.
         first: the number of the first line of the block.
         is_timed: whether most prefixes have a time.
         known: what is known of prefixes.
     """
-    begin = block.begin[row]
+    row, begin, mark, _ = spans
     framed = _framed(block, begin, mark, known) if is_timed else _Framed(np.full(len(row), -1, np.int32), [])
     if framed is None:
         return None
@@ -53,18 +67,27 @@ def heads_of(block: Block, row: Rows, mark: Rows, first: int, is_timed: bool, kn
     left = np.flatnonzero(printer < 0)
     number, where = number_of(block.alike((begin[left], mark[left])))
     numbers = np.full(len(where), -1, np.int32)
-    distinct = block.pieces(begin[left[where]], mark[left[where]])
-    for index, (head, origin) in enumerate(zip(distinct, list(known.seen(distinct)), strict=True)):
-        if origin is None:
-            if known.is_news(head):
-                return None
-            origin = known.parsed(head)
+    found = origins_of(block.pieces(begin[left[where]], mark[left[where]]), known)
+    if found is None:
+        return None
+    for index, origin in enumerate(found):
         if origin is not None:
             numbers[index] = len(origins)
             origins.append(origin)
     printer[left] = numbers[number]
     more: list[Frame | None] = [None] * (len(origins) - len(frames))
     return Heads(block, begin, mark, row + first, printer, Printers(origins, frames and frames + more))
+
+
+def origins_of(heads: Sequence[bytes], known: Known) -> list[Origin | None] | None:
+    """Who printed lines with these prefixes; None where one is news."""
+    origins = list(known.seen(heads))
+    for index, head in enumerate(heads):
+        if origins[index] is None:
+            if known.is_news(head):
+                return None
+            origins[index] = known.parsed(head)
+    return origins
 
 
 class _Framed(NamedTuple):

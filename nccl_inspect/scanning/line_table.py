@@ -44,6 +44,8 @@ class Heads(Record):
     printer: Column
     """An index into the printers; -1 where who printed it is to be found out line by line."""
     printers: Printers
+    time: Rows | None = None
+    """Where the times stand that are not in the prefixes, but in what is around the lines."""
 
     def origin(self, at: int) -> Origin:
         """Who printed a line, with its time."""
@@ -54,6 +56,9 @@ class Heads(Record):
         printers, origins, frames = self.printer[at].tolist(), self.printers.origins, self.printers.frames
         if not frames:
             return [origins[printer] for printer in printers]
+        if self.time is not None:
+            times = self.block.pieces(self.time[at], self.time[at] + max(map(_width, frames)))
+            return [self.printers.origin(printer, time) for printer, time in zip(printers, times, strict=True)]
         return [
             origins[printer] if (frame := frames[printer]) is None else frame.at(head)
             for printer, head in zip(printers, self.block.pieces(self.begin[at], self.end[at]), strict=True)
@@ -64,11 +69,16 @@ class Heads(Record):
         frames = self.printers.frames
         if not frames:
             return None
-        begins = np.array([0 if frame is None else frame.begin for frame in frames])
-        width = max(0 if frame is None else len(frame.time) for frame in frames)
-        return self.block.windows(self.begin[at] + begins[self.printer[at]], max(width, 1)).view(f"S{max(width, 1)}")[
-            :, 0
-        ]
+        begin = self.time
+        if begin is None:
+            begins = np.array([0 if frame is None else frame.begin for frame in frames])
+            begin = self.begin + begins[self.printer]
+        width = max(1, *map(_width, frames))
+        return self.block.windows(begin[at], width).view(f"S{width}")[:, 0]
+
+
+def _width(frame: Frame | None) -> int:
+    return 0 if frame is None else len(frame.time)
 
 
 @record

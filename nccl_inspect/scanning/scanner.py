@@ -35,6 +35,8 @@ _LAST_WORDS = later(
 _MAX_ORIGINS = 50_000
 MAX_TEXTS = 20_000
 """Distinct messages of a generation; some (collective calls, pointers) never repeat, so there is a limit."""
+_TRAILED, _UNTRAILED = b"\0", b"\1"
+"""What marks texts with what may be the trailer of an envelope: in lines that are in one, and in others."""
 MAX_PENDING = 10_000
 """Streams of which the beginning of a line is kept; then the oldest one is given up."""
 
@@ -342,24 +344,35 @@ class Scanner:
         return self._texts.recall(rest) or self._new_text(rest, origin)
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
-        level, _, whole = rest.partition(b" ")
-        message, key = whole, rest
-        if self.wrapped and len(shorter := envelopes.without_trailer(whole)) < len(whole):
-            is_trailer = origin is not None and origin.wrapped
-            key = rest + (b"\0" if is_trailer else b"\1")
-            if known_text := self._texts.young.get(key) or self._texts.recall(key):
-                return known_text
-            if is_trailer and (self._grammar.parse(shorter) or not self._grammar.parse(whole)):
+        key = self._key(rest, origin)
+        known_text = None if key == rest else self._texts.young.get(key) or self._texts.recall(key)
+        if known_text is not None:
+            return known_text
+        text = self._meaning(rest, key)
+        if text.parsed:
+            self.productions.add(text.parsed.production)
+        self._texts.keep(key, text)
+        return text
+
+    def _key(self, rest: bytes, origin: Origin | None) -> bytes:
+        """What level and message are remembered by: with a mark where the printer decides what they mean."""
+        message = rest.partition(b" ")[2]
+        if not self.wrapped or len(envelopes.without_trailer(message)) == len(message):
+            return rest
+        return rest + (_TRAILED if origin is not None and origin.wrapped else _UNTRAILED)
+
+    def _meaning(self, rest: bytes, key: bytes) -> Text:
+        """What level and message mean that are remembered by this key."""
+        level, _, message = rest.partition(b" ")
+        if len(key) > len(rest) and key.endswith(_TRAILED):
+            shorter = envelopes.without_trailer(message)
+            if self._grammar.parse(shorter) or not self._grammar.parse(message):
                 message = shorter  # else a table of NCCL's own, which ends like that of a collector
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed is None and not glued and b"&" in message:
             parsed = self._grammar.parse(message := envelopes.without_entities(message))
-        if parsed:
-            self.productions.add(parsed.production)
-        text = Text(level.decode("ascii"), message, parsed, glued)
-        self._texts.keep(key, text)
-        return text
+        return Text(level.decode("ascii"), message, parsed, glued)
 
 
 def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:

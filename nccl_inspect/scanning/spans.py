@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,9 +23,8 @@ _PAST_NINE = np.uint64(0x0606060606060606)
 _ZEROS, _SEVEN_BITS, _EIGHTH_BIT, _UP_TO_NINE = (
     np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x7F, 0x80, 0x76)
 )
-_MASKS = np.array([(1 << 8 * width) - 1 for width in range(_WORD + 1)], np.uint64)
 _USUAL = 64
-"""Bytes up to which most pieces reach."""
+"""Bytes up to which most pieces reach: those of longer ones are looked at in further steps."""
 _ROUNDS = 16
 """Of hashing; what still falls together then is sorted."""
 
@@ -52,9 +52,10 @@ class Block:
 
     def windows(self, begin: Rows, width: int) -> NDArray[np.uint8]:
         """The bytes from each place on, row by row."""
-        letters = np.ndarray((len(self.data) - width + 1, width), np.uint8, self.data, strides=(1, 1))
-        rows: NDArray[np.uint8] = letters[begin]
-        return rows
+        # One copy for each row, however many bytes it has: words alone take the same time each.
+        rows = np.ndarray((len(self.data) - width + 1,), f"V{width}", self.data, strides=(1,))[begin]
+        letters: NDArray[np.uint8] = rows.view(np.uint8).reshape(-1, width)
+        return letters
 
     def first_in_lines(self, text: bytes) -> tuple[Rows, Rows]:
         """The lines that hold a text of up to eight bytes, and its first place in each.
@@ -95,7 +96,7 @@ class Block:
             fits &= (words & _LOW) + _PAST_NINE & np.uint64(digits & _CARRY) == 0
         return fits
 
-    def alike(self, *spans: tuple[Rows, Rows], also: Rows | None = None) -> Rows:
+    def alike(self, *spans: tuple[Rows, Rows], also: NDArray[Any] | None = None) -> Rows:
         """For each row the first one with the same bytes in all spans, and with the same of something else.
 
         Eight bytes must follow where a span begins.
@@ -111,20 +112,40 @@ class Block:
         return firsts([width, *map(_without_digits, words)])
 
     def _words_in(self, begin: Rows, end: Rows) -> Iterator[NDArray[Any]]:
-        """The widths of some pieces, and the words that cover them."""
+        """The widths of some pieces, and the words that cover them, with zeros behind their ends."""
         width = end - begin
         yield width
-        narrow, wide = int(width.min(initial=_WORD)), int(width.max(initial=0))
-        last = end - _WORD if narrow >= _WORD else np.maximum(end - _WORD, begin)
-        for place in range(0, wide, _WORD):
-            if place < _USUAL:
-                word = self.words[np.minimum(begin + place, last)]
-                yield word if narrow >= _WORD else word & _MASKS[np.minimum(width, _WORD)]
-            else:
-                longer = np.flatnonzero(width > place)
-                word = np.zeros(len(begin), np.uint64)
-                word[longer] = self.words[np.minimum(begin[longer] + place, last[longer])]
-                yield word
+        most = int(width.max(initial=0))
+        for place in range(0, most, _USUAL):
+            size = -(-min(most - place, _USUAL) // _WORD) * _WORD
+            if not place:
+                yield from np.ascontiguousarray(self._words_of(begin, width, size).T)  # columns are read one by one
+                continue
+            longer = np.flatnonzero(width > place)
+            words = np.zeros((len(begin), size // _WORD), np.uint64)
+            words[longer] = self._words_of(begin[longer] + place, width[longer] - place, size)
+            yield from np.ascontiguousarray(words.T)
+
+    def _words_of(self, begin: Rows, width: Rows, size: int) -> Bits:
+        """The first bytes of some pieces, row by row, with zeros behind their ends."""
+        most = len(self.data) - size
+        letters = self.windows(np.minimum(begin, most), size) if most >= 0 else np.zeros((len(begin), size), np.uint8)
+        for row in np.flatnonzero(begin > most).tolist():  # the last pieces of a block have fewer bytes behind them
+            letters[row] = np.frombuffer(self.data[begin[row] :].ljust(size, b"\0"), np.uint8)
+        words = letters.view(np.uint64)
+        same = int(width.min(initial=size)) // _WORD * _WORD
+        if same < size:
+            words[:, same // _WORD :] &= (
+                _masks(size - same)[np.minimum(width - same, size - same)].view(np.uint64).reshape(len(begin), -1)
+            )
+        return words
+
+
+@cache
+def _masks(size: int) -> NDArray[Any]:
+    """By widths of pieces, what is left of their first bytes."""
+    letters = np.tri(size + 1, size, -1, np.uint8) * np.uint8(0xFF)
+    return letters.view(f"V{size}")[:, 0]
 
 
 def _without_digits(words: Bits) -> Bits:
@@ -166,7 +187,7 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
         first = table[slot]
         other = np.zeros(len(left), bool)
         for column, mine in zip(columns, own, strict=True):
-            other |= mine != column[first]
+            other |= mine != column.take(first)
         if len(left) == len(result):
             result = first
         else:

@@ -77,6 +77,7 @@ class TextForms:
 
     Args:
         text_of: what level and message of a line mean to its reader; None where that depends on the line.
+        meaning_of: the same for what no line has.
         seen: what texts mean that were read lately.
         keep: remembers that.
     """
@@ -84,10 +85,12 @@ class TextForms:
     def __init__(
         self,
         text_of: TextOf,
+        meaning_of: TextOf,
         seen: Callable[[Iterable[bytes]], Iterable[Text | None]],
         keep: Callable[[bytes, Text], None],
     ) -> None:
         self.text_of = text_of
+        self._meaning_of = meaning_of
         self._seen = seen
         self._keep = keep
         self._forms: dict[bytes, _Form | None] = {}
@@ -180,7 +183,7 @@ class TextForms:
         """Whether a text means the same with other digits and letters."""
         for digit, lone, letter in ((b"1", b"1", b"a"), (b"9", b"9", b"f"), (b"1", b"0", b"0")):
             other = fields.with_others(digit, lone, letter)
-            meaning = self.text_of(other, origin)
+            meaning = self._meaning_of(other, origin)
             if meaning is None or meaning.parsed is None or text.parsed is None:
                 return False
             if meaning.parsed.production is not text.parsed.production or _spans(meaning, other) != spans:

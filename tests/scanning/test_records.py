@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import fuzz_columns
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_inspect.scanning import records
+from nccl_inspect.scanning.columns import Columns, Split
+from nccl_inspect.scanning.heads import Spans
+from nccl_inspect.scanning.line_table import Heads
 
 LINE = "vm-%d:7:7 [0] NCCL INFO Channel 0%d/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
@@ -18,16 +22,51 @@ def docker(text: str, second: int, stream: str = "stdout") -> bytes:
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-def test_objects_of_one_form_are_taken_apart_at_once() -> None:
+def of_pod(text: str, second: int, pod: str) -> bytes:
+    fraction = f".{second}" if second % 7 else ""
+    record = {"time": f"2026-11-20T23:13:{second:02}{fraction}Z", "log": text, "kubernetes": {"pod_name": pod}}
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """Block by block, the lines that were not read in columns."""
+    seen: list[list[bytes]] = []
+    read = Columns.read
+
+    def spied(self: Columns, spans: Spans, heads: Heads) -> Split:
+        split = read(self, spans, heads)
+        seen.append(split.left)
+        return split
+
+    monkeypatch.setattr(Columns, "read", spied)
+    return seen
+
+
+def test_objects_of_one_form_are_read_where_they_stand(left: list[list[bytes]]) -> None:
     block = [docker(LINE % (number, channel), number) for number in range(20) for channel in range(8)]
-    form = records.form_of(block[0])
-    assert form is not None
-    inner = form.lines_in(b"\n".join([*block, b"step 7"]))
-    assert inner is not None
-    assert inner.count(b" NCCL INFO ") == len(block)
-    assert inner.split(b"\n")[-1] == b""
-    fold = fuzz_columns.folded([block[:1], [*block[1:], b"step 7"]], 0)
+    fold = fuzz_columns.folded([[*block, b"step 7", block[0]]], 0)
+    assert left == [[b"step 7", block[0]]]  # the last one, since bytes must follow
     assert {log.opening.time for log in fold.processes.values()} == {f"2026-11-20T23:13:{n:02}.25Z" for n in range(20)}
+
+
+def test_objects_of_several_pods_in_turn_are_read_where_they_stand(left: list[list[bytes]]) -> None:
+    block = [
+        of_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
+        for number in range(60)
+        for channel in (0, 1)
+    ]
+    fold = fuzz_columns.folded([block], 0)
+    assert left == [block[-1:]]
+    assert {process.apart for process in fold.processes} == {f"llama-{number}" for number in range(12)}
+    assert fuzz_columns.difference([block]) is None
+    assert fuzz_columns.difference([block[:50], block[50:]]) is None
+
+
+def test_objects_that_all_differ_are_read_one_by_one(left: list[list[bytes]]) -> None:
+    block = [of_pod(LINE % (0, 0), 1, f"llama-{number}") for number in range(60)]
+    assert len(fuzz_columns.folded([block], 0).processes) == 60
+    assert list(map(len, left)) == [59]
 
 
 @settings(max_examples=30, deadline=None)
@@ -52,4 +91,6 @@ def test_objects_give_what_lines_give(seed: int) -> None:
     ],
 )
 def test_other_objects_have_no_form(line: bytes) -> None:
-    assert records.form_of(line) is None
+    begin = line.index(b'"log":"') + len(b'"log":"')
+    end = begin + len(re.split(rb'["\\]', line[begin:])[0])
+    assert records.form_of(line, begin, end) is None

@@ -109,7 +109,7 @@ def _as_text(match: re.Match[bytes]) -> bytes:
 
 def _has_numbers(block: bytes) -> bool:
     """Whether the text of a line is written as a list of bytes."""
-    return b"{" in block[:LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
+    return b"{" in block[:LOOK] and block.rfind(b'"MESSAGE"') >= 0 and _NUMBERS.search(block) is not None
 
 
 def _has_web_blank(block: bytes) -> bool:

@@ -63,18 +63,21 @@ class Parts:
         texts: one of them is in such a line.
         near: what is near the beginning of each block that has such lines.
         least: bytes that such a line has at least.
+        common: what all texts hold.
     """
 
-    def __init__(self, *texts: bytes, near: bytes = b"", least: int = 0) -> None:
+    def __init__(self, *texts: bytes, near: bytes = b"", least: int = 0, common: bytes = b"") -> None:
         self.texts = texts
         self.least = least
         self._near = near
+        self._common = common
 
     def are_in(self, block: bytes) -> bool:
         """Whether a line of a block may be one."""
         if self._near not in block[:_NEAR] or (self.least and not _has_line_of(block, self.least)):
             return False
-        return any(block.rfind(text) >= 0 for text in self.texts)  # from the end, which takes half the time
+        # From the end, which takes half the time.
+        return block.rfind(self._common) >= 0 and any(block.rfind(text) >= 0 for text in self.texts)
 
 
 def _has_line_of(block: bytes, size: int) -> bool:
@@ -88,7 +91,7 @@ def _has_line_of(block: bytes, size: int) -> bool:
     return False
 
 
-LOGTAG = Parts(b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"', near=b"{")
+LOGTAG = Parts(b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"', near=b"{", common=b'"logtag"')
 """The tag of container runtimes, as collectors pass it on in JSON."""
 Reader: TypeAlias = Callable[[bytes], list[Inner]]
 """Gives the lines in a whole-line envelope; none when the line is of another kind."""

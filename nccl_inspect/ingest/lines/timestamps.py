@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.generations import Memory
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.util.patterns import later
@@ -22,6 +23,8 @@ _TIME = re.compile(
 _SECONDS = len(b"23:59:59")
 _FRACTION = later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
 """The rest of a time of the day, after the seconds."""
+_PRINTER = re.compile(rb"(?<= )([A-Za-z0-9_][\w.-]*):(\d{1,10}):(\d{1,10}) \[(\d{1,10})\]\Z", re.ASCII)
+"""What ends a prefix that is as NCCL prints it: the rest of it is what collects logs."""
 _MAX_BEGINNINGS = 10_000
 _MAX_ENDS = 4
 _WIDTH = 500
@@ -74,6 +77,8 @@ class Timed:
 
     def __init__(self, entries: int, size: int) -> None:
         self._known: Memory[Frame] = Memory(entries, size)
+        self._siblings: dict[bytes, Frame] = {}
+        """Proven frames by what their keys have before host and numbers: others that have the same there are proven."""
         self._beginnings: dict[bytes, bytes] = {}
         """What many prefixes begin with, up to the seconds, and with what their keys begin."""
         self._ends: tuple[int, ...] = ()
@@ -113,8 +118,23 @@ class Timed:
 
     def proven(self, key: bytes) -> Frame | None:
         """What prefixes with a key have in common, as soon as it tells their origin."""
-        frame = self._known.young.get(key) or self._known.recall(key)
+        frame = self._known.young.get(key) or self._known.recall(key) or self._like_sibling(key)
         return frame if frame is not None and frame.is_proven else None
+
+    def _like_sibling(self, key: bytes) -> Frame | None:
+        """A frame that differs from a proven one in host and numbers only; None where there is none such."""
+        printer = _PRINTER.search(key)
+        sibling = self._siblings.get(key[: printer.start()]) if printer else None
+        if printer is None or sibling is None:
+            return None
+        own = sibling.origin
+        host, pid, tid, device = printer.groups()
+        process = Process(host.decode("ascii"), int(pid), own.process.apart)
+        origin = own._replace(head=key, process=process, tid=int(tid), device=int(device))
+        rest = len(key) - sibling.begin - len(sibling.time)
+        frame = Frame(origin, sibling.time, sibling.begin, rest, sibling.stamp, is_proven=True)
+        self._known.keep(key, frame)
+        return frame
 
     def known(self, head: bytes) -> Origin | None:
         """What :func:`nccl_inspect.ingest.lines.prefix.parse` would give; None where that is not known yet."""
@@ -137,7 +157,12 @@ class Timed:
         key = _around(head, match)
         frame = self._known.young.get(key) or self._known.recall(key)
         is_proven = frame is not None and frame.time != time and frame.at(head) == origin
-        self._known.keep(key, Frame(origin, time, match.start(), len(head) - match.end(), stamp, is_proven))
+        frame = Frame(origin, time, match.start(), len(head) - match.end(), stamp, is_proven)
+        self._known.keep(key, frame)
+        if is_proven and (printer := _PRINTER.search(key)) and match.end() <= printer.start():
+            if len(self._siblings) >= _MAX_BEGINNINGS:
+                self._siblings.clear()
+            self._siblings[key[: printer.start()]] = frame
 
 
 def place(head: bytes) -> tuple[int, int]:
