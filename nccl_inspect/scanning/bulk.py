@@ -27,7 +27,7 @@ from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.columns import Columns
+    from nccl_inspect.scanning.columns import Columns, Split
     from nccl_inspect.scanning.records import Records
 
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
@@ -100,7 +100,7 @@ class BulkScanner(Scanner):
         text = lines.text
         if counts.pending:
             self._by_line(lines, counts)
-        elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
+        elif lines.mended is None and _is_sparse(text):
             self._sparse(lines, counts)
         elif (repeats := None if lines.mended else flood.found(lines)) and self._flood(repeats, counts):
             pass
@@ -110,6 +110,45 @@ class BulkScanner(Scanner):
             # The next block of a flood is counted: for one alone numpy is not loaded.
             self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
 
+    def is_plain(self, lines: Lines) -> bool:
+        """Whether a short source can be read together with others: as a whole it means nothing that its lines do not."""
+        text = lines.text
+        return (
+            lines.mended is None
+            and not (len(text) > _SMALL and _is_sparse(text))
+            and not envelopes.needs_cleaning(text)
+            and not envelopes.has_partials(text)
+            and rejoined(lines, self._grammar) is lines
+        )
+
+    def reads_together(self, size: int) -> bool:
+        """Whether sources of some bytes together are read in columns."""
+        return self._columns_of(size) is not None
+
+    def read_together(self, several: Sequence[tuple[Lines, Counts, int]]) -> bool:
+        """Read plain sources as one block; False, and nothing happened, where one of them shows how to read others.
+
+        Args:
+            several: the lines of each, its counts, and the place before its first line.
+        """
+        assert self._columns is not None
+        split = self._split(self._columns, b"\n".join([lines.text for lines, *_ in several]), 0)
+        if split is None:
+            return False
+        from nccl_inspect.scanning.shared_block import SharedBlock  # this loads numpy, as columns do
+
+        shared = SharedBlock(split, [len(lines) for lines, *_ in several], [before for *_, before in several])
+        block = Found(has_places=True)
+        block.lines, block.connections = split.lines, split.connections
+        self._begin(split.left)
+        for (_, counts, _), part in zip(several, shared.parts(), strict=True):
+            counts.number(part.size)
+            counts.add(part.sound, part.unknown)
+            if part.left:
+                self._each(part.numbers, part.left, counts, block)
+        self._collector.take(block)
+        return True
+
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
@@ -117,9 +156,14 @@ class BulkScanner(Scanner):
 
     def _dense(self, lines: Lines, counts: Counts, in_columns: bool) -> None:
         block = Found()
-        columns = self._columns_of(lines.text) if in_columns and lines.mended is None else None
+        columns = self._columns_of(len(lines.text)) if in_columns and lines.mended is None else None
         numbers, cleaned = self._without_columns(lines, counts, block, columns)
         self._begin(cleaned)
+        self._each(numbers, cleaned, counts, block)
+        self._collector.take(block)
+
+    def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
+        """Lines one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
         texts, timed = self._texts.young, block.timed
@@ -155,7 +199,6 @@ class BulkScanner(Scanner):
             self._line(number, line, counts, block.keep)
             texts = self._texts.young
         counts.add(quick, unknown)
-        self._collector.take(block)
 
     def _without_columns(
         self, lines: Lines, counts: Counts, block: Found, columns: Columns | None
@@ -168,9 +211,7 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         first = counts.lines + 1
-        split = self._records.split(text, first) if self.wrapped and self._records else None
-        if split is None:
-            split = columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        split = self._split(columns, text, first)
         if split is None:
             cleaned = text.split(b"\n")
             return counts.number(len(cleaned)), cleaned
@@ -181,10 +222,15 @@ class BulkScanner(Scanner):
         counts.add(size, unknown)
         return (split.others + first).tolist(), split.left
 
-    def _columns_of(self, text: bytes) -> Columns | None:
-        """What reads a block in columns; None where log or block are not that large, or numpy is not there."""
-        self._seen += len(text)
-        if len(text) < min(_SMALL, self._large):
+    def _split(self, columns: Columns, text: bytes, first: int) -> Split | None:
+        """A block read in columns; None where nothing can be read so."""
+        split = self._records.split(text, first) if self.wrapped and self._records else None
+        return split or columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
+
+    def _columns_of(self, size: int) -> Columns | None:
+        """What reads a block of some bytes in columns; None where log or block are not that large, or without numpy."""
+        self._seen += size
+        if size < min(_SMALL, self._large):
             return None
         if self._columns is None and self._seen > self._large:
             try:
@@ -321,6 +367,11 @@ class BulkScanner(Scanner):
             self._boring.clear()
         self._boring.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
         return worth
+
+
+def _is_sparse(text: bytes) -> bool:
+    """Whether few lines of a block are NCCL's."""
+    return text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK)
 
 
 def _may_have_partials(text: bytes, signs: bytes) -> bool:

@@ -44,9 +44,14 @@ NOTHING_KNOWN = Known()
 
 
 class Found:
-    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
+    """Sound lines by the process that printed them: the order of those of several processes does not matter.
 
-    def __init__(self) -> None:
+    Args:
+        has_places: whether lines of several sources are in it, so that their numbers are places.
+    """
+
+    def __init__(self, has_places: bool = False) -> None:
+        self.has_places = has_places
         self.by_process: dict[Process, list[Row]] = {}
         """In the order of the first lines."""
         self.unknown: list[tuple[int, Origin, Text, int]] = []
