@@ -8,6 +8,7 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -132,7 +133,7 @@ class BulkScanner(Scanner):
             several: the lines of each, its counts, and the place before its first line.
         """
         assert self._columns is not None
-        split = self._split(self._columns, b"\n".join([lines.text for lines, *_ in several]), 0)
+        split = self._in_columns(self._columns, b"\n".join([lines.text for lines, *_ in several]), 0)
         if split is None:
             return False
         from nccl_inspect.scanning.shared_block import SharedBlock  # this loads numpy, as columns do
@@ -141,11 +142,11 @@ class BulkScanner(Scanner):
         block = Found(has_places=True)
         block.lines, block.connections = split.lines, split.connections
         self._begin(split.left)
-        for (_, counts, _), part in zip(several, shared.parts(), strict=True):
+        for (_, counts, before), part in zip(several, shared.parts(), strict=True):
             counts.number(part.size)
             counts.add(part.sound, part.unknown)
             if part.left:
-                self._each(part.numbers, part.left, counts, block)
+                self._each(part.numbers, part.left, counts, block, before)
         self._collector.take(block)
         return True
 
@@ -162,8 +163,19 @@ class BulkScanner(Scanner):
         self._each(numbers, cleaned, counts, block)
         self._collector.take(block)
 
-    def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
-        """Lines one by one; most are known."""
+    def _each(
+        self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found, before: int = 0
+    ) -> None:
+        """Lines of a source one by one; most are known.
+
+        Args:
+            numbers: of the lines.
+            cleaned: the lines.
+            counts: of the source.
+            block: where they are kept.
+            before: what makes places of their numbers, where the block has those.
+        """
+        keep = partial(block.keep_from, before) if before else block.keep
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
         texts, timed = self._texts.young, block.timed
@@ -187,16 +199,17 @@ class BulkScanner(Scanner):
                     text, channel = self._text(rest, origin), None
                     texts = self._texts.young
                 if text is not None and not text.damaged:
+                    place = before + number
                     if frame is not None:
-                        timed[number] = frame, line
+                        timed[place] = frame, line
                     if rows and text.parsed is not None:
-                        rows.append((number, origin, text, channel))
+                        rows.append((place, origin, text, channel))
                     else:
-                        block.keep(number, block.origin(number, origin), text, channel)
+                        block.keep(place, block.origin(place, origin), text, channel)
                         unknown += text.parsed is None
                     quick += 1
                     continue
-            self._line(number, line, counts, block.keep)
+            self._line(number, line, counts, keep)
             texts = self._texts.young
         counts.add(quick, unknown)
 
@@ -211,7 +224,7 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         first = counts.lines + 1
-        split = self._split(columns, text, first)
+        split = self._in_columns(columns, text, first)
         if split is None:
             cleaned = text.split(b"\n")
             return counts.number(len(cleaned)), cleaned
@@ -222,7 +235,7 @@ class BulkScanner(Scanner):
         counts.add(size, unknown)
         return (split.others + first).tolist(), split.left
 
-    def _split(self, columns: Columns, text: bytes, first: int) -> Split | None:
+    def _in_columns(self, columns: Columns, text: bytes, first: int) -> Split | None:
         """A block read in columns; None where nothing can be read so."""
         split = self._records.split(text, first) if self.wrapped and self._records else None
         return split or columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))

@@ -96,6 +96,10 @@ class Found:
         if text.parsed is None:
             self.unknown.append((number, origin, text, 1))
 
+    def keep_from(self, before: int, number: int, origin: Origin, text: Text) -> None:
+        """Add a line of one of several sources, by the place before the first one of this source and its number."""
+        self.keep(before + number, origin, text)
+
 
 class Repeated(NamedTuple):
     """A line that came many times."""

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     unknown: int
     """How many of these no production knows."""
     numbers: list[int]
-    """The places of the other lines."""
+    """Of the other lines."""
     left: list[bytes]
     """The same as they are."""
 
@@ -39,23 +39,24 @@ class SharedBlock:
     def __init__(self, split: Split, sizes: Sequence[int], before: Sequence[int]) -> None:
         self._split, self._sizes = split, sizes
         self._ends: Rows = np.cumsum(sizes)
-        self._shift: Rows = np.array(before) + 1 - (self._ends - sizes)
+        self._shift: Rows = 1 - (self._ends - sizes)
         self._sound = self._by_source(split.lines.line)
         self._unknown = self._by_source(
             split.lines.line[np.array([text.parsed is None for text in split.lines.texts], bool)[split.lines.text]]
         )
         if split.connections is not None:
             self._sound += self._by_source(split.connections.line)
-        split.lines.heads.line = self._places(split.lines.heads.line)
+        rows = split.lines.heads.line
+        split.lines.heads.line = self._numbers(rows) + np.array(before)[self._sources(rows)]
 
     def parts(self) -> Iterator[Part]:
         """What is of each source."""
         others, left = self._split.others, self._split.left
         ends = np.searchsorted(others, self._ends).tolist()
-        places = self._places(others).tolist()
+        numbers = self._numbers(others).tolist()
         columns = self._sizes, self._sound.tolist(), self._unknown.tolist(), [0, *ends[:-1]], ends
         for size, sound, unknown, begin, end in zip(*columns, strict=True):
-            yield Part(size, sound, unknown, places[begin:end], left[begin:end])
+            yield Part(size, sound, unknown, numbers[begin:end], left[begin:end])
 
     def _sources(self, rows: Rows) -> NDArray[np.int64]:
         return np.searchsorted(self._ends, rows, side="right")
@@ -64,5 +65,6 @@ class SharedBlock:
         """How many of some lines each source has."""
         return np.bincount(self._sources(rows), minlength=len(self._sizes))
 
-    def _places(self, rows: Rows) -> Rows:
+    def _numbers(self, rows: Rows) -> Rows:
+        """The numbers of some lines in their sources."""
         return rows + self._shift[self._sources(rows)]
