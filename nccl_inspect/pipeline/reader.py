@@ -37,8 +37,8 @@ class Group:
 
 
 Piece: TypeAlias = Source | Lines | NoInputError | Fold | Group
-"""A source, then its lines, then the error that ended it if there was one; or short sources that are whole; or a fold of
-the lines of some sources."""
+"""A source, then its lines, then the error that ended it if there was one; or whole short sources; or a fold of the
+lines of some sources."""
 
 
 class Reader:
@@ -94,7 +94,7 @@ class Reader:
                 self._add_separately(sources)
 
     def _add_together(self, sources: Sequence[_Short]) -> None:
-        """Read plain sources; where one shows how others are to be read, halves are tried, so that it comes before these."""
+        """Read plain sources; halves of them where one shows how others are to be read and has to come before these."""
         if len(sources) < 2:
             self._add_separately(sources)
             return

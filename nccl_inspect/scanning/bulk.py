@@ -112,7 +112,7 @@ class BulkScanner(Scanner):
             self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
 
     def is_plain(self, lines: Lines) -> bool:
-        """Whether a short source can be read together with others: as a whole it means nothing that its lines do not."""
+        """Whether a short source can be read together with others: nothing but its lines matters."""
         text = lines.text
         return (
             lines.mended is None
