@@ -38,7 +38,6 @@ _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
-_DIGITS = b"0123456789"
 LARGE = BLOCK - HEAD
 """Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
 _LOOK = 1 << 16
@@ -47,8 +46,6 @@ _SPARSE = 4
 """A log is sparse when at most one line in this many is NCCL's."""
 _SMALL = 1 << 16
 """Bytes of a block below which columns cost more than they gain: each of many files."""
-_MAX_SHAPES = 20_000
-_SHAPE_WIDTH = 500
 
 
 class Collector(Protocol):
@@ -81,9 +78,7 @@ class BulkScanner(Scanner):
         self._large = large
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
-        self._boring: set[bytes] = set()
-        """Lines of other programs without their digits that tell nothing."""
-        self._signs = _signs(grammar)
+        self._sieve = sparse.Sieve((*grammar.signs(), *envelopes.signs_of_partials()))
         self._seen = 0
         """Bytes that were read."""
         self._columns: Columns | None = None
@@ -325,7 +320,7 @@ class BulkScanner(Scanner):
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
                 recognized[line] = origin, text
-            elif mark or self._worth({line.translate(None, _DIGITS)} - self._boring):
+            elif mark or not self._sieve.is_idle(line):
                 return False
             else:
                 others.add(line)
@@ -351,17 +346,14 @@ class BulkScanner(Scanner):
             return
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        shapes = text.translate(None, _DIGITS).split(b"\n")
-        worth = self._worth(set(shapes) - self._boring)
-        signs = b"\n".join(worth)
+        size, picked, signs = self._sieve.picked(text)
         if last_error.MARK in signs or (_may_have_partials(text, signs) and envelopes.has_partials(text)):
             self._by_line(lines, counts)
             return
-        picked = sparse.picked(text, shapes, worth)
-        numbers = counts.number(len(shapes))
+        numbers = counts.number(size)
         block = Found()
         self._begin([line for _, line in picked])
-        wanted = sparse.with_tail(text, len(shapes), picked)
+        wanted = sparse.with_tail(text, size, picked)
         if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
@@ -371,16 +363,6 @@ class BulkScanner(Scanner):
                 counts.add_other(numbers[index], line)
         self._collector.take(block)
 
-    def _worth(self, fresh: set[bytes]) -> set[bytes]:
-        """Those of some shapes that hold something that makes a line worth a look; the others are remembered."""
-        together = b"\n".join(fresh)
-        signs = [sign for sign in self._signs if sign in together]
-        worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()
-        if len(self._boring) > _MAX_SHAPES:
-            self._boring.clear()
-        self._boring.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
-        return worth
-
 
 def _is_sparse(text: bytes) -> bool:
     """Whether few lines of a block are NCCL's."""
@@ -389,7 +371,7 @@ def _is_sparse(text: bytes) -> bool:
 
 def _may_have_partials(text: bytes, signs: bytes) -> bool:
     """Whether lines may continue in the next one, by what the lines worth a look look like."""
-    partials = (sign.translate(None, _DIGITS) for sign in envelopes.signs_of_partials())
+    partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.signs_of_partials())
     return b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
 
 
@@ -403,9 +385,3 @@ def _is_template(rest: bytes, text: Text) -> bool:
         and rest[_DIGITS_END - 2 : _DIGITS_END] in _CHANNELS
         and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
     )
-
-
-def _signs(grammar: Grammar) -> list[bytes]:
-    """What makes a line without NCCL's prefix worth a look, as it is without digits."""
-    signs = (*grammar.signs(), *envelopes.signs_of_partials(), tracebacks.MARK, sparse.NAME)
-    return sorted({sign.translate(None, _DIGITS) for sign in signs})
