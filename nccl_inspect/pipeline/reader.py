@@ -33,7 +33,8 @@ class Group:
         source, blocks = self.sources.pop()
         if self.sources:
             yield self
-        yield from (source, *blocks)
+        yield source
+        yield from blocks
 
 
 Piece: TypeAlias = Source | Lines | NoInputError | Fold | Group
