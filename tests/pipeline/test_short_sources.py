@@ -5,6 +5,7 @@ import io
 import random
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -23,8 +24,12 @@ from nccl_inspect.pipeline.short_sources import grouped
 pytest.importorskip("numpy")
 
 
+def _opened(data: bytes) -> Iterator[bytes]:
+    return pieces(io.BytesIO(data))
+
+
 def _pieces(contents: Sequence[bytes]) -> Iterator[Piece]:
-    files = [File(f"{number}.log", lambda data=data: pieces(io.BytesIO(data))) for number, data in enumerate(contents)]
+    files = [File(f"{number}.log", partial(_opened, data)) for number, data in enumerate(contents)]
     for source in blocks.find(files):
         yield source
         yield from record_lines.pieces_of(source)
