@@ -8,6 +8,7 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -27,7 +28,7 @@ from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.columns import Columns
+    from nccl_inspect.scanning.columns import Columns, Split
     from nccl_inspect.scanning.records import Records
 
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
@@ -37,7 +38,6 @@ _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
-_DIGITS = b"0123456789"
 LARGE = BLOCK - HEAD
 """Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
 _LOOK = 1 << 16
@@ -46,8 +46,6 @@ _SPARSE = 4
 """A log is sparse when at most one line in this many is NCCL's."""
 _SMALL = 1 << 16
 """Bytes of a block below which columns cost more than they gain: each of many files."""
-_MAX_SHAPES = 20_000
-_SHAPE_WIDTH = 500
 
 
 class Collector(Protocol):
@@ -80,9 +78,7 @@ class BulkScanner(Scanner):
         self._large = large
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
-        self._boring: set[bytes] = set()
-        """Lines of other programs without their digits that tell nothing."""
-        self._signs = _signs(grammar)
+        self._sieve = sparse.Sieve((*grammar.signs(), *envelopes.signs_of_partials()))
         self._seen = 0
         """Bytes that were read."""
         self._columns: Columns | None = None
@@ -100,7 +96,7 @@ class BulkScanner(Scanner):
         text = lines.text
         if counts.pending:
             self._by_line(lines, counts)
-        elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
+        elif lines.mended is None and _is_sparse(text):
             self._sparse(lines, counts)
         elif (repeats := None if lines.mended else flood.found(lines)) and self._flood(repeats, counts):
             pass
@@ -110,6 +106,45 @@ class BulkScanner(Scanner):
             # The next block of a flood is counted: for one alone numpy is not loaded.
             self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
 
+    def is_plain(self, lines: Lines) -> bool:
+        """Whether a short source can be read together with others: nothing but its lines matters."""
+        text = lines.text
+        return (
+            lines.mended is None
+            and not (len(text) > _SMALL and _is_sparse(text))
+            and not envelopes.needs_cleaning(text)
+            and not envelopes.has_partials(text)
+            and rejoined(lines, self._grammar) is lines
+        )
+
+    def reads_together(self, size: int) -> bool:
+        """Whether sources of some bytes together are read in columns."""
+        return self._columns_of(size) is not None
+
+    def read_together(self, several: Sequence[tuple[Lines, Counts, int]]) -> bool:
+        """Read plain sources as one block; False, and nothing happened, where one of them shows how to read others.
+
+        Args:
+            several: the lines of each, its counts, and the place before its first line.
+        """
+        assert self._columns is not None
+        split = self._in_columns(self._columns, b"\n".join([lines.text for lines, *_ in several]), 0)
+        if split is None:
+            return False
+        from nccl_inspect.scanning.shared_block import SharedBlock  # this loads numpy, as columns do
+
+        shared = SharedBlock(split, [len(lines) for lines, *_ in several], [before for *_, before in several])
+        block = Found(has_places=True)
+        block.lines, block.connections = split.lines, split.connections
+        self._begin(split.left)
+        for (_, counts, before), part in zip(several, shared.parts(), strict=True):
+            counts.number(part.size)
+            counts.add(part.sound, part.unknown)
+            if part.left:
+                self._each(part.numbers, part.left, counts, block, before)
+        self._collector.take(block)
+        return True
+
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
@@ -117,9 +152,25 @@ class BulkScanner(Scanner):
 
     def _dense(self, lines: Lines, counts: Counts, in_columns: bool) -> None:
         block = Found()
-        columns = self._columns_of(lines.text) if in_columns and lines.mended is None else None
+        columns = self._columns_of(len(lines.text)) if in_columns and lines.mended is None else None
         numbers, cleaned = self._without_columns(lines, counts, block, columns)
         self._begin(cleaned)
+        self._each(numbers, cleaned, counts, block)
+        self._collector.take(block)
+
+    def _each(
+        self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found, before: int = 0
+    ) -> None:
+        """Lines of a source one by one; most are known.
+
+        Args:
+            numbers: of the lines.
+            cleaned: the lines.
+            counts: of the source.
+            block: where they are kept.
+            before: what makes places of their numbers, where the block has those.
+        """
+        keep = partial(block.keep_from, before) if before else block.keep
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
         texts, timed = self._texts.young, block.timed
@@ -143,19 +194,19 @@ class BulkScanner(Scanner):
                     text, channel = self._text(rest, origin), None
                     texts = self._texts.young
                 if text is not None and not text.damaged:
+                    place = before + number
                     if frame is not None:
-                        timed[number] = frame, line
+                        timed[place] = frame, line
                     if rows and text.parsed is not None:
-                        rows.append((number, origin, text, channel))
+                        rows.append((place, origin, text, channel))
                     else:
-                        block.keep(number, block.origin(number, origin), text, channel)
+                        block.keep(place, block.origin(place, origin), text, channel)
                         unknown += text.parsed is None
                     quick += 1
                     continue
-            self._line(number, line, counts, block.keep)
+            self._line(number, line, counts, keep)
             texts = self._texts.young
         counts.add(quick, unknown)
-        self._collector.take(block)
 
     def _without_columns(
         self, lines: Lines, counts: Counts, block: Found, columns: Columns | None
@@ -172,9 +223,7 @@ class BulkScanner(Scanner):
             self._begin([line])
             self._line(counts.number(1)[0], line, counts, block.keep)
         first = counts.lines + 1
-        split = self._records.split(text, first) if self.wrapped and self._records else None
-        if split is None:
-            split = columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
+        split = self._in_columns(columns, text, first)
         if split is None:
             cleaned = text.split(b"\n")
             return counts.number(len(cleaned)), cleaned
@@ -185,10 +234,15 @@ class BulkScanner(Scanner):
         counts.add(size, unknown)
         return (split.others + first).tolist(), split.left
 
-    def _columns_of(self, text: bytes) -> Columns | None:
-        """What reads a block in columns; None where log or block are not that large, or numpy is not there."""
-        self._seen += len(text)
-        if len(text) < min(_SMALL, self._large):
+    def _in_columns(self, columns: Columns, text: bytes, first: int) -> Split | None:
+        """A block read in columns; None where nothing can be read so."""
+        split = self._records.split(text, first) if self.wrapped and self._records else None
+        return split or columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
+
+    def _columns_of(self, size: int) -> Columns | None:
+        """What reads a block of some bytes in columns; None where log or block are not that large, or without numpy."""
+        self._seen += size
+        if size < min(_SMALL, self._large):
             return None
         if self._columns is None and self._seen > self._large:
             try:
@@ -277,7 +331,7 @@ class BulkScanner(Scanner):
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
                 recognized[line] = origin, text
-            elif mark or self._worth({line.translate(None, _DIGITS)} - self._boring):
+            elif mark or not self._sieve.is_idle(line):
                 return False
             else:
                 others.add(line)
@@ -303,17 +357,14 @@ class BulkScanner(Scanner):
             return
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        shapes = text.translate(None, _DIGITS).split(b"\n")
-        worth = self._worth(set(shapes) - self._boring)
-        signs = b"\n".join(worth)
+        size, picked, signs = self._sieve.picked(text)
         if last_error.MARK in signs or (_may_have_partials(text, signs) and envelopes.has_partials(text)):
             self._by_line(lines, counts)
             return
-        picked = sparse.picked(text, shapes, worth)
-        numbers = counts.number(len(shapes))
+        numbers = counts.number(size)
         block = Found()
         self._begin([line for _, line in picked])
-        wanted = sparse.with_tail(text, len(shapes), picked)
+        wanted = sparse.with_tail(text, size, picked)
         if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
@@ -323,20 +374,15 @@ class BulkScanner(Scanner):
                 counts.add_other(numbers[index], line)
         self._collector.take(block)
 
-    def _worth(self, fresh: set[bytes]) -> set[bytes]:
-        """Those of some shapes that hold something that makes a line worth a look; the others are remembered."""
-        together = b"\n".join(fresh)
-        signs = [sign for sign in self._signs if sign in together]
-        worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()
-        if len(self._boring) > _MAX_SHAPES:
-            self._boring.clear()
-        self._boring.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
-        return worth
+
+def _is_sparse(text: bytes) -> bool:
+    """Whether few lines of a block are NCCL's."""
+    return text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK)
 
 
 def _may_have_partials(text: bytes, signs: bytes) -> bool:
     """Whether lines may continue in the next one, by what the lines worth a look look like."""
-    partials = (sign.translate(None, _DIGITS) for sign in envelopes.signs_of_partials())
+    partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.signs_of_partials())
     return b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
 
 
@@ -350,9 +396,3 @@ def _is_template(rest: bytes, text: Text) -> bool:
         and rest[_DIGITS_END - 2 : _DIGITS_END] in _CHANNELS
         and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
     )
-
-
-def _signs(grammar: Grammar) -> list[bytes]:
-    """What makes a line without NCCL's prefix worth a look, as it is without digits."""
-    signs = (*grammar.signs(), *envelopes.signs_of_partials(), tracebacks.MARK, sparse.NAME)
-    return sorted({sign.translate(None, _DIGITS) for sign in signs})

@@ -186,13 +186,14 @@ def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) 
         breaks: the numbers of other lines that end the burst of a thread, if one is open.
         breaking: the threads of these.
     """
-    span = np.int64(1) << np.int64(40)
+    span = len(table.heads.line) + 1
     owner = thread[table.printer]
     order = _in_order(owner, len(thread))
     owner, template = owner[order], table.template[order]
     begins = np.ones(len(table) + 1, bool)
     begins[1:-1] = _changes(owner)
-    begins[np.searchsorted(owner * span + table.line[order], breaking * span + breaks)] = True
+    at = np.searchsorted(table.heads.line, breaks)
+    begins[np.searchsorted(owner.astype(np.int64) * span + table.at[order], breaking * span + at)] = True
     begins = begins[:-1]
     begins[1:] |= _changes(table.columns["conn"][template]) | _changes(table.rank[template])
     burst = np.cumsum(begins, dtype=np.int32) - 1

@@ -26,6 +26,8 @@ _GLUES = (b"", b" ")
 _QUOTE = later(rb"(?:> ?)+")
 _OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
+_USUAL = b"NCCL INFO "
+"""What most such lines hold."""
 
 
 def rejoined(lines: Lines, grammar: Grammar) -> Lines:
@@ -53,7 +55,8 @@ def rejoined(lines: Lines, grammar: Grammar) -> Lines:
 def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tuple[int, bytes]]]:
     """Where a broken line begins, how many lines it takes, and what it was."""
     width = max(map(len, lines))
-    for place, line in enumerate(lines[:-1]):
+    others = [place for place, line in enumerate(lines[1:]) if _USUAL not in line]
+    for place, line in zip(others, map(lines.__getitem__, others), strict=True):
         if prefix.MARK in line and _OWN.search(lines[place + 1]) is None and len(line) >= _NARROWEST:
             parts = prefix.split(line)
             if parts and not _is_known(parts[1], grammar) and (made := _made(lines, place, width, grammar)):

@@ -209,7 +209,7 @@ def is_torn(head: bytes) -> bool:
 
 def _glued(text: bytes) -> int:
     """Lines of one process in which the prefix of another one begins."""
-    hosts = {match[1] for match in _PREFIX.finditer(text[:_SAMPLE])}
+    hosts = _hosts(text[:_SAMPLE])
     if not hosts or len(hosts) > _MAX_HOSTS:
         hosts = set(sorted(hosts)[:_MAX_HOSTS])
     if not hosts or not _may_be_inside(text, hosts):
@@ -217,6 +217,17 @@ def _glued(text: bytes) -> int:
     names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
     pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
     return len(re.findall(pattern, text))
+
+
+def _hosts(text: bytes) -> set[bytes]:
+    """Who printed the lines of a text; most files are those of one process."""
+    first = _PREFIX.search(text)
+    if first is None:
+        return set()
+    begin, text = b"%b:" % first[1], text.removesuffix(b"\n")
+    if text.count(b"\n" + begin) + text.startswith(begin) == text.count(b"\n") + 1:
+        return {first[1]}
+    return {match[1] for match in _PREFIX.finditer(text)}
 
 
 def _may_be_inside(text: bytes, hosts: set[bytes]) -> bool:

@@ -224,19 +224,20 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         look: number of bytes that decide whether torn lines are put together.
     """
     rest, size, seen, ends = b"", 0, 0, 0
-    pieces = grown(pieces)
-    for piece in pieces:
-        size += len(piece)
-        if seen < look and is_torn(text := rest + piece):
-            yield from _rejoined(chain([text], pieces), Rejoiner(ends), size)
+    several = grown(pieces)
+    for read in several:
+        size += (new := sum(map(len, read)))
+        if seen < look and is_torn(text := b"".join((rest, *read))):
+            yield from _rejoined(chain([text], chain.from_iterable(several)), Rejoiner(ends), size)
             return
-        seen += len(piece)
-        end = piece.rfind(b"\n")
+        seen += new
+        *before, last = read if b"\n" in read[-1] else [b"".join(read)]
+        end = last.rfind(b"\n")
         if end < 0:
-            rest = (rest + piece)[:BLOCK]
+            rest = (rest + last)[:BLOCK]
             continue
-        whole = Lines(None, size, text=_sound(b"".join((rest, memoryview(piece)[:end]))))
-        rest = piece[end + 1 :][:BLOCK]
+        whole = Lines(None, size, text=_sound(b"".join((rest, *before, memoryview(last)[:end]))))
+        rest = last[end + 1 :][:BLOCK]
         if seen < look:
             ends += len(whole)
         yield whole

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
 
 from nccl_inspect.ingest.sources import compression
 from nccl_inspect.ingest.sources.streams import HEAD, StreamError
@@ -76,18 +75,22 @@ def _parts(name: str) -> list[str | int]:
     return [int(part[:_MAX_DIGITS]) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
 
 
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def is_left_out(path: str) -> bool:
     """Whether the name alone says that this is not a log: hidden, core, checkpoint, document.
 
     Args:
         path: within the folder or archive.
     """
-    return is_hidden(path) or _OTHER.search(_PACKED.sub("", PurePath(path).name)) is not None
+    return is_hidden(path) or _OTHER.search(_PACKED.sub("", _name(path))) is not None
 
 
 def is_hidden(path: str) -> bool:
     """Whether a file, or a folder that it lies in, is hidden."""
-    return any(part.startswith(".") and part not in (".", "..") for part in PurePath(path).parts)
+    return any(part.startswith(".") and part not in (".", "..") for part in path.split("/"))
 
 
 def is_document(path: str) -> bool:
@@ -102,7 +105,7 @@ def is_program(path: str) -> bool:
 
 def is_named_as_archive(path: str) -> bool:
     """Whether the name is that of an archive."""
-    return _ARCHIVE.search(_PACKED.sub("", PurePath(path).name)) is not None
+    return _ARCHIVE.search(_PACKED.sub("", _name(path))) is not None
 
 
 def tells_archives(head: bytes) -> bool:
@@ -130,7 +133,7 @@ def is_zip(head: bytes) -> bool:
 
 def is_plausible(path: str) -> bool:
     """Whether the name is one that logs have."""
-    return _PLAUSIBLE.search(_PACKED.sub("", PurePath(path).name)) is not None
+    return _PLAUSIBLE.search(_PACKED.sub("", _name(path))) is not None
 
 
 def is_log(path: str, head: bytes) -> bool:

@@ -102,26 +102,25 @@ def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
         count(len(piece))
 
 
-def grown(data: Pieces) -> Pieces:
-    """The same bytes; as soon as many were read, in larger pieces where that keeps nobody waiting.
+def grown(data: Pieces) -> Iterator[list[bytes]]:
+    """The same bytes; as soon as many were read, several pieces at once where that keeps nobody waiting.
 
     Whoever gives :data:`BLOCK` bytes has more: a file, or a pipe that is written to faster than it is read.
     """
     seen = size = 0
     taken: list[bytes] = []
     try:
-        for piece in data:
+        for piece in chain.from_iterable(map(_cut, data)):
             seen += len(piece)
             size += len(piece)
             taken.append(piece)
             if len(piece) < BLOCK or seen <= GROWN or size >= GROWN:
-                yield from _cut(b"".join(taken))
-                taken.clear()
-                size = 0
+                yield taken
+                taken, size = [], 0
     except (Exception, KeyboardInterrupt):  # what was read counts
-        yield from _cut(b"".join(taken))
+        yield from filter(None, [taken])
         raise
-    yield from _cut(b"".join(taken))
+    yield from filter(None, [taken])
 
 
 def _cut(data: bytes) -> Pieces:

@@ -90,8 +90,8 @@ class Fold:
         return self.sources[-1]
 
     def take(self, block: Found) -> None:
-        """Take in lines of the source begun last; those of a process are in their order."""
-        base = position(len(self.sources) - 1, 0)
+        """Take in lines of the source begun last, or of several; those of a process are in their order."""
+        base = 0 if block.has_places else position(len(self.sources) - 1, 0)
         block.close()
         take = partial(self._take_of, block=block, base=base)
         tables = None
@@ -145,9 +145,10 @@ class Fold:
             assert text.parsed is not None
             message = text.parsed.message
             rank = envelopes.rank_of(text.message, message)
-            self.sources[-1].raised.append(Raised(source_and_line(place)[1], message[:TAIL_WIDTH], rank))
+            source, line = source_and_line(place)
+            self.sources[source].raised.append(Raised(line, message[:TAIL_WIDTH], rank))
         elif how == REFUSED:
-            self._refuse()
+            self._refuse(place)
         elif how == CALL:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
             counted(log.calls, place, text.parsed.event)
@@ -156,8 +157,9 @@ class Fold:
         log = self.processes.get(origin.process)
         if log is None:
             log = ProcessLog(origin.process)
-            self.sources[-1].crowded |= len(self.processes) >= self._most_processes
-            if not self.sources[-1].crowded:
+            source = self.sources[source_and_line(place)[0]]
+            source.crowded |= len(self.processes) >= self._most_processes
+            if not source.crowded:
                 self.processes[origin.process] = log
         if not log.first:
             log.first, log.opening = place, origin
@@ -199,9 +201,9 @@ class Fold:
             if how == NOTE or repeated.text.level in STATEMENTS:
                 log.note(place, repeated.origin, repeated.text, end, repeated.number)
 
-    def _refuse(self) -> None:
+    def _refuse(self, place: int) -> None:
         """Count a line with impossible numbers as damaged."""
-        counts = self.sources[-1].counts
+        counts = self.sources[source_and_line(place)[0]].counts
         counts.typed_lines -= 1
         counts.damaged_lines += 1
 

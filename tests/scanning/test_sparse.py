@@ -1,0 +1,59 @@
+"""Lines of other programs that are passed over."""
+
+import pytest
+
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.scanning.sparse import Sieve
+
+_STEP = b"[2026-11-20 10:00:%02d] step=%d loss=0.%d"
+_NCCL = b"vm:1:1 [0] NCCL INFO cudaDriverVersion 13000"
+
+
+def _text(*others: bytes) -> bytes:
+    lines = [_STEP % (number % 60, number, number * 7) for number in range(1000)]
+    lines[500:500] = [_NCCL, *others, _STEP % (1, 2, 3), _NCCL]
+    return b"\n".join(lines)
+
+
+def _sieve() -> Sieve:
+    return Sieve((*engine.shipped().signs(), *envelopes.signs_of_partials()))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        b"vm:1:1 [0] NCCL WARN Cuda failure",
+        b"NCCL version 2.28.9+cuda13.0",
+        b"# nccl-tests version 2.17",
+        b"  rank      : 3 (local_rank: 3)",
+        b"Traceback (most recent call last):",
+        b"saving the checkpoint",
+        b"srun: error: task 3",
+        b"",
+        *sorted(engine.shipped().signs()),
+    ],
+)
+def test_letters_show_what_shapes_show(other: bytes) -> None:
+    learned, fresh = _sieve(), _sieve()
+    learned.picked(_text())
+    by_letters, by_shapes = learned.picked(_text(other)), fresh.picked(_text(other))
+    assert by_letters.lines == by_shapes.lines
+    assert by_letters.size == by_shapes.size == _text(other).count(b"\n") + 1
+
+
+def test_what_means_nothing_is_not_picked() -> None:
+    sieve = _sieve()
+    for _ in range(3):
+        picked = sieve.picked(_text())
+        assert [line for _, line in picked.lines] == [_NCCL, _NCCL]
+        assert [place for place, _ in picked.lines] == [500, 502]
+
+
+def test_lines_that_never_look_the_same_are_compared() -> None:
+    sieve = _sieve()
+    words = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    for number in range(len(words)):
+        picked = sieve.picked(_text(b"epoch " + words[: number + 1]))
+        assert [line for _, line in picked.lines] == [_NCCL, _NCCL]
