@@ -83,7 +83,7 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
             notes = {
                 key: note for key, whole in log.notes.items() if (note := identity.within(whole, begin, log.last + 1))
             }
-            yield replace(log, notes=notes)
+            yield replace(log, own=notes, noted=None)
 
 
 class _Builder:

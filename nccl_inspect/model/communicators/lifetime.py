@@ -10,7 +10,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.model.fold.fold import ProcessLog, Step
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.model.statements.index import Said
 from nccl_inspect.util.times import in_order, moment
@@ -66,7 +66,10 @@ class _Timings:
     def __init__(self, log: ProcessLog, said: list[Said]) -> None:
         self._said = said
         self._places = list(map(_PLACE, said))
-        self._completed = sorted([step.place for step in log.steps if _is_complete(step)]) if said else []
+        steps = [step for step in log.steps if isinstance(step, Step)] if said else []
+        self._completed = sorted(
+            [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
+        )
 
     def of(self, member: Member) -> Iterator[Said]:
         """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
@@ -90,10 +93,6 @@ class _Timings:
 def is_timing(event: Event | None) -> bool:
     """Whether a statement only says how long something took."""
     return event is not None and (isinstance(event, events.InitTimings) or _is_bootstrap(event))
-
-
-def _is_complete(step: Step | Burst) -> bool:
-    return isinstance(step, Step) and isinstance(step.event, events.CommInit) and step.event.phase == "COMPLETE"
 
 
 def _is_bootstrap(event: Event) -> bool:

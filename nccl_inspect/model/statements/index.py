@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.process_log import ProcessLog
+from nccl_inspect.model.fold.process_log import ProcessLog, Wording
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import decode
 
@@ -64,18 +64,20 @@ class Statements:
         logs: what each process printed.
     """
 
-    def __init__(self, logs: Iterable[ProcessLog]) -> None:
+    def __init__(self, logs: Sequence[ProcessLog]) -> None:
+        noted = next((log.noted for log in logs if log.noted is not None), None)
+        if noted is not None:
+            self.all = [Statement(event, *wording, *columns) for wording, event, columns in noted.by_text(logs)]
+            return
+        distinct: dict[Wording, Statement] = {}
         rows = [(note, log.process) for log in logs for note in log.notes.values()]
         rows.sort(key=lambda row: row[0].place)
-        distinct: dict[tuple[str, bytes, str | None], Statement] = {}
         for note, process in rows:
-            origin = note.origin
-            key = note.level, note.message, origin.location
-            statement = distinct.get(key)
+            statement = distinct.get(note.wording)
             if statement is None:
-                statement = distinct[key] = Statement(note.event, *key)
+                statement = distinct[note.wording] = Statement(note.event, *note.wording)
             statement.processes.append(process)
-            statement.origins.append(origin)
+            statement.origins.append(note.origin)
             statement.places.append(note.place)
             statement.lasts.append(note.last)
             statement.counts.append(note.count)
