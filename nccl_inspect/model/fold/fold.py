@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -51,6 +52,10 @@ from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
 
+if TYPE_CHECKING:
+    from nccl_inspect.model.fold.noted import Noted
+    from nccl_inspect.model.fold.tables import Tables
+
 
 class Fold:
     """What was read so far: it takes in what lines say, merges with others, and is then resolved.
@@ -76,6 +81,8 @@ class Fold:
         """The productions that recognised a line, by dialect and name."""
         self.begun_with = self.known = begun_with
         """What its lines show about how others are to be read."""
+        self.noted: Noted | None = None
+        """What processes stated, in columns; see :class:`ProcessLog`."""
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
 
@@ -94,13 +101,13 @@ class Fold:
         base = position(len(self.sources) - 1, 0)
         block.close()
         take = partial(self._take_of, block=block, base=base)
-        tables = None
-        if block.lines is not None:
-            from nccl_inspect.model.fold.tables import Tables  # large logs only
-
-            tables = Tables(block, fate_of, base)
-        for process, extent in block.extents.items():
-            log = self._log(base | extent.first, extent.opening)
+        tables = self._tables(block, base) if block.lines is not None else None
+        logs = [self._log(base | extent.first, extent.opening) for extent in block.extents.values()]
+        if tables is not None:
+            apart = [log for log in logs if log.process in self.processes] if self.sources[-1].crowded else logs
+            assert self.noted is not None
+            tables.note_into(self.noted, apart, block.by_process)
+        for log, (process, extent) in zip(logs, block.extents.items(), strict=True):
             rows = block.by_process.get(process, ())
             if tables is None:
                 take(log, rows)
@@ -109,6 +116,13 @@ class Fold:
             log.last, log.final = base | extent.last, extent.final
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
+
+    def _tables(self, block: Found, base: int) -> Tables:
+        from nccl_inspect.model.fold.noted import Noted  # large logs only
+        from nccl_inspect.model.fold.tables import Tables
+
+        self.noted = self.noted or Noted()
+        return Tables(block, fate_of, base)
 
     def _take_of(self, log: ProcessLog, rows: Sequence[Row], block: Found, base: int) -> None:
         """Take in lines of one process."""
@@ -227,7 +241,7 @@ class Fold:
         It changed when something came that a job is made of; a repeated statement changes nothing.
         """
         logs = self.processes.values()
-        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(len(log.notes) for log in logs)
+        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(log.noted_size for log in logs)
 
     def last_step(self) -> Step | Burst | None:
         """What came last of that whose order matters."""
@@ -249,7 +263,7 @@ class Fold:
         unknown = len(self.unrecognised) + len(later.unrecognised)
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
-        notes = max((len(log.notes) for log in logs), default=0)
+        notes = max((log.noted_size for log in logs), default=0)
         return self._is_expected(later) and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def _is_expected(self, later: Fold) -> bool:

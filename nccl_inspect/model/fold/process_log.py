@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -17,6 +17,7 @@ from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record
 
 if TYPE_CHECKING:
+    from nccl_inspect.model.fold.noted import Noted
     from nccl_inspect.scanning.connection_table import Edges
 
 MAX_NOTES = 20_000
@@ -27,6 +28,10 @@ MAX_PLACES = 1 << 14
 """Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
 MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
+
+
+Wording: TypeAlias = tuple[str, bytes, str | None]
+"""What lines state: level, message and place in NCCL's source."""
 
 
 class Step(NamedTuple):
@@ -237,6 +242,11 @@ class Note(Record):
     places: array[int] | None = None
     """Where it was made after the first time, as far as nothing tells by whom."""
 
+    @property
+    def wording(self) -> Wording:
+        """What its lines state."""
+        return self.level, self.message, self.origin.location
+
     def again(self, place: int) -> None:
         """Remember a place of a statement of nobody, which may be made in several jobs."""
         if self.places is None:
@@ -264,7 +274,8 @@ class ProcessLog(Record):
 
     process: Process
     steps: list[Step | Burst] = field(default_factory=list)
-    notes: dict[object, Note] = field(default_factory=dict)
+    own: dict[object, Note] = field(default_factory=dict)
+    """What it stated, where that was made objects."""
     calls: dict[CallKey, Tally] = field(default_factory=dict)
     first: int = 0
     last: int = 0
@@ -279,6 +290,24 @@ class ProcessLog(Record):
     """The burst that each thread is still printing."""
     begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
+    noted: Noted | None = None
+    """What it stated, among what others did, in columns."""
+
+    @property
+    def notes(self) -> dict[object, Note]:
+        """What it stated."""
+        self.make_notes()
+        return self.own
+
+    def make_notes(self) -> None:
+        """Make what it stated objects."""
+        if self.noted is not None:
+            self.own, self.noted = self.noted.notes_of(self.process), None
+
+    @property
+    def noted_size(self) -> int:
+        """How many statements it made."""
+        return len(self.own) if self.noted is None else self.noted.size(self.process)
 
     def step(self, place: int, origin: Origin, event: Event) -> None:
         """Add an event whose order matters."""
@@ -310,12 +339,16 @@ class ProcessLog(Record):
 
     def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
-        key: object = text.level, text.message, origin.location
+        key: object
+        key = wording = text.level, text.message, origin.location
+        if (noted := self.noted) is not None and len(text.message) <= LONG and noted.has_room(self.process):
+            noted.note(self.process, wording, text.parsed, place, origin, last or place, count)
+            return
         note = self.notes.get(key)
-        if note is None and (len(text.message) > LONG or len(self.notes) >= MAX_NOTES):
+        if note is None and (len(text.message) > LONG or len(self.own) >= MAX_NOTES):
             production = text.parsed.production.name if text.parsed else None
             key = self._key(key, text.level, production, len(text.message))
-            note = self.notes.get(key)
+            note = self.own.get(key)
         if note is not None:
             note.count += count
             if (last or place) > note.last:
@@ -324,14 +357,14 @@ class ProcessLog(Record):
                 note.again(place)
         else:
             event = text.parsed.event if text.parsed else None
-            self.notes[key] = Note(event, origin, text.level, text.message, place, last or place, count)
+            self.own[key] = Note(event, origin, text.level, text.message, place, last or place, count)
 
     def _key(self, key: object, level: str, production: str | None, size: int) -> object:
         """The key of a note: its own, or that of all of its kind when there are too many."""
-        if key in self.notes:
+        if key in self.own:
             return key
         self.long_notes += size > LONG
-        if len(self.notes) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
+        if len(self.own) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
             return level, production or "unrecognised"
         return key
 
@@ -356,13 +389,14 @@ class ProcessLog(Record):
                 self.open.pop(tid, None)
             elif id(still_open) not in joined:
                 self.open[tid] = still_open
-        for key, note in later.notes.items():
+        notes = self.notes if later.notes else {}
+        for key, note in later.own.items():
             note.move(move)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
-            if earlier := self.notes.get(key):
+            if earlier := notes.get(key):
                 earlier.add(note, keeps_places=not self.process.host)
             else:
-                self.notes[key] = note
+                notes[key] = note
 
     def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
         """Join bursts that continue across the border; returns the ids of the later halves."""

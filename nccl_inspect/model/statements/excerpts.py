@@ -49,8 +49,11 @@ _BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, 
 def _lacks_its_beginning(fold: Fold | Share) -> bool:
     """Whether communicators are complete, and nothing is there of what every rank prints before."""
     logs = fold.processes.values()
-    steps = [step.event for log in logs for step in log.steps if isinstance(step, Step)]
-    if any(isinstance(event, events.CommInit) and event.phase == "START" for event in steps):
+    steps = (step for log in logs for step in log.steps if isinstance(step, Step))
+    if any(isinstance(event, _BEGINNING) or _is_start(event) for _, _, event in steps):
         return False
-    noted = (note.event for log in logs for note in log.notes.values())
-    return not any(isinstance(event, _BEGINNING) for group in (steps, noted) for event in group)
+    return not any(isinstance(note.event, _BEGINNING) for log in logs for note in log.notes.values())
+
+
+def _is_start(event: events.Event) -> bool:
+    return isinstance(event, events.CommInit) and event.phase == "START"
