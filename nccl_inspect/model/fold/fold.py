@@ -282,12 +282,19 @@ class Fold:
         sources_before = len(self.sources) - goes_on
         lines_before = self.sources[-1].counts.lines if goes_on else 0
 
-        def move(place: int) -> int:
-            source, line = source_and_line(place)
-            return position(source + sources_before, line if source else line + lines_before)
+        shift = position(sources_before, 0)
 
-        for process, log in later.processes.items():
-            self.processes.setdefault(process, ProcessLog(process)).merge(log, move)
+        def move(place: int) -> int:  # also of a column of places
+            return place + shift + lines_before * (place < _SECOND_SOURCE)
+
+        logs = [
+            (self.processes.setdefault(process, ProcessLog(process)), log) for process, log in later.processes.items()
+        ]
+        if later.noted is not None:
+            self.noted = self.noted or type(later.noted)()
+            self.noted.merge(later.noted, logs, move)
+        for log, more in logs:
+            log.merge(more, move)
         for message, note in later.unrecognised.items():
             note.move(move)
             if earlier := self.unrecognised.get(message):
@@ -307,6 +314,7 @@ def _unfinished(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
 
 
+_SECOND_SOURCE = position(1, 0)
 _NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)
 
 __all__ = [

@@ -5,7 +5,7 @@ Loaded where lines were read in columns only: this module needs numpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,9 +66,13 @@ class Noted:
             wording: the text.
             parsed: has its event, which is made for the first line only.
         """
+        number = self._wordings.get(wording)
+        return self._text(wording, parsed.event if parsed else None) if number is None else number
+
+    def _text(self, wording: Wording, event: Event | None) -> int:
         number = self._wordings.setdefault(wording, len(self.texts))
         if number == len(self.texts):
-            self.texts.append((wording, parsed.event if parsed else None))
+            self.texts.append((wording, event))
         return number
 
     def size(self, process: Process) -> int:
@@ -129,6 +133,25 @@ class Noted:
         self._by_process = None
         if sum(len(some) for _, some in self._parts) > self._limit:
             self._settle()
+
+    def merge(self, later: Noted, logs: Sequence[tuple[ProcessLog, ProcessLog]], move: Callable[[Any], Any]) -> None:
+        """Take in the statements that processes made later, as far as there is room for them here.
+
+        Args:
+            later: these statements; the logs there no longer have those that are taken in.
+            logs: of each process that here, and that there.
+            move: gives the places that later places have here.
+        """
+        number = np.full(len(later._sizes), -1)
+        for log, more in logs:
+            if more.noted is later and self.adopt(log, later.size(log.process)):
+                number[later.number(log.process)] = self.number(log.process)
+                more.noted = None
+        wordings = np.array([self._text(*text) for text in later.texts], np.int64)
+        process, wording, place, last, times, origins = later.rows()
+        at = np.flatnonzero(number[process] >= 0)
+        columns = number[process[at]], wordings[wording[at]], move(place[at]), move(last[at]), times[at]
+        self.add(columns, [origins[row] for row in at.tolist()])
 
     def rows(self) -> Rows:
         """All statements."""
