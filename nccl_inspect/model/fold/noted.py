@@ -128,7 +128,8 @@ class Noted:
             origins: of their first lines.
         """
         self._parts.append((np.array(columns, np.int64), origins))
-        for number, more in enumerate(np.bincount(columns[0]).tolist()):
+        numbers, sizes = np.unique(columns[0], return_counts=True)
+        for number, more in zip(numbers.tolist(), sizes.tolist(), strict=True):
             self._sizes[number] += more
         self._by_process = None
         if sum(len(some) for _, some in self._parts) > self._limit:
