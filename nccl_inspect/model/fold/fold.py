@@ -54,7 +54,6 @@ from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.noted import Noted
-    from nccl_inspect.model.fold.tables import Tables
 
 
 class Fold:
@@ -101,12 +100,15 @@ class Fold:
         base = position(len(self.sources) - 1, 0)
         block.close()
         take = partial(self._take_of, block=block, base=base)
-        tables = self._tables(block, base) if block.lines is not None else None
+        tables = None
+        if block.lines is not None:
+            from nccl_inspect.model.fold.tables import Tables  # large logs only
+
+            tables = Tables(block, fate_of, base)
         logs = [self._log(base | extent.first, extent.opening) for extent in block.extents.values()]
         if tables is not None:
             apart = [log for log in logs if log.process in self.processes] if self.sources[-1].crowded else logs
-            assert self.noted is not None
-            tables.note_into(self.noted, apart, block.by_process)
+            tables.note_into(self._columns(), apart, block.by_process)
         for log, (process, extent) in zip(logs, block.extents.items(), strict=True):
             rows = block.by_process.get(process, ())
             if tables is None:
@@ -117,12 +119,11 @@ class Fold:
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
 
-    def _tables(self, block: Found, base: int) -> Tables:
+    def _columns(self) -> Noted:
         from nccl_inspect.model.fold.noted import Noted  # large logs only
-        from nccl_inspect.model.fold.tables import Tables
 
         self.noted = self.noted or Noted()
-        return Tables(block, fate_of, base)
+        return self.noted
 
     def _take_of(self, log: ProcessLog, rows: Sequence[Row], block: Found, base: int) -> None:
         """Take in lines of one process."""
@@ -286,8 +287,13 @@ class Fold:
             source, line = source_and_line(place)
             return position(source + sources_before, line if source else line + lines_before)
 
-        for process, log in later.processes.items():
-            self.processes.setdefault(process, ProcessLog(process)).merge(log, move)
+        logs = [
+            (self.processes.setdefault(process, ProcessLog(process)), log) for process, log in later.processes.items()
+        ]
+        if later.noted is not None:
+            self._columns().take_in(later.noted, logs, move)
+        for mine, log in logs:
+            mine.merge(log, move)
         for message, note in later.unrecognised.items():
             note.move(move)
             if earlier := self.unrecognised.get(message):

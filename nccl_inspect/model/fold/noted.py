@@ -5,7 +5,7 @@ Loaded where lines were read in columns only: this module needs numpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import MAX_NOTES, Note, ProcessLog, Wording
 from nccl_inspect.util.columns import Column, distinct
 
@@ -38,11 +39,18 @@ class Rows(NamedTuple):
     """Of the first lines."""
 
 
+class Stated(NamedTuple):
+    """What is stated, once for all who do."""
+
+    wording: Wording
+    event: Event | None
+
+
 class Noted:
     """Statements of many processes; objects are made of those that somebody asks for."""
 
     def __init__(self) -> None:
-        self.texts: list[tuple[Wording, Event | None]] = []
+        self._texts: list[Stated] = []
         self._wordings: dict[Wording, int] = {}
         self._numbers: dict[Process, int] = {}
         self._sizes: list[int] = []
@@ -59,16 +67,16 @@ class Noted:
         """The number of a process."""
         return self._numbers[process]
 
-    def wording(self, wording: Wording, parsed: Note | Parsed | None) -> int:
+    def wording(self, wording: Wording, parsed: Note | Parsed | Stated | None) -> int:
         """The number of a text.
 
         Args:
             wording: the text.
             parsed: has its event, which is made for the first line only.
         """
-        number = self._wordings.setdefault(wording, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append((wording, parsed.event if parsed else None))
+        number = self._wordings.setdefault(wording, len(self._texts))
+        if number == len(self._texts):
+            self._texts.append(Stated(wording, parsed.event if parsed else None))
         return number
 
     def size(self, process: Process) -> int:
@@ -90,6 +98,7 @@ class Noted:
         if log.noted is None and log.process.host and not log.long_notes and len(log.own) + more <= _FEW:
             self._numbers[log.process] = len(self._sizes)
             self._sizes.append(0)
+            self._by_process = None
             log.noted, notes, log.own = self, log.own, {}
             for note in notes.values():
                 self.note(log.process, note.wording, note, note.place, note.origin, note.last, note.count)
@@ -130,6 +139,27 @@ class Noted:
         if sum(len(some) for _, some in self._parts) > self._limit:
             self._settle()
 
+    def take_in(self, later: Noted, logs: Sequence[tuple[ProcessLog, ProcessLog]], move: Callable[[int], int]) -> None:
+        """Take in what the same processes stated later, as far as it can be kept here.
+
+        Args:
+            later: in columns.
+            logs: of each process the own one, and the later one, which loses what is taken in.
+            move: gives the place that a later place has here.
+        """
+        logs = [(mine, log) for mine, log in logs if later.adopt(log, 0)]
+        number = np.full(len(later._sizes), -1)
+        for mine, log in logs:
+            if self.adopt(mine, later.size(log.process)):
+                number[later.number(log.process)] = self.number(mine.process)
+                log.noted = None
+        rows = later.rows()
+        chosen = np.flatnonzero(number[rows.process] >= 0)
+        wording = np.array([self.wording(stated.wording, stated) for stated in later._texts], np.int64)
+        places = _moved(rows.place[chosen], move), _moved(rows.last[chosen], move)
+        columns = number[rows.process[chosen]], wording[rows.wording[chosen]], *places, rows.times[chosen]
+        self.add(columns, [rows.origins[at] for at in chosen.tolist()])
+
     def rows(self) -> Rows:
         """All statements."""
         self._settle()
@@ -168,7 +198,7 @@ class Noted:
         at = order[begins[number] : begins[number + 1]]
         notes: dict[object, Note] = {}
         for row, wording, place, last, times in zip(at.tolist(), *columns[1:, at].tolist(), strict=True):
-            key, event = self.texts[wording]
+            key, event = self._texts[wording]
             notes[key] = Note(event, origins[row], key[0], key[1], place, last, times)
         return notes
 
@@ -201,8 +231,15 @@ class Noted:
         listed = [logs[at].process for at in owners], [origins[at] for at in by_text.tolist()], *numbers
         ends = np.cumsum(np.bincount(text, minlength=len(first))).tolist()
         for begin, end in zip([0, *ends], ends, strict=False):
-            yield *self.texts[wordings[begin]], [column[begin:end] for column in listed]
+            yield *self._texts[wordings[begin]], [column[begin:end] for column in listed]
 
     def __getstate__(self) -> dict[str, object]:
         self._settle()
         return self.__dict__
+
+
+def _moved(places: Column, move: Callable[[int], int]) -> Column:
+    """The places that later places have: the lines of a source move together."""
+    sources, at = np.unique(source_and_line(places)[0], return_inverse=True)
+    begins = [position(source, 0) for source in sources.tolist()]
+    return places + np.array([move(begin) - begin for begin in begins], np.int64)[at]
