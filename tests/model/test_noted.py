@@ -22,8 +22,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MAX_NOTES", 20)
         monkeypatch.setattr(module, "LONG", 60)
     monkeypatch.setattr(process_log, "MAX_LONG", 3)
-    monkeypatch.setattr(noted, "_FEW", 10)
-    monkeypatch.setattr(noted, "_MANY", 30)
+    monkeypatch.setattr(noted, "FEW", 10)
+    monkeypatch.setattr(noted, "MANY", 30)
 
 
 @pytest.mark.usefixtures("few")

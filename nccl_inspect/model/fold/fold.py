@@ -17,6 +17,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.call_counts import counted
+from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -25,7 +26,6 @@ from nccl_inspect.model.fold.process_log import (
     Burst,
     BurstKey,
     Edge,
-    Note,
     ProcessLog,
     Step,
     edge_key,

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.model.fold.note import Note, Wording
 from nccl_inspect.model.fold.places import position, source_and_line
-from nccl_inspect.model.fold.process_log import MAX_NOTES, Note, ProcessLog, Wording
+from nccl_inspect.model.fold.process_log import MAX_NOTES, ProcessLog
 from nccl_inspect.util.columns import Column, distinct
 
-_FEW = MAX_NOTES // 2
+FEW = MAX_NOTES // 2
 """Statements of a process that are kept here: which of more are too many is found out one by one."""
-_MANY = 1 << 17
+MANY = 1 << 17
 """Rows after which those that state the same are put together."""
 
 
@@ -59,7 +60,7 @@ class Noted:
         self._rows: list[tuple[int, int, int, int, int]] = []
         self._origins: list[Origin] = []
         """Of these rows."""
-        self._limit = _MANY
+        self._limit = MANY
         self._by_process: tuple[Column, list[int]] | None = None
         """The rows of each process, and where they begin; None where some were added since."""
 
@@ -86,7 +87,7 @@ class Noted:
 
     def has_room(self, process: Process, more: int = 1) -> bool:
         """Whether more statements of a process may be kept here."""
-        return self._sizes[self._numbers[process]] + more <= _FEW or self.size(process) + more <= _FEW // 2
+        return self._sizes[self._numbers[process]] + more <= FEW or self.size(process) + more <= FEW // 2
 
     def adopt(self, log: ProcessLog, more: int) -> bool:
         """Keep the statements of a process here from now on, and give whether there is room for them.
@@ -95,7 +96,7 @@ class Noted:
             log: of the process.
             more: how many are to come.
         """
-        if log.noted is None and log.process.host and not log.long_notes and len(log.own) + more <= _FEW:
+        if log.noted is None and log.process.host and not log.long_notes and len(log.own) + more <= FEW:
             self._numbers[log.process] = len(self._sizes)
             self._sizes.append(0)
             self._by_process = None
@@ -185,7 +186,7 @@ class Noted:
             kept[4] = np.add.reduceat(columns[4][together], begins)
         self._parts = [(kept, [origins[at] for at in order[first].tolist()])]
         self._rows, self._origins = [], []
-        self._limit = max(_MANY, 2 * len(first))
+        self._limit = max(MANY, 2 * len(first))
         sizes = np.bincount(kept[0], minlength=len(self._sizes))
         self._sizes = sizes.tolist()
         self._by_process = np.argsort(kept[0], kind="stable"), [0, *np.cumsum(sizes).tolist()]
