@@ -17,6 +17,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.call_counts import counted
+from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -25,7 +26,6 @@ from nccl_inspect.model.fold.process_log import (
     Burst,
     BurstKey,
     Edge,
-    Note,
     ProcessLog,
     Step,
     edge_key,
@@ -54,7 +54,6 @@ from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.noted import Noted
-    from nccl_inspect.model.fold.tables import Tables
 
 
 class Fold:
@@ -101,12 +100,15 @@ class Fold:
         base = position(len(self.sources) - 1, 0)
         block.close()
         take = partial(self._take_of, block=block, base=base)
-        tables = self._tables(block, base) if block.lines is not None else None
+        tables = None
+        if block.lines is not None:
+            from nccl_inspect.model.fold.tables import Tables  # large logs only
+
+            tables = Tables(block, fate_of, base)
         logs = [self._log(base | extent.first, extent.opening) for extent in block.extents.values()]
         if tables is not None:
             apart = [log for log in logs if log.process in self.processes] if self.sources[-1].crowded else logs
-            assert self.noted is not None
-            tables.note_into(self.noted, apart, block.by_process)
+            tables.note_into(self._columns(), apart, block.by_process)
         for log, (process, extent) in zip(logs, block.extents.items(), strict=True):
             rows = block.by_process.get(process, ())
             if tables is None:
@@ -117,12 +119,11 @@ class Fold:
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
 
-    def _tables(self, block: Found, base: int) -> Tables:
+    def _columns(self) -> Noted:
         from nccl_inspect.model.fold.noted import Noted  # large logs only
-        from nccl_inspect.model.fold.tables import Tables
 
         self.noted = self.noted or Noted()
-        return Tables(block, fate_of, base)
+        return self.noted
 
     def _take_of(self, log: ProcessLog, rows: Sequence[Row], block: Found, base: int) -> None:
         """Take in lines of one process."""
@@ -282,19 +283,17 @@ class Fold:
         sources_before = len(self.sources) - goes_on
         lines_before = self.sources[-1].counts.lines if goes_on else 0
 
-        shift = position(sources_before, 0)
-
-        def move(place: int) -> int:  # also of a column of places
-            return place + shift + lines_before * (place < _SECOND_SOURCE)
+        def move(place: int) -> int:
+            source, line = source_and_line(place)
+            return position(source + sources_before, line if source else line + lines_before)
 
         logs = [
             (self.processes.setdefault(process, ProcessLog(process)), log) for process, log in later.processes.items()
         ]
         if later.noted is not None:
-            self.noted = self.noted or type(later.noted)()
-            self.noted.merge(later.noted, logs, move)
-        for log, more in logs:
-            log.merge(more, move)
+            self._columns().take_in(later.noted, logs, move)
+        for mine, log in logs:
+            mine.merge(log, move)
         for message, note in later.unrecognised.items():
             note.move(move)
             if earlier := self.unrecognised.get(message):
@@ -314,7 +313,6 @@ def _unfinished(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
 
 
-_SECOND_SOURCE = position(1, 0)
 _NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)
 
 __all__ = [

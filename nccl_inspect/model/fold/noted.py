@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.process_log import MAX_NOTES, Note, ProcessLog, Wording
+from nccl_inspect.model.fold.note import Note, Wording
+from nccl_inspect.model.fold.places import position, source_and_line
+from nccl_inspect.model.fold.process_log import MAX_NOTES, ProcessLog
 from nccl_inspect.util.columns import Column, distinct
 
-_FEW = MAX_NOTES // 2
+FEW = MAX_NOTES // 2
 """Statements of a process that are kept here: which of more are too many is found out one by one."""
-_MANY = 1 << 17
+MANY = 1 << 17
 """Rows after which those that state the same are put together."""
 
 
@@ -38,11 +40,18 @@ class Rows(NamedTuple):
     """Of the first lines."""
 
 
+class Stated(NamedTuple):
+    """What is stated, once for all who do."""
+
+    wording: Wording
+    event: Event | None
+
+
 class Noted:
     """Statements of many processes; objects are made of those that somebody asks for."""
 
     def __init__(self) -> None:
-        self.texts: list[tuple[Wording, Event | None]] = []
+        self._texts: list[Stated] = []
         self._wordings: dict[Wording, int] = {}
         self._numbers: dict[Process, int] = {}
         self._sizes: list[int] = []
@@ -51,7 +60,7 @@ class Noted:
         self._rows: list[tuple[int, int, int, int, int]] = []
         self._origins: list[Origin] = []
         """Of these rows."""
-        self._limit = _MANY
+        self._limit = MANY
         self._by_process: tuple[Column, list[int]] | None = None
         """The rows of each process, and where they begin; None where some were added since."""
 
@@ -59,20 +68,16 @@ class Noted:
         """The number of a process."""
         return self._numbers[process]
 
-    def wording(self, wording: Wording, parsed: Note | Parsed | None) -> int:
+    def wording(self, wording: Wording, parsed: Note | Parsed | Stated | None) -> int:
         """The number of a text.
 
         Args:
             wording: the text.
             parsed: has its event, which is made for the first line only.
         """
-        number = self._wordings.get(wording)
-        return self._text(wording, parsed.event if parsed else None) if number is None else number
-
-    def _text(self, wording: Wording, event: Event | None) -> int:
-        number = self._wordings.setdefault(wording, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append((wording, event))
+        number = self._wordings.setdefault(wording, len(self._texts))
+        if number == len(self._texts):
+            self._texts.append(Stated(wording, parsed.event if parsed else None))
         return number
 
     def size(self, process: Process) -> int:
@@ -82,7 +87,7 @@ class Noted:
 
     def has_room(self, process: Process, more: int = 1) -> bool:
         """Whether more statements of a process may be kept here."""
-        return self._sizes[self._numbers[process]] + more <= _FEW or self.size(process) + more <= _FEW // 2
+        return self._sizes[self._numbers[process]] + more <= FEW or self.size(process) + more <= FEW // 2
 
     def adopt(self, log: ProcessLog, more: int) -> bool:
         """Keep the statements of a process here from now on, and give whether there is room for them.
@@ -91,9 +96,10 @@ class Noted:
             log: of the process.
             more: how many are to come.
         """
-        if log.noted is None and log.process.host and not log.long_notes and len(log.own) + more <= _FEW:
+        if log.noted is None and log.process.host and not log.long_notes and len(log.own) + more <= FEW:
             self._numbers[log.process] = len(self._sizes)
             self._sizes.append(0)
+            self._by_process = None
             log.noted, notes, log.own = self, log.own, {}
             for note in notes.values():
                 self.note(log.process, note.wording, note, note.place, note.origin, note.last, note.count)
@@ -135,24 +141,26 @@ class Noted:
         if sum(len(some) for _, some in self._parts) > self._limit:
             self._settle()
 
-    def merge(self, later: Noted, logs: Sequence[tuple[ProcessLog, ProcessLog]], move: Callable[[Any], Any]) -> None:
-        """Take in the statements that processes made later, as far as there is room for them here.
+    def take_in(self, later: Noted, logs: Sequence[tuple[ProcessLog, ProcessLog]], move: Callable[[int], int]) -> None:
+        """Take in what the same processes stated later, as far as it can be kept here.
 
         Args:
-            later: these statements; the logs there no longer have those that are taken in.
-            logs: of each process that here, and that there.
-            move: gives the places that later places have here.
+            later: in columns.
+            logs: of each process the own one, and the later one, which loses what is taken in.
+            move: gives the place that a later place has here.
         """
+        logs = [(mine, log) for mine, log in logs if later.adopt(log, 0)]
         number = np.full(len(later._sizes), -1)
-        for log, more in logs:
-            if more.noted is later and self.adopt(log, later.size(log.process)):
-                number[later.number(log.process)] = self.number(log.process)
-                more.noted = None
-        wordings = np.array([self._text(*text) for text in later.texts], np.int64)
-        process, wording, place, last, times, origins = later.rows()
-        at = np.flatnonzero(number[process] >= 0)
-        columns = number[process[at]], wordings[wording[at]], move(place[at]), move(last[at]), times[at]
-        self.add(columns, [origins[row] for row in at.tolist()])
+        for mine, log in logs:
+            if self.adopt(mine, later.size(log.process)):
+                number[later.number(log.process)] = self.number(mine.process)
+                log.noted = None
+        rows = later.rows()
+        chosen = np.flatnonzero(number[rows.process] >= 0)
+        wording = np.array([self.wording(stated.wording, stated) for stated in later._texts], np.int64)
+        places = _moved(rows.place[chosen], move), _moved(rows.last[chosen], move)
+        columns = number[rows.process[chosen]], wording[rows.wording[chosen]], *places, rows.times[chosen]
+        self.add(columns, [rows.origins[at] for at in chosen.tolist()])
 
     def rows(self) -> Rows:
         """All statements."""
@@ -179,7 +187,7 @@ class Noted:
             kept[4] = np.add.reduceat(columns[4][together], begins)
         self._parts = [(kept, [origins[at] for at in order[first].tolist()])]
         self._rows, self._origins = [], []
-        self._limit = max(_MANY, 2 * len(first))
+        self._limit = max(MANY, 2 * len(first))
         sizes = np.bincount(kept[0], minlength=len(self._sizes))
         self._sizes = sizes.tolist()
         self._by_process = np.argsort(kept[0], kind="stable"), [0, *np.cumsum(sizes).tolist()]
@@ -192,7 +200,7 @@ class Noted:
         at = order[begins[number] : begins[number + 1]]
         notes: dict[object, Note] = {}
         for row, wording, place, last, times in zip(at.tolist(), *columns[1:, at].tolist(), strict=True):
-            key, event = self.texts[wording]
+            key, event = self._texts[wording]
             notes[key] = Note(event, origins[row], key[0], key[1], place, last, times)
         return notes
 
@@ -225,8 +233,15 @@ class Noted:
         listed = [logs[at].process for at in owners], [origins[at] for at in by_text.tolist()], *numbers
         ends = np.cumsum(np.bincount(text, minlength=len(first))).tolist()
         for begin, end in zip([0, *ends], ends, strict=False):
-            yield *self.texts[wordings[begin]], [column[begin:end] for column in listed]
+            yield *self._texts[wordings[begin]], [column[begin:end] for column in listed]
 
     def __getstate__(self) -> dict[str, object]:
         self._settle()
         return self.__dict__
+
+
+def _moved(places: Column, move: Callable[[int], int]) -> Column:
+    """The places that later places have: the lines of a source move together."""
+    sources, at = np.unique(source_and_line(places)[0], return_inverse=True)
+    begins = [position(source, 0) for source in sources.tolist()]
+    return places + np.array([move(begin) - begin for begin in begins], np.int64)[at]

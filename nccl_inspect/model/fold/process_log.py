@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
+from nccl_inspect.model.fold.note import Note
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record
 
@@ -24,14 +24,8 @@ MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
 LONG = 4096
 """Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
-MAX_PLACES = 1 << 14
-"""Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
 MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
-
-
-Wording: TypeAlias = tuple[str, bytes, str | None]
-"""What lines state: level, message and place in NCCL's source."""
 
 
 class Step(NamedTuple):
@@ -225,47 +219,6 @@ class Burst(Record):
         self.rows = [part.moved(move) for part in self.rows]
         for edge in self.own.values():
             edge.place = move(edge.place)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Note(Record):
-    """A statement that a process made, how often, and where first and last."""
-
-    event: Event | None
-    """None for a WARN that no production knows."""
-    origin: Origin
-    level: str
-    message: bytes
-    place: int
-    last: int
-    count: int = 1
-    places: array[int] | None = None
-    """Where it was made after the first time, as far as nothing tells by whom."""
-
-    @property
-    def wording(self) -> Wording:
-        """What its lines state."""
-        return self.level, self.message, self.origin.location
-
-    def again(self, place: int) -> None:
-        """Remember a place of a statement of nobody, which may be made in several jobs."""
-        if self.places is None:
-            self.places = array("q")
-        if len(self.places) < MAX_PLACES:
-            self.places.append(place)
-
-    def move(self, move: Callable[[int], int]) -> None:
-        """Give the note its places in the fold that takes it in."""
-        self.place, self.last = move(self.place), move(self.last)
-        if self.places is not None:
-            self.places = array("q", map(move, self.places))
-
-    def add(self, later: Note, keeps_places: bool) -> None:
-        """Take in the same statement, made later."""
-        self.count += later.count
-        self.last = max(self.last, later.last)
-        for place in (later.place, *(later.places or ())) if keeps_places else ():
-            self.again(place)
 
 
 @dataclass(slots=True, eq=False, repr=False)

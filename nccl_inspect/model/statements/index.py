@@ -10,7 +10,8 @@ from typing import NamedTuple
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.process_log import ProcessLog, Wording
+from nccl_inspect.model.fold.note import Wording
+from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import decode
 
