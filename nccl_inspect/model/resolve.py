@@ -36,8 +36,10 @@ from nccl_inspect.model.paths import build, gpu_classes, placement, unfinished
 from nccl_inspect.model.paths.nics import NicNames
 from nccl_inspect.model.processes import identity, isolation, last_lines, launcher_labels, runs
 from nccl_inspect.model.processes.gathering import Gathered, walked
-from nccl_inspect.model.statements import calls, excerpts, job_end, notices, timeline, unrecognised
+from nccl_inspect.model.statements import calls, excerpts, job_end, timeline, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
+from nccl_inspect.model.statements.index import Statements, by_process
+from nccl_inspect.model.statements.notices import joined
 from nccl_inspect.model.statements.quotes import Quotes
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
@@ -81,7 +83,7 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
             notes = {
                 key: note for key, whole in log.notes.items() if (note := identity.within(whole, begin, log.last + 1))
             }
-            yield replace(log, notes=notes)
+            yield replace(log, own=notes, noted=None)
 
 
 class _Builder:
@@ -95,8 +97,9 @@ class _Builder:
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
             self._processes, self._communicators = walked(remaining)
-        self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
-        self._world = communicator.find_world(self._communicators) or stated_world.of(self._communicators, self._noted)
+        noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
+        self._statements = Statements(noted)
+        self._world = communicator.find_world(self._communicators) or stated_world.of(self._communicators, noted)
         communicator.number(self._communicators, self._world)
         table = edges.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
@@ -106,21 +109,23 @@ class _Builder:
             name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
-        self._ranks.update(launcher_labels.of_nobody(self._noted))
+        self._ranks.update(launcher_labels.of_nobody(noted))
 
     def job(self) -> Job:
-        notices = self._notices()
-        self._groups = names.names(self._communicators, self._processes, notices)
-        self._lifetimes = lifetime.Lifetimes()
+        statements = self._statements
+        notices = joined(statements.all, self._ranks, self._releases, self._quotes.message)
+        self._groups = names.names(self._communicators, self._processes, statements, notices)
+        self._lifetimes = lifetime.Lifetimes(by_process(statements.where(lifetime.is_timing)))
+        self._last_stated = statements.last()
         self._layouts = rings_and_trees.Layouts()
         self._likely = parallelism.likely(self._communicators, self._world)
         releases = (
             _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices) or self._inferred_version()
         )
-        environment = settings(self._processes, self._ranks, self._quotes.message, releases)
+        environment = settings(self._processes, statements, self._ranks, self._quotes.message, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = gpu_classes.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self._quotes.edge, NicNames().of, not shm_off)
+        built = build.build(self._lines, self._communicators, self._quotes.edge, NicNames(statements).of, not shm_off)
         if classes:
             built = gpu_classes.name_classes(built, classes, self._bus_ids())
         return Job(
@@ -217,9 +222,6 @@ class _Builder:
                 gpus.setdefault(rank, set()).add((member.init.nvml_dev, member.init.bus_id))
         return {rank: Gpu(*named.pop()) for rank, named in sorted(gpus.items()) if len(named) == 1}
 
-    def _notices(self) -> list[Notice]:
-        return notices.joined(self._noted, self._ranks, self._releases, self._quotes.message)
-
     def _network(self, notices: list[Notice]) -> Network:
         used = self._lines.networks
         members = (member for comm in self._communicators for member in comm.members.values())
@@ -300,7 +302,8 @@ class _Builder:
 
     def _last_line(self, log: ProcessLog) -> LastLine:
         ranks = self._ranks[log.process]
-        return last_lines.of(log, ranks, self._fold.where(log.last), self._quotes.message)
+        stated = self._last_stated.get(log.process)
+        return last_lines.of(log, ranks, self._fold.where(log.last), stated, self._quotes.message)
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))
@@ -336,10 +339,9 @@ class _Builder:
     def _ended_by(self) -> list[Evidence]:
         """The last line of each kind that ends the job; one that processes begin after ended something else."""
         lines = {
-            note.last: decode(note.message)
-            for log in self._noted
-            for note in log.notes.values()
-            if job_end.is_end(note.event)
+            place: decode(statement.message)
+            for statement in self._statements.where(job_end.is_end)
+            for place in statement.lasts
         }
         for index, source in self._fold.numbered.items():
             for number, text in source.counts.tail:

@@ -25,6 +25,9 @@ MAX_CHANNEL = 64
 _EDGE = ("src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank")
 """The columns that, with the way, tell one edge of a burst from another."""
 
+_NARROW = ((127, np.int8), (32_767, np.int16))
+"""Numbers, and in what they are kept."""
+
 
 class Part(NamedTuple):
     """A field of a message: a column, and how its values are written."""
@@ -132,7 +135,8 @@ class Edges(Record):
 
     def __post_init__(self) -> None:
         columns = (self.columns[name] for name in ("conn", "nic_index", "pxn_rank", "via_rank"))
-        self.kind, heads = number_of(firsts([self.way, *columns]))
+        kind, heads = number_of(firsts([self.way, *columns]))
+        self.kind = _narrow(kind)
         self.kinds = list(map(self.event, heads.tolist()))
         self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
 
@@ -208,15 +212,24 @@ def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) 
         printers=table.heads.printers,
         ends=np.searchsorted(burst[heads], np.arange(burst[-1] + 1), side="right"),
         line=table.line[rows],
-        printer=table.printer[rows],
+        printer=_narrow(table.printer[rows]),
         time=table.heads.times(table.at[rows]),
-        channel=table.channel[rows],
+        channel=_narrow(table.channel[rows]),
         channels=np.bitwise_or.reduceat(bits, np.cumsum(lines) - lines),
         lines=lines,
         rank=table.rank[templates],
-        way=table.way[templates],
-        columns={name: column[templates] for name, column in table.columns.items()},
+        way=_narrow(table.way[templates]),
+        columns={name: _narrow(column[templates]) for name, column in table.columns.items()},
     )
+
+
+def _narrow(column: Column) -> Column:
+    """A column in as few bytes as its numbers need: the edges of all blocks are kept, and handed over by processes."""
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    for most, kind in _NARROW:
+        if -most <= low and high <= most:
+            return column.astype(kind)
+    return column
 
 
 def _in_order(numbers: Column, size: int) -> Rows:

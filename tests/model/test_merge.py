@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import pickle
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
@@ -67,6 +69,26 @@ def test_a_log_cut_at_line_ends_gives_the_same_job(name: str, places: list[int],
     chunks = cut(lines, places)
     folds = [sample_data.folded([(source, chunk)]) for chunk in chunks]
     assert document(merged(folds, from_the_end)) == read_at_once(name)
+
+
+@pytest.mark.parametrize("name", ONE_FILE)
+@settings(max_examples=40, deadline=None)
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 100_000), st.booleans()), min_size=1, max_size=5),
+    from_the_end=st.booleans(),
+)
+def test_parts_in_columns_merge_with_each_other_and_with_lines(
+    name: str, parts: list[tuple[int, bool]], from_the_end: bool
+) -> None:
+    """Each part is handed over by a process of its own."""
+    ((source, lines),) = parts_of(name)
+    in_columns = [True, *(is_in_columns for _, is_in_columns in parts)]
+    chunks = cut(lines, [place for place, _ in parts])
+    folds = [
+        sample_data.folded([(source, chunk)], large=0 if is_in_columns else math.inf)
+        for chunk, is_in_columns in zip(chunks, in_columns, strict=True)
+    ]
+    assert document(merged([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)) == read_at_once(name)
 
 
 @settings(max_examples=40, deadline=None)

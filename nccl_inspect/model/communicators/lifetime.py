@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.fold import Note, ProcessLog, Step
+from nccl_inspect.model.fold.fold import ProcessLog, Step
 from nccl_inspect.model.inventory import Stage
+from nccl_inspect.model.statements.index import Said
 from nccl_inspect.util.times import in_order, moment
 
 _BOOTSTRAP = "nccl/bootstrap-timings"
@@ -18,16 +20,20 @@ _PLACE = attrgetter("place")
 
 
 class Lifetimes:
-    """The stages of communicators; what their processes say of times is looked for once."""
+    """The stages of communicators.
 
-    def __init__(self) -> None:
-        self._timings: dict[int, _Timings] = {}
-        """By the id of the log."""
+    Args:
+        timings: by process what it says of times.
+    """
+
+    def __init__(self, timings: Mapping[Process, list[Said]]) -> None:
+        self._said = timings
+        self._timings: dict[Process, _Timings] = {}
 
     def stages(self, comm: Communicator) -> list[Stage]:
         """The stages that some rank reached, in their order."""
         members = list(comm.members.values())
-        took = [note for member in members for note in self._timings_of(member.log).of(member)]
+        took = [said.event for member in members for said in self._timings_of(member.log).of(member)]
         stages = [
             _stage("started", [member.started for member in members]),
             _stage("bootstrapped", [], _bootstrap(took)),
@@ -43,9 +49,9 @@ class Lifetimes:
         return [stage for stage in stages if stage.ranks]
 
     def _timings_of(self, log: ProcessLog) -> _Timings:
-        timings = self._timings.get(id(log))
+        timings = self._timings.get(log.process)
         if timings is None:
-            timings = self._timings[id(log)] = _Timings(log)
+            timings = self._timings[log.process] = _Timings(log, self._said.get(log.process, []))
         return timings
 
 
@@ -54,42 +60,42 @@ class _Timings:
 
     Args:
         log: of the process.
+        said: in the order of its lines.
     """
 
-    def __init__(self, log: ProcessLog) -> None:
-        notes = [note for note in log.notes.values() if is_timing(note.event)]
-        self._notes = sorted(notes, key=_PLACE)
-        self._places = list(map(_PLACE, self._notes))
-        steps = (step for step in log.steps if isinstance(step, Step)) if notes else ()
+    def __init__(self, log: ProcessLog, said: list[Said]) -> None:
+        self._said = said
+        self._places = list(map(_PLACE, said))
+        steps = [step for step in log.steps if isinstance(step, Step)] if said else []
         self._completed = sorted(
-            [s.place for s in steps if isinstance(s.event, events.CommInit) and s.event.phase == "COMPLETE"]
+            [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
         )
 
-    def of(self, member: Member) -> Iterator[Note]:
+    def of(self, member: Member) -> Iterator[Said]:
         """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
         done = member.completed
-        if done is None or not self._notes:
+        if done is None or not self._said:
             return
         begin = bisect_right(self._places, member.started.place if member.started else done.place)
         after = bisect_right(self._completed, done.place)
         end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
-        for note in self._notes[begin:end]:
-            event = note.event
-            if note.origin.tid != done.origin.tid:
+        for said in self._said[begin:end]:
+            event = said.event
+            if said.origin.tid != done.origin.tid:
                 continue
             if not isinstance(event, events.InitTimings):
-                if note.place < done.place:
-                    yield note
-            elif note.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
-                yield note
+                if said.place < done.place:
+                    yield said
+            elif said.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
+                yield said
 
 
-def is_timing(event: events.Event | None) -> bool:
+def is_timing(event: Event | None) -> bool:
     """Whether a statement only says how long something took."""
     return event is not None and (isinstance(event, events.InitTimings) or _is_bootstrap(event))
 
 
-def _is_bootstrap(event: events.Event) -> bool:
+def _is_bootstrap(event: Event) -> bool:
     return event.qualified_name == _BOOTSTRAP
 
 
@@ -107,13 +113,13 @@ def _stage(name: str, steps: Iterable[Step | None], seconds: Iterable[float] = (
     return stage
 
 
-def _total(notes: list[Note]) -> Iterator[float]:
-    for note in notes:
-        if isinstance(note.event, events.InitTimings):
-            yield note.event.total
+def _total(timings: list[Event | None]) -> Iterator[float]:
+    for event in timings:
+        if isinstance(event, events.InitTimings):
+            yield event.total
 
 
-def _bootstrap(notes: list[Note]) -> Iterator[float]:
-    for note in notes:
-        if isinstance(note.event, events.Notice):
-            yield float(note.event.value("total"))
+def _bootstrap(timings: list[Event | None]) -> Iterator[float]:
+    for event in timings:
+        if isinstance(event, events.Notice):
+            yield float(event.value("total"))

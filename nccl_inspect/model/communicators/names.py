@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Event
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements.index import Statements, by_process
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 
@@ -19,28 +21,34 @@ _NOTHING = ("undefined", "")
 
 
 def names(
-    communicators: Sequence[Communicator], processes: Iterable[ProcessMembers], notices: Iterable[Notice]
+    communicators: Sequence[Communicator],
+    processes: Iterable[ProcessMembers],
+    statements: Statements,
+    notices: Iterable[Notice],
 ) -> dict[str, str]:
     """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
     by_name: dict[str, set[str]] = {}
-    for comm, name in (*_given_to_nccl(processes), *_told_by_torch(communicators, notices)):
+    for comm, name in (*_given_to_nccl(processes, statements), *_told_by_torch(communicators, notices)):
         by_name.setdefault(comm, set()).add(name)
     return {comm: distinct.pop() for comm, distinct in by_name.items() if len(distinct) == 1}
 
 
-def _given_to_nccl(processes: Iterable[ProcessMembers]) -> Iterable[tuple[str, str]]:
+def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) -> Iterable[tuple[str, str]]:
     """``Comm config Comm name set to …`` is of the communicator that starts next on the thread."""
-    for process in processes:
-        threads: dict[int, list[Member]] | None = None
-        for note in process.log.notes.values():
-            event = note.event
-            if isinstance(event, events.EnvSetting) and event.origin == "config" and event.name == "Comm name":
-                threads = threads or _by_thread(process)
-                started = threads.get(note.origin.tid, [])
-                at = bisect_right(started, note.place, key=_begin)
+    given = by_process(statements.where(_is_name))
+    for process in processes if given else ():
+        if lines := given.get(process.log.process):
+            threads = _by_thread(process)
+            for said in lines:
+                started = threads.get(said.origin.tid, [])
+                at = bisect_right(started, said.place, key=_begin)
                 comm = started[at].communicator if at < len(started) else None
-                if comm is not None:
-                    yield comm.name, event.value
+                if comm is not None and isinstance(said.event, events.EnvSetting):
+                    yield comm.name, said.event.value
+
+
+def _is_name(event: Event) -> bool:
+    return isinstance(event, events.EnvSetting) and event.origin == "config" and event.name == "Comm name"
 
 
 def _by_thread(process: ProcessMembers) -> dict[int, list[Member]]:

@@ -147,7 +147,7 @@ class EdgeTable:
             kind = np.array([self._kind(event) for event in block.kinds], np.int32)
             names = (*block.texts, None)
             device = np.array([self.devices.setdefault(name, len(self.devices)) for name in names], np.int32)
-            columns: dict[str, Column] = {name: block.columns[name] for name in ("src", "dst")}
+            columns: dict[str, Column] = {name: block.columns[name].astype(np.int32) for name in ("src", "dst")}
             columns |= {name: device[block.columns[name]] for name in ("src_dev", "dst_dev")}
             columns |= {"kind": kind[block.kind], "line": block.line, "lines": block.lines}
             for name, column in columns.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -16,6 +17,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.call_counts import counted
+from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -24,7 +26,6 @@ from nccl_inspect.model.fold.process_log import (
     Burst,
     BurstKey,
     Edge,
-    Note,
     ProcessLog,
     Step,
     edge_key,
@@ -51,6 +52,9 @@ from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
 
+if TYPE_CHECKING:
+    from nccl_inspect.model.fold.noted import Noted
+
 
 class Fold:
     """What was read so far: it takes in what lines say, merges with others, and is then resolved.
@@ -76,6 +80,8 @@ class Fold:
         """The productions that recognised a line, by dialect and name."""
         self.begun_with = self.known = begun_with
         """What its lines show about how others are to be read."""
+        self.noted: Noted | None = None
+        """What processes stated, in columns; see :class:`ProcessLog`."""
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
 
@@ -99,8 +105,11 @@ class Fold:
             from nccl_inspect.model.fold.tables import Tables  # large logs only
 
             tables = Tables(block, fate_of, base)
-        for process, extent in block.extents.items():
-            log = self._log(base | extent.first, extent.opening)
+        logs = [self._log(base | extent.first, extent.opening) for extent in block.extents.values()]
+        if tables is not None:
+            apart = [log for log in logs if log.process in self.processes] if self.sources[-1].crowded else logs
+            tables.note_into(self._columns(), apart, block.by_process)
+        for log, (process, extent) in zip(logs, block.extents.items(), strict=True):
             rows = block.by_process.get(process, ())
             if tables is None:
                 take(log, rows)
@@ -109,6 +118,12 @@ class Fold:
             log.last, log.final = base | extent.last, extent.final
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
+
+    def _columns(self) -> Noted:
+        from nccl_inspect.model.fold.noted import Noted  # large logs only
+
+        self.noted = self.noted or Noted()
+        return self.noted
 
     def _take_of(self, log: ProcessLog, rows: Sequence[Row], block: Found, base: int) -> None:
         """Take in lines of one process."""
@@ -229,7 +244,7 @@ class Fold:
         It changed when something came that a job is made of; a repeated statement changes nothing.
         """
         logs = self.processes.values()
-        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(len(log.notes) for log in logs)
+        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(log.noted_size for log in logs)
 
     def last_step(self) -> Step | Burst | None:
         """What came last of that whose order matters."""
@@ -251,7 +266,7 @@ class Fold:
         unknown = len(self.unrecognised) + len(later.unrecognised)
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
-        notes = max((len(log.notes) for log in logs), default=0)
+        notes = max((log.noted_size for log in logs), default=0)
         return self._is_expected(later) and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def _is_expected(self, later: Fold) -> bool:
@@ -274,8 +289,13 @@ class Fold:
             source, line = source_and_line(place)
             return position(source + sources_before, line if source else line + lines_before)
 
-        for process, log in later.processes.items():
-            self.processes.setdefault(process, ProcessLog(process)).merge(log, move)
+        logs = [
+            (self.processes.setdefault(process, ProcessLog(process)), log) for process, log in later.processes.items()
+        ]
+        if later.noted is not None:
+            self._columns().take_in(later.noted, logs, move)
+        for mine, log in logs:
+            mine.merge(log, move)
         for message, note in later.unrecognised.items():
             note.move(move)
             if earlier := self.unrecognised.get(message):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import field
@@ -13,18 +12,18 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
+from nccl_inspect.model.fold.note import Note
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
+    from nccl_inspect.model.fold.noted import Noted
     from nccl_inspect.scanning.connection_table import Edges
 
 MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
 LONG = 4096
 """Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
-MAX_PLACES = 1 << 14
-"""Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
 MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
 
@@ -223,48 +222,13 @@ class Burst(Record):
 
 
 @record
-class Note(Record):
-    """A statement that a process made, how often, and where first and last."""
-
-    event: Event | None
-    """None for a WARN that no production knows."""
-    origin: Origin
-    level: str
-    message: bytes
-    place: int
-    last: int
-    count: int = 1
-    places: array[int] | None = None
-    """Where it was made after the first time, as far as nothing tells by whom."""
-
-    def again(self, place: int) -> None:
-        """Remember a place of a statement of nobody, which may be made in several jobs."""
-        if self.places is None:
-            self.places = array("q")
-        if len(self.places) < MAX_PLACES:
-            self.places.append(place)
-
-    def move(self, move: Callable[[int], int]) -> None:
-        """Give the note its places in the fold that takes it in."""
-        self.place, self.last = move(self.place), move(self.last)
-        if self.places is not None:
-            self.places = array("q", map(move, self.places))
-
-    def add(self, later: Note, keeps_places: bool) -> None:
-        """Take in the same statement, made later."""
-        self.count += later.count
-        self.last = max(self.last, later.last)
-        for place in (later.place, *(later.places or ())) if keeps_places else ():
-            self.again(place)
-
-
-@record
 class ProcessLog(Record):
     """What one process (host and pid) printed."""
 
     process: Process
     steps: list[Step | Burst] = field(default_factory=list)
-    notes: dict[object, Note] = field(default_factory=dict)
+    own: dict[object, Note] = field(default_factory=dict)
+    """What it stated, where that was made objects."""
     calls: dict[CallKey, Tally] = field(default_factory=dict)
     first: int = 0
     last: int = 0
@@ -279,6 +243,24 @@ class ProcessLog(Record):
     """The burst that each thread is still printing."""
     begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
+    noted: Noted | None = None
+    """What it stated, among what others did, in columns."""
+
+    @property
+    def notes(self) -> dict[object, Note]:
+        """What it stated."""
+        self.make_notes()
+        return self.own
+
+    def make_notes(self) -> None:
+        """Make what it stated objects."""
+        if self.noted is not None:
+            self.own, self.noted = self.noted.notes_of(self.process), None
+
+    @property
+    def noted_size(self) -> int:
+        """How many statements it made."""
+        return len(self.own) if self.noted is None else self.noted.size(self.process)
 
     def step(self, place: int, origin: Origin, event: Event) -> None:
         """Add an event whose order matters."""
@@ -310,12 +292,16 @@ class ProcessLog(Record):
 
     def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
-        key: object = text.level, text.message, origin.location
+        key: object
+        key = wording = text.level, text.message, origin.location
+        if (noted := self.noted) is not None and len(text.message) <= LONG and noted.has_room(self.process):
+            noted.note(self.process, wording, text.parsed, place, origin, last or place, count)
+            return
         note = self.notes.get(key)
-        if note is None and (len(text.message) > LONG or len(self.notes) >= MAX_NOTES):
+        if note is None and (len(text.message) > LONG or len(self.own) >= MAX_NOTES):
             production = text.parsed.production.name if text.parsed else None
             key = self._key(key, text.level, production, len(text.message))
-            note = self.notes.get(key)
+            note = self.own.get(key)
         if note is not None:
             note.count += count
             if (last or place) > note.last:
@@ -324,14 +310,14 @@ class ProcessLog(Record):
                 note.again(place)
         else:
             event = text.parsed.event if text.parsed else None
-            self.notes[key] = Note(event, origin, text.level, text.message, place, last or place, count)
+            self.own[key] = Note(event, origin, text.level, text.message, place, last or place, count)
 
     def _key(self, key: object, level: str, production: str | None, size: int) -> object:
         """The key of a note: its own, or that of all of its kind when there are too many."""
-        if key in self.notes:
+        if key in self.own:
             return key
         self.long_notes += size > LONG
-        if len(self.notes) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
+        if len(self.own) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
             return level, production or "unrecognised"
         return key
 
@@ -356,13 +342,14 @@ class ProcessLog(Record):
                 self.open.pop(tid, None)
             elif id(still_open) not in joined:
                 self.open[tid] = still_open
-        for key, note in later.notes.items():
+        notes = self.notes if later.notes else {}
+        for key, note in later.own.items():
             note.move(move)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
-            if earlier := self.notes.get(key):
+            if earlier := notes.get(key):
                 earlier.add(note, keeps_places=not self.process.host)
             else:
-                self.notes[key] = note
+                notes[key] = note
 
     def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
         """Join bursts that continue across the border; returns the ids of the later halves."""

@@ -5,7 +5,7 @@ Loaded where there are such only: this module needs numpy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -15,30 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog, Step
+from nccl_inspect.model.fold.noted import Noted
+from nccl_inspect.model.fold.process_log import LONG, MAX_NOTES, Burst, BurstKey, EdgeRows, ProcessLog, Step
 from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, IN_ORDER, KEPT
 from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, edges
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.found import Extent, Found, Row
 from nccl_inspect.scanning.line_table import Heads, LineTable
 from nccl_inspect.scanning.spans import Column, Rows, firsts, number_of
+from nccl_inspect.util.columns import distinct
 
 _step = partial(tuple.__new__, Step)
 """Makes a step of its fields in a third of the time."""
 
 
-class _Note(NamedTuple):
-    """Lines of one process that say the same: what :meth:`ProcessLog.note` takes."""
+class _Statements(NamedTuple):
+    """Statements of a block, in the order of their first lines."""
 
-    place: int
-    origin: Origin
-    text: Text
-    last: int
-    times: int
-
-
-_note = partial(tuple.__new__, _Note)
+    first: Rows
+    """The rows of these."""
+    wording: Column
+    """The text and the place in NCCL's source as one number."""
+    locations: list[str | None]
+    last: Rows
+    """The place of the last line."""
+    times: Rows
 
 
 class _Bursts(NamedTuple):
@@ -104,20 +105,47 @@ class Tables:
                 is_row[table.at] = True
         _extend(block.extents, heads, np.flatnonzero(is_row), self._process_of, list(numbers))
         _unknown(block, lines)
-        fates = np.fromiter(map(fate_of, lines.texts), np.uint8, len(lines.texts))
-        fate = fates[lines.text]
-        self._bootstraps = self._sorted(np.flatnonzero(fate & ENDS_ALL), lambda line, *_: (line + base).tolist())
-        self._notes = self._noted(np.flatnonzero(fate & (COUNTED | ENDS_ALL)))
-        self._kept = self._sorted(
-            np.flatnonzero(fate & KEPT), lambda line, *more: zip(line.tolist(), *more, repeat(None))
-        )
+        self._fates = np.fromiter(map(fate_of, lines.texts), np.uint8, len(lines.texts))
+        fate = self._fates[lines.text]
         bursts = _Bursts(np.zeros(0, np.int32), np.zeros(0, np.int64), [])
         if connections is not None:
             bursts = self._bursts(connections, *self._breaks(block, fate, fate_of))
         self._steps, self._ends = self._ordered(np.flatnonzero(fate & IN_ORDER), bursts)
 
+    def note_into(self, noted: Noted, logs: Iterable[ProcessLog], by_process: Mapping[Process, Sequence[Row]]) -> None:
+        """Add the statements to those of all blocks, before anything is put into logs.
+
+        Those of processes that have too many, or long ones, are put into their logs line by line.
+
+        Args:
+            noted: of all blocks.
+            logs: of the processes that are kept apart.
+            by_process: lines that were read one by one.
+        """
+        lines, texts = self._lines, self._lines.texts
+        is_said = (self._fates & (COUNTED | ENDS_ALL) > 0)[lines.text]
+        is_long = np.array([len(text.message) > LONG for text in texts], bool)[lines.text]
+        process = self._process_of[lines.printer]
+        statements = self._statements(np.flatnonzero(is_said), process)
+        sizes = np.bincount(process[statements.first], minlength=len(self._numbers))
+        sizes[process[is_said & is_long]] = MAX_NOTES
+        number = np.full(len(sizes), -1)
+        for log in logs:
+            at = self._numbers.get(log.process)
+            if at is not None and sizes[at]:
+                rows = by_process.get(log.process, ())
+                more = MAX_NOTES if any(len(text.message) > LONG for _, _, text, _ in rows) else len(rows)
+                if noted.adopt(log, int(sizes[at]) + more):
+                    number[at] = noted.number(log.process)
+        self._put(noted, statements, number[process[statements.first]])
+        fate = np.where(is_said & (number[process] < 0), KEPT, self._fates[lines.text])
+        self._bootstraps = self._sorted(np.flatnonzero(fate & ENDS_ALL), lambda line, *_: (line + self._base).tolist())
+        self._kept = self._sorted(
+            np.flatnonzero(fate & KEPT), lambda line, *more: zip(line.tolist(), *more, repeat(None))
+        )
+
     def put_into(self, log: ProcessLog, rows: Sequence[Row], take: Callable[[ProcessLog, Sequence[Row]], None]) -> None:
-        """Add the lines of a process to what it printed.
+        """Add the other lines of a process to what it printed.
 
         Args:
             log: of the process.
@@ -125,13 +153,11 @@ class Tables:
             take: takes such lines in.
         """
         process = self._numbers.get(log.process, len(self._numbers))
-        notes, steps, kept = self._notes.of(process), self._steps.of(process), self._kept.of(process)
+        steps, kept = self._steps.of(process), self._kept.of(process)
         log.bootstraps += self._bootstraps.of(process)
         if rows or kept:
-            self._merge_into(log, [*notes, *steps], [*rows, *kept], take)
+            self._merge_into(log, steps, [*rows, *kept], take)
             return
-        for note in notes:
-            log.note(*note)
         continuing = set[int]()
         for tid, first, last in self._ends.get(process, ()):
             begin, end = steps[first], steps[last]
@@ -161,10 +187,8 @@ class Tables:
             for entry in run if kind is not tuple else ():
                 if kind is Step:
                     log.step(*entry)
-                elif kind is Burst:
-                    log.burst(entry.place, entry.origin, entry.key.conn, entry.key.rank).rows += entry.rows
                 else:
-                    log.note(*entry)
+                    log.burst(entry.place, entry.origin, entry.key.conn, entry.key.rank).rows += entry.rows
 
     def _thread(self, process: int, tid: int) -> int:
         return self._threads.setdefault((process, tid), len(self._threads))
@@ -182,20 +206,44 @@ class Tables:
         made = entries(line, lines.heads.origins(at), [texts[text] for text in lines.text[rows].tolist()])
         return _Sorted(self._process_of[lines.heads.printer[at]], line, made)
 
-    def _noted(self, rows: Rows) -> _Sorted:
-        """Statements, by process, place in the source and text."""
+    def _statements(self, rows: Rows, process: Column) -> _Statements:
+        """Statements, by process, place in the source and text.
+
+        Args:
+            rows: of their lines.
+            process: of each row of the table.
+        """
         lines, heads = self._lines, self._lines.heads
-        places: dict[str | None, int] = {}
-        place = np.array([places.setdefault(one.location, len(places)) for one in heads.printers.origins], np.int32)
-        at = lines.at[rows]
-        printer, line = heads.printer[at], heads.line[at] + self._base
-        number, where = number_of(firsts([self._process_of[printer], place[printer], lines.text[rows]]))
-        last, times = np.zeros(len(where), np.int64), np.bincount(number, minlength=len(where))
-        last[number] = line
-        more = last.tolist(), times.tolist()
-        return self._sorted(
-            rows[where], lambda line, *said: map(_note, zip((line + self._base).tolist(), *said, *more, strict=True))
+        locations: dict[str | None, int] = {}
+        location = np.array(
+            [locations.setdefault(one.location, len(locations)) for one in heads.printers.origins], np.int64
         )
+        line, printer = lines.line[rows], lines.printer[rows]
+        wording = lines.text[rows].astype(np.int64) * len(locations) + location[printer]
+        first, number = distinct(process[rows], wording)
+        last = np.zeros(len(first), np.int64)
+        last[number] = line + self._base
+        times = np.bincount(number, minlength=len(first))
+        return _Statements(rows[first], wording[first], list(locations), last, times)
+
+    def _put(self, noted: Noted, statements: _Statements, process: Column) -> None:
+        """Add statements to those of all blocks.
+
+        Args:
+            noted: of all blocks.
+            statements: of this block.
+            process: the number of the process there for each; -1 if it is not kept there.
+        """
+        chosen = np.flatnonzero(process >= 0)
+        first, lines, locations = statements.first[chosen], self._lines, statements.locations
+        wordings, wording = np.unique(statements.wording[chosen], return_inverse=True)
+        numbers = []
+        for entry in wordings.tolist():
+            text = lines.texts[entry // len(locations)]
+            numbers.append(noted.wording((text.level, text.message, locations[entry % len(locations)]), text.parsed))
+        place = lines.line[first] + self._base
+        columns = process[chosen], np.array(numbers, np.int64)[wording], place
+        noted.add([*columns, statements.last[chosen], statements.times[chosen]], lines.heads.origins(lines.at[first]))
 
     def _ordered(self, rows: Rows, bursts: _Bursts) -> tuple[_Sorted, dict[int, list[tuple[int, int, int]]]]:
         """Events whose order matters and bursts; and by process where those of each thread begin and end among them."""

@@ -19,8 +19,9 @@ from nccl_inspect.event.base import Event, Process, is_named
 from nccl_inspect.event.process_ended import ProcessEnded
 from nccl_inspect.event.types import CommEnd, ErrorCascade
 from nccl_inspect.grammar import engine
+from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import position, source_and_line
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog, Step
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.jobs.landmarks import Landmarks
 from nccl_inspect.model.processes import identity as processes

@@ -72,7 +72,7 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
 
 
 def _size(log: ProcessLog) -> int:
-    return len(log.steps) + len(log.notes)
+    return len(log.steps) + log.noted_size
 
 
 def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> ProcessLog:
@@ -86,7 +86,7 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
     return ProcessLog(
         process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
-        notes=notes,
+        own=notes,
         calls=_summed(logs),
         first=first.first,
         last=last.last,
@@ -136,7 +136,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
             ProcessLog(
                 process=log.process if newest else log.process._replace(apart=f"{log.process.apart}#{number}"),
                 steps=steps,
-                notes={
+                own={
                     key: note
                     for key, whole in log.notes.items()
                     if (note := within(whole, begin.of(whole), end.of(whole))) is not None

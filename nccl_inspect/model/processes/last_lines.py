@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from operator import attrgetter, itemgetter
+from collections.abc import Iterator
+from operator import itemgetter
 
-from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.util.text import decode
-
-_Line = Callable[[int, Origin, str, str], Evidence]
+from nccl_inspect.model.statements.index import Line, Said
 
 
-def of(log: ProcessLog, ranks: list[int], where: tuple[str, int, int], line: _Line) -> LastLine:
+def of(log: ProcessLog, ranks: list[int], where: tuple[str, int, int], stated: Said | None, line: Line) -> LastLine:
     """The last line of a process.
 
     Args:
         log: of the process.
         ranks: of the process.
         where: source, line and order of its last line.
-        line: gives a line by its place, origin, level and message.
+        stated: the last line that is a statement.
+        line: makes evidence of lines.
     """
     final = log.final
-    return LastLine(log.process, ranks, *where, final.device, final.time, evidence=_kept(log, line))
+    return LastLine(log.process, ranks, *where, final.device, final.time, evidence=_kept(log, stated, line))
 
 
-def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
+def _kept(log: ProcessLog, stated: Said | None, line: Line) -> Evidence | None:
     """The last line of which more than its place is kept."""
-    place, last = max(_ends(log), key=itemgetter(0), default=(0, None))
+    place, last = max(_ends(log, stated), key=itemgetter(0), default=(0, None))
     match last:
         case None:
             return None
-        case Note():
-            return line(place, last.origin, last.level, decode(last.message))
+        case Said():
+            return last.line(line)
         case Step():
             return line(place, last.origin, "INFO", last.event.message)
         case Burst():
@@ -42,10 +40,9 @@ def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
             return line(place, edge.origin, edge.level, edge.stated.message)
 
 
-def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Burst | Note]]:
-    if log.notes:
-        note = max(log.notes.values(), key=attrgetter("last"))
-        yield note.last, note
+def _ends(log: ProcessLog, stated: Said | None) -> Iterator[tuple[int, Step | Burst | Said]]:
+    if stated is not None:
+        yield stated.place, stated
     for step in (*log.steps[-1:], *log.open.values()):
         if isinstance(step, Burst):
             yield step.last, step

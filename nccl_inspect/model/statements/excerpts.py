@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
@@ -51,7 +50,10 @@ _BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, 
 def _lacks_its_beginning(fold: Fold | Share) -> bool:
     """Whether communicators are complete, and nothing is there of what every rank prints before."""
     logs = fold.processes.values()
-    if any(isinstance(event, events.CommInit) and event.phase == "START" for event in _steps(logs)):
+    if any(isinstance(event, _BEGINNING) or _is_start(event) for event in _steps(logs)):
         return False
-    noted = (note.event for log in logs for note in log.notes.values())
-    return not any(isinstance(event, _BEGINNING) for event in chain(_steps(logs), noted))
+    return not any(isinstance(note.event, _BEGINNING) for log in logs for note in log.notes.values())
+
+
+def _is_start(event: events.Event) -> bool:
+    return isinstance(event, events.CommInit) and event.phase == "START"

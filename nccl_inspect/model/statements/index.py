@@ -1,0 +1,117 @@
+"""What was stated: each statement once, with all who made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
+from operator import attrgetter
+from typing import NamedTuple
+
+from nccl_inspect.event.base import Event, Process
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.fold.note import Wording
+from nccl_inspect.model.fold.process_log import ProcessLog
+from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.text import decode
+
+Line = Callable[[int, Origin, str, str], Evidence]
+"""Makes evidence of (place, origin, level, message)."""
+
+
+@record
+class Statement(Record):
+    """A text at one place of NCCL's source, and by columns who stated it, in the order of the log."""
+
+    event: Event | None
+    """None for a WARN that no production knows."""
+    level: str
+    message: bytes
+    location: str | None
+    processes: list[Process] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    """Of the first line of each process, as is the next."""
+    places: list[int] = field(default_factory=list)
+    lasts: list[int] = field(default_factory=list)
+    """Of the last line."""
+    counts: list[int] = field(default_factory=list)
+
+    def line(self, row: int, line: Line) -> Evidence:
+        """The first line of a process."""
+        return line(self.places[row], self.origins[row], self.level, decode(self.message))
+
+
+class Said(NamedTuple):
+    """A line of a process that is a statement."""
+
+    place: int
+    origin: Origin
+    statement: Statement
+
+    @property
+    def event(self) -> Event | None:
+        """What it states."""
+        return self.statement.event
+
+    def line(self, line: Line) -> Evidence:
+        """The line."""
+        return line(self.place, self.origin, self.statement.level, decode(self.statement.message))
+
+
+class Statements:
+    """The statements of some processes, in the order of their first lines.
+
+    Args:
+        logs: what each process printed.
+    """
+
+    def __init__(self, logs: Sequence[ProcessLog]) -> None:
+        noted = next((log.noted for log in logs if log.noted is not None), None)
+        if noted is not None:
+            self.all = [Statement(event, *wording, *columns) for wording, event, columns in noted.by_text(logs)]
+            return
+        distinct: dict[Wording, Statement] = {}
+        rows = [(note, log.process) for log in logs for note in log.notes.values()]
+        rows.sort(key=lambda row: row[0].place)
+        for note, process in rows:
+            statement = distinct.get(note.wording)
+            if statement is None:
+                statement = distinct[note.wording] = Statement(note.event, *note.wording)
+            statement.processes.append(process)
+            statement.origins.append(note.origin)
+            statement.places.append(note.place)
+            statement.lasts.append(note.last)
+            statement.counts.append(note.count)
+        self.all = list(distinct.values())
+
+    def where(self, is_wanted: Callable[[Event], bool]) -> Iterator[Statement]:
+        """The statements whose event is wanted."""
+        return (statement for statement in self.all if statement.event is not None and is_wanted(statement.event))
+
+    def of(self, kind: type[Event]) -> Iterator[Statement]:
+        """The statements with an event of a kind."""
+        return (statement for statement in self.all if isinstance(statement.event, kind))
+
+    def last(self) -> dict[Process, Said]:
+        """By process the last line that is a statement, with the origin of the first one like it."""
+        places: dict[Process, int] = {}
+        last: dict[Process, tuple[Statement, int]] = {}
+        for statement in self.all:
+            for row, (process, place) in enumerate(zip(statement.processes, statement.lasts, strict=True)):
+                if place > places.get(process, -1):
+                    places[process], last[process] = place, (statement, row)
+        return {
+            process: Said(places[process], statement.origins[row], statement)
+            for process, (statement, row) in last.items()
+        }
+
+
+def by_process(statements: Iterable[Statement]) -> dict[Process, list[Said]]:
+    """Statements by process, those of a process in the order of their first lines."""
+    processes: dict[Process, list[Said]] = {}
+    for statement in statements:
+        for process, place, origin in zip(statement.processes, statement.places, statement.origins, strict=True):
+            processes.setdefault(process, []).append(Said(place, origin, statement))
+    for said in processes.values():
+        said.sort(key=attrgetter("place"))
+    return processes
