@@ -41,6 +41,8 @@ _DIFFERENT = "  Communicator ranks have different status"
 _FAILED = re.compile(r"^  (Initialization|Asynchronous) errors? on \d+ ranks?$")
 _SEVERAL_SAY = re.compile(r"^  (\d{1,9}) ranks (?:have status|reported) (.+)$")
 _SAYS = re.compile(r"^  Rank (?P<rank>\d+) (?:has status|reported) (?P<what>.+?)(?:" + _PROCESS[:-1] + ")?$")
+_GROUP = re.compile(r"^ +(\d+) +(\d+) +\S+ +\S+ +(\d+) +\d+ +[A-Z]")
+"""Number of a group of communicators, how many it has, and the ranks of each."""
 _PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
@@ -131,6 +133,46 @@ class Answer(Record):
     """Line number of each communicator in a text."""
     pids: set[int] = field(default_factory=set)
     """All processes that it names."""
+    members: dict[str, list[Member]] = field(default_factory=dict)
+    """The ranks of each communicator that it names with their processes."""
+    whole: list[str] = field(default_factory=list)
+    """The communicators of all processes."""
+
+    @property
+    def ranks(self) -> dict[int, int]:
+        """The rank of each process in the communicators of all, where these have the same one."""
+        ranks: dict[int, set[int]] = {}
+        for member in (member for comm_id in self.whole for member in self.members.get(comm_id, ())):
+            if member.pid is not None:
+                ranks.setdefault(member.pid, set()).add(member.rank)
+        return {pid: min(own) for pid, own in ranks.items() if len(own) == 1}
+
+    @property
+    def last_to_come(self) -> list[Member]:
+        """Ranks that launched fewer operations than others in some communicator, and more in none.
+
+        One that launched more waits there for the others.
+        """
+        late, ahead = dict[tuple[str | None, int], Member](), set[tuple[str | None, int]]()
+        for mismatch in self.mismatches:
+            behind = {member.rank for member in mismatch.behind}
+            for member in mismatch.members:
+                # Without its process a rank is known in its communicator only.
+                key = (None, member.pid) if member.pid is not None else (mismatch.comm_id, member.rank)
+                if member.rank in behind:
+                    late.setdefault(key, member)
+                else:
+                    ahead.add(key)
+        return [member for key, member in late.items() if key not in ahead]
+
+    def in_step_with(self, pid: int) -> list[Member]:
+        """The other ranks of communicators in which all launched as many operations as this process."""
+        found: dict[int | None, Member] = {}
+        for comm_id, members in self.members.items():
+            differs = any(mismatch.comm_id == comm_id for mismatch in self.mismatches)
+            if self.launched.get(comm_id) and not differs and any(member.pid == pid for member in members):
+                found.update((member.pid, member) for member in members if member.pid not in (None, pid))
+        return list(found.values())
 
     def identity(self) -> Identity:
         """What identifies its job."""
@@ -167,6 +209,7 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
         answer.sizes[comm_id] = index(comm.get("size", 0))
         ranks = comm.get("ranks") or ()
         answer.pids.update(pid for rank in ranks if (pid := _number(rank, "pid")))
+        answer.members[comm_id] = [_of_entry(rank) for rank in (*ranks, *(comm.get("missing_ranks") or ()))]
         answer.mismatches.extend(_mismatches(comm_id, ranks))
         if len(ranks) == answer.sizes[comm_id]:
             answer.launched[comm_id] = _alike(ranks)
@@ -181,7 +224,14 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
             rank = index(lost.get("rank", -1))
             if lost.get("pid") and 0 <= rank < answer.sizes[comm_id]:
                 answer.lost.append(Lost(_text(lost, "host"), _number(lost, "pid"), comm_id, rank, is_dead))
+    answer.whole = _of_all({comm_id: answer.sizes[comm_id] for comm_id in answer.members}, len(answer.pids))
     return answer
+
+
+def _of_all(sizes: Mapping[str, int], processes: int) -> list[str]:
+    """The communicators that have as many ranks as there are processes, or more."""
+    most = max(sizes.values(), default=0)
+    return [comm_id for comm_id, size in sizes.items() if size == most >= processes]
 
 
 def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
@@ -267,10 +317,15 @@ def _of_text(name: str, text: str) -> Answer:
     comm_id, kind = None, ""
     counts: _Counts | None = None
     states: _States | None = None
+    groups: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
+        if comm_id is None and (group := _GROUP.match(line)):
+            groups[group[1]] = int(group[3])
         if section := _SECTION.match(line):
             comm_id, kind, counts, states = f"0x{section[3].lstrip('0')}", section[4], None, None
             answer.lines.setdefault(comm_id, number)
+            sizes[comm_id] = groups.get(section[1], 0)
         elif line in ("INCOMPLETE", "DEAD"):
             comm_id, kind = None, line
         elif differs := _COUNTS.match(line):
@@ -287,6 +342,15 @@ def _of_text(name: str, text: str) -> Answer:
         elif kind in ("INCOMPLETE", "DEAD"):
             answer.lost.extend(_lost(line, number, comm_id, kind))
     answer.pids.update(map(int, _PID.findall(text)))
+    for mismatch in answer.mismatches:
+        answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
+    for lost in answer.lost:
+        if lost.comm_id is not None and lost.rank is not None:
+            answer.members.setdefault(lost.comm_id, []).append(Member(lost.rank, lost.host, lost.pid))
+    if not groups and len(sizes) == 1:
+        answer.whole = list(sizes)
+    elif max(sizes.values(), default=0) == max(groups.values(), default=0):
+        answer.whole = _of_all(sizes, len(answer.pids))
     return answer
 
 

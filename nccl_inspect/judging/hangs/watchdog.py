@@ -173,6 +173,11 @@ def _enqueued(facts: Facts) -> dict[str | None, dict[int, tuple[int, Notice]]]:
     return works
 
 
+def reporting(facts: Facts) -> set[int]:
+    """The ranks whose own watchdog reports how far they got."""
+    return {rank for ranks in _enqueued(facts).values() for rank in ranks}
+
+
 def in_calls(facts: Facts) -> set[int]:
     """The ranks whose own watchdog reports a call that failed or timed out: they waited for others."""
     values = (dict(getattr(notice.event, "values", ())) for notice in facts.with_role("watchdog-status"))
@@ -208,8 +213,8 @@ def communicator_of(
     comms = facts.job.communicators
     if is_default(group):
         return next((comm for comm in comms if comm.id == "world"), None)
-    if group is None and len(comms) == 1:
-        return comms[0]
+    if group is None:
+        return comms[0] if len(comms) == 1 else None
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
     places |= _places(facts).get(group, set())
     near = _by_place(facts).get(min(places), []) if places else []
