@@ -41,8 +41,9 @@ _DIFFERENT = "  Communicator ranks have different status"
 _FAILED = re.compile(r"^  (Initialization|Asynchronous) errors? on \d+ ranks?$")
 _SEVERAL_SAY = re.compile(r"^  (\d{1,9}) ranks (?:have status|reported) (.+)$")
 _SAYS = re.compile(r"^  Rank (?P<rank>\d+) (?:has status|reported) (?P<what>.+?)(?:" + _PROCESS[:-1] + ")?$")
-_GROUP = re.compile(r"^ +(\d+) +(\d+) +\S+ +\S+ +(\d+) +\d+ +[A-Z]")
-"""Number of a group of communicators, how many it has, and the ranks of each."""
+_GROUP = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +(\d+) +\d+ +[A-Z]", re.MULTILINE)
+"""Number of a group of communicators, and the ranks of each of them."""
+_HEADING = re.compile(r"^#(\d+)-\d+ \(([0-9a-f]+)\) [A-Z,]+$", re.MULTILINE)
 _PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
@@ -317,15 +318,10 @@ def _of_text(name: str, text: str) -> Answer:
     comm_id, kind = None, ""
     counts: _Counts | None = None
     states: _States | None = None
-    groups: dict[str, int] = {}
-    sizes: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if comm_id is None and (group := _GROUP.match(line)):
-            groups[group[1]] = int(group[3])
         if section := _SECTION.match(line):
             comm_id, kind, counts, states = f"0x{section[3].lstrip('0')}", section[4], None, None
             answer.lines.setdefault(comm_id, number)
-            sizes[comm_id] = groups.get(section[1], 0)
         elif line in ("INCOMPLETE", "DEAD"):
             comm_id, kind = None, line
         elif differs := _COUNTS.match(line):
@@ -342,16 +338,28 @@ def _of_text(name: str, text: str) -> Answer:
         elif kind in ("INCOMPLETE", "DEAD"):
             answer.lost.extend(_lost(line, number, comm_id, kind))
     answer.pids.update(map(int, _PID.findall(text)))
+    _add_members(answer)
+    answer.whole = _whole(text, len(answer.pids))
+    return answer
+
+
+def _add_members(answer: Answer) -> None:
+    """The ranks that a text names with their processes."""
     for mismatch in answer.mismatches:
         answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
     for lost in answer.lost:
         if lost.comm_id is not None and lost.rank is not None:
             answer.members.setdefault(lost.comm_id, []).append(Member(lost.rank, lost.host, lost.pid))
-    if not groups and len(sizes) == 1:
-        answer.whole = list(sizes)
-    elif max(sizes.values(), default=0) == max(groups.values(), default=0):
-        answer.whole = _of_all(sizes, len(answer.pids))
-    return answer
+
+
+def _whole(text: str, processes: int) -> list[str]:
+    """The communicators of all processes, by the table of groups; without one that which is the only one."""
+    groups = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
+    comms = {f"0x{match[2].lstrip('0')}": match[1] for match in _HEADING.finditer(text)}
+    if not groups:
+        return list(comms) if len(comms) == 1 else []
+    most = max(groups.values())
+    return [comm_id for comm_id, group in comms.items() if groups.get(group) == most >= processes]
 
 
 class _Counts:

@@ -163,7 +163,7 @@ class _Builder:
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
         )
 
-    def _world_size(self, notices: Sequence[Notice]) -> int | None:
+    def _world_size(self, notices: list[Notice]) -> int | None:
         if self._world is None:
             return names.ranks_of_nccl_tests(notices)
         return None if self._world.is_open else self._world.nranks

@@ -164,11 +164,7 @@ def _partial_summary(setting: Setting, others: set[int]) -> str:
     """The summary for a setting that only some ranks have."""
     words = as_shell([setting])
     few = setting.ranks is None or not others or len(setting.ranks) <= len(others)
-    return (
-        f"{words} on {owners(setting)} only"
-        if few
-        else f"{words} on {owners(setting)}, not on {ranks_word(others)}"
-    )
+    return f"{words} on {owners(setting)} only" if few else f"{words} on {owners(setting)}, not on {ranks_word(others)}"
 
 
 def _fixes(name: str) -> list[str]:
@@ -195,11 +191,7 @@ def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Sett
         else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) or are "
         "limited by the slowest setting",
         fix=[
-            *(
-                [f"unset {' '.join(alone.names)}   # on {owners(alone)}; or set it on all ranks"]
-                if alone
-                else []
-            ),
+            *([f"unset {' '.join(alone.names)}   # on {owners(alone)}; or set it on all ranks"] if alone else []),
             *_fixes(name),
         ],
         severity="info" if harmless else RULE.severity,

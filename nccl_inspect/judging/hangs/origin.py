@@ -48,7 +48,8 @@ class Origin(NamedTuple):
             seen = set(self.among) - set(self.unseen)
             others = f", or by {ranks_word(seen)}" if seen else ""
             return f"likely held up by {ranks_word(self.unseen)}, of which there is no output{others}"
-        return f"likely began {f'with {ranks_word(self.among)}' if self.among else f'in process group {self.waits[0].group}'}"
+        where = f"with {ranks_word(self.among)}" if self.among else f"in process group {self.waits[0].group}"
+        return f"likely began {where}"
 
 
 class _Call(NamedTuple):

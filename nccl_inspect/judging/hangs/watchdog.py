@@ -9,6 +9,7 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.times import glog_seconds
 
 PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
@@ -70,12 +71,8 @@ def _began(wait: Wait) -> float | None:
 
 
 def _printed_at(notice: Notice) -> float | None:
-    """When PyTorch printed a line (``[E1121 23:33:28.969389427 …``), in seconds; it prints no year."""
-    match = _TIME.search(notice.message)
-    if match is None:
-        return None
-    month, day, hour, minute = map(int, match.groups()[:4])
-    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5])
+    """When PyTorch printed a line, in seconds."""
+    return glog_seconds(notice.message)
 
 
 _Status = tuple[str, int, str]
@@ -152,7 +149,6 @@ def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
     return places
 
 
-_TIME = later(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
 _ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
