@@ -139,42 +139,6 @@ class Answer(Record):
     whole: list[str] = field(default_factory=list)
     """The communicators of all processes."""
 
-    @property
-    def ranks(self) -> dict[int, int]:
-        """The rank of each process in the communicators of all, where these have the same one."""
-        ranks: dict[int, set[int]] = {}
-        for member in (member for comm_id in self.whole for member in self.members.get(comm_id, ())):
-            if member.pid is not None:
-                ranks.setdefault(member.pid, set()).add(member.rank)
-        return {pid: min(own) for pid, own in ranks.items() if len(own) == 1}
-
-    @property
-    def last_to_come(self) -> list[Member]:
-        """Ranks that launched fewer operations than others in some communicator, and more in none.
-
-        One that launched more waits there for the others.
-        """
-        late, ahead = dict[tuple[str | None, int], Member](), set[tuple[str | None, int]]()
-        for mismatch in self.mismatches:
-            behind = {member.rank for member in mismatch.behind}
-            for member in mismatch.members:
-                # Without its process a rank is known in its communicator only.
-                key = (None, member.pid) if member.pid is not None else (mismatch.comm_id, member.rank)
-                if member.rank in behind:
-                    late.setdefault(key, member)
-                else:
-                    ahead.add(key)
-        return [member for key, member in late.items() if key not in ahead]
-
-    def in_step_with(self, pid: int) -> list[Member]:
-        """The other ranks of communicators in which all launched as many operations as this process."""
-        found: dict[int | None, Member] = {}
-        for comm_id, members in self.members.items():
-            differs = any(mismatch.comm_id == comm_id for mismatch in self.mismatches)
-            if self.launched.get(comm_id) and not differs and any(member.pid == pid for member in members):
-                found.update((member.pid, member) for member in members if member.pid not in (None, pid))
-        return list(found.values())
-
     def identity(self) -> Identity:
         """What identifies its job."""
         named = [*self.sizes, *self.lines, *(mismatch.comm_id for mismatch in self.mismatches)]
