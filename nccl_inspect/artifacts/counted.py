@@ -22,7 +22,8 @@ def last_to_come(answer: Answer) -> list[Member]:
 
     One that launched more waits there for the others.
     """
-    late, ahead = dict[tuple[str | None, int], Member](), set[tuple[str | None, int]]()
+    late: dict[tuple[str | None, int], Member] = {}
+    ahead: set[tuple[str | None, int]] = set()
     for mismatch in answer.mismatches:
         behind = {member.rank for member in mismatch.behind}
         for member in mismatch.members:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import lzma
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 from mesh_verdicts import MESHES, Recording, recordings
+
+from nccl_inspect.model.job import Job
 
 HOSTS, RANKS = range(4), range(8)
 LOCAL = 2
@@ -152,7 +154,7 @@ def pieces() -> Iterator[Piece]:
     yield Piece("a file for each node, all evidence", _files(HOSTS), RANKS, True)
     for order in ((3, 2, 1, 0), (2, 0, 3, 1)):
         name = "".join(map(str, order))
-        yield Piece(f"nodes in the order {name}", _one(lambda recording, order=order: by_host(recording, order)))
+        yield Piece(f"nodes in the order {name}", _one(partial(by_host, order=order)))
     yield Piece("kubectl", _one(in_pods))
     yield Piece("kubectl, all evidence", _one(in_pods), RANKS, True)
 
@@ -175,6 +177,23 @@ def write(piece: Piece, recording: Recording, folder: Path) -> None:
         answer = recording.folder / f"{name}.xz"
         if answer.exists():
             (folder / name).write_bytes(lzma.decompress(answer.read_bytes()))
+
+
+_OBSERVERS = ("socket-instead-of-rdma", "p2p-disabled-by-env", "rendezvous-failed", "bootstrap-connect-refused")
+"""Rules whose findings name the ranks that see a fault, or a slow network that all recordings have."""
+_UNSEEN = ("no output", "no dump of")
+"""Words of findings that name ranks because nothing of them is there."""
+
+
+def blamed(job: Job) -> list[int]:
+    """The ranks that the leading finding accuses by what is known of them."""
+    findings = [finding for finding in job.findings if finding.rule not in _OBSERVERS[:2]]
+    if not findings or findings[0].rule in _OBSERVERS:
+        return []
+    leading = findings[0]
+    only_waits = leading.rule == "watchdog-timeout" and not re.search("suspect|likely began with", leading.summary)
+    only_starts = leading.rule == "hang-in-init" and "did not join" not in leading.summary
+    return [] if only_waits or only_starts or any(words in leading.summary for words in _UNSEEN) else leading.ranks
 
 
 def mesh() -> list[Recording]:
