@@ -33,7 +33,19 @@ TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
 SHARED = 32 << 20
 """Bytes from which on starting processes pays."""
 _PARTS = (
-    *("calls", "causes", "chains", "containers", "errors", "identity", "joining", "kernel", "located", "machine"),
+    *(
+        "calls",
+        "causes",
+        "chains",
+        "containers",
+        "counted",
+        "errors",
+        "identity",
+        "joining",
+        "kernel",
+        "located",
+        "machine",
+    ),
     *(
         "owner",
         "packed",

@@ -70,14 +70,37 @@ class Chains:
 
     @cached_property
     def roots(self) -> list[int]:
-        """The calls in which a wait begins."""
-        return [number for number in range(len(self._calls)) if self._begins(number)]
+        """The calls in which a wait begins.
+
+        Ranks of which nothing is known are where it begins only if nothing that is known holds up the call.
+        """
+        numbers = range(len(self._calls))
+        known = [number for number in numbers if self._begins(number)]
+        explained = {*self.following(known), *self._stuck_in_rings}
+        unknown = {number for number in numbers if self.unknown(number)} - explained
+        return sorted({*known, *unknown})
 
     def _begins(self, number: int) -> bool:
+        """Whether a wait begins there by what is known."""
         call = self._calls[number]
-        if call.is_cause or self.idle(number) or self.unknown(number):
+        if call.is_cause or any(rank not in self._busy and rank not in self._stands for rank in call.absent):
             return True
-        return not self.held(number) and not call.silent
+        if self.unknown(number):
+            return False
+        return bool(self.idle(number)) or (not self.held(number) and not call.silent)
+
+    @cached_property
+    def _stuck_in_rings(self) -> set[int]:
+        """The calls that wait for ranks that wait for each other, and those of these ranks."""
+        ahead = {number: {self._stands[rank] for rank in self.held(number)} for number in range(len(self._calls))}
+        left = {number: len(others) for number, others in ahead.items()}
+        ends = [number for number, count in left.items() if not count]
+        for number in ends:
+            for other in self._after.get(number, ()):
+                left[other] -= 1
+                if not left[other]:
+                    ends.append(other)
+        return set(left) - set(ends)
 
     def following(self, roots: Iterable[int]) -> list[int]:
         """The calls that wait because of others, nearest first.

@@ -27,7 +27,7 @@ def of_job(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[
     earlier = {process for run in over for process in run.processes}
     traits = Traits.of(gathered, [source.name for source in job.sources], earlier)
     checked = [_checked(artifact, traits) for artifact in artifacts]
-    return owner.joined(_newest(reruns.sorted_out(checked, job.notices)), job)
+    return owner.joined(_newest(reruns.sorted_out(checked, job)), job)
 
 
 def _checked(artifact: Artifact, job: Traits) -> Artifact:

@@ -41,6 +41,9 @@ _DIFFERENT = "  Communicator ranks have different status"
 _FAILED = re.compile(r"^  (Initialization|Asynchronous) errors? on \d+ ranks?$")
 _SEVERAL_SAY = re.compile(r"^  (\d{1,9}) ranks (?:have status|reported) (.+)$")
 _SAYS = re.compile(r"^  Rank (?P<rank>\d+) (?:has status|reported) (?P<what>.+?)(?:" + _PROCESS[:-1] + ")?$")
+_GROUP = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +(\d+) +\d+ +[A-Z]", re.MULTILINE)
+"""Number of a group of communicators, and the ranks of each of them."""
+_HEADING = re.compile(r"^#(\d+)-\d+ \(([0-9a-f]+)\) [A-Z,]+$", re.MULTILINE)
 _PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
@@ -131,6 +134,10 @@ class Answer(Record):
     """Line number of each communicator in a text."""
     pids: set[int] = field(default_factory=set)
     """All processes that it names."""
+    members: dict[str, list[Member]] = field(default_factory=dict)
+    """The ranks of each communicator that it names with their processes."""
+    whole: list[str] = field(default_factory=list)
+    """The communicators of all processes."""
 
     def identity(self) -> Identity:
         """What identifies its job."""
@@ -167,6 +174,7 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
         answer.sizes[comm_id] = index(comm.get("size", 0))
         ranks = comm.get("ranks") or ()
         answer.pids.update(pid for rank in ranks if (pid := _number(rank, "pid")))
+        answer.members[comm_id] = [_of_entry(rank) for rank in (*ranks, *(comm.get("missing_ranks") or ()))]
         answer.mismatches.extend(_mismatches(comm_id, ranks))
         if len(ranks) == answer.sizes[comm_id]:
             answer.launched[comm_id] = _alike(ranks)
@@ -181,7 +189,14 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
             rank = index(lost.get("rank", -1))
             if lost.get("pid") and 0 <= rank < answer.sizes[comm_id]:
                 answer.lost.append(Lost(_text(lost, "host"), _number(lost, "pid"), comm_id, rank, is_dead))
+    answer.whole = _of_all({comm_id: answer.sizes[comm_id] for comm_id in answer.members}, len(answer.pids))
     return answer
+
+
+def _of_all(sizes: Mapping[str, int], processes: int) -> list[str]:
+    """The communicators that have as many ranks as there are processes, or more."""
+    most = max(sizes.values(), default=0)
+    return [comm_id for comm_id, size in sizes.items() if size == most >= processes]
 
 
 def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
@@ -287,7 +302,28 @@ def _of_text(name: str, text: str) -> Answer:
         elif kind in ("INCOMPLETE", "DEAD"):
             answer.lost.extend(_lost(line, number, comm_id, kind))
     answer.pids.update(map(int, _PID.findall(text)))
+    _add_members(answer)
+    answer.whole = _whole(text, len(answer.pids))
     return answer
+
+
+def _add_members(answer: Answer) -> None:
+    """The ranks that a text names with their processes."""
+    for mismatch in answer.mismatches:
+        answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
+    for lost in answer.lost:
+        if lost.comm_id is not None and lost.rank is not None:
+            answer.members.setdefault(lost.comm_id, []).append(Member(lost.rank, lost.host, lost.pid))
+
+
+def _whole(text: str, processes: int) -> list[str]:
+    """The communicators of all processes, by the table of groups; without one that which is the only one."""
+    groups = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
+    comms = {f"0x{match[2].lstrip('0')}": match[1] for match in _HEADING.finditer(text)}
+    if not groups:
+        return list(comms) if len(comms) == 1 else []
+    most = max(groups.values())
+    return [comm_id for comm_id, group in comms.items() if groups.get(group) == most >= processes]
 
 
 class _Counts:

@@ -1,11 +1,14 @@
 """Dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them.
 
 PyTorch writes a dump when a call runs out of time, and the log names that call: its number and its size. A dump of the
-same run holds it, and there it is not over. A process writes one dump: what it calls and waits for later is not in it.
+same run holds it, and there it is not over: it began as long before as the log says that it ran. The log tells the
+time by the clock of the host, without year and zone, the dump by that of the world: they differ by quarters of an hour.
+A process writes one dump: what it calls and waits for later is not in it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,7 +19,8 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.model.job import Notice
+from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.util.times import glog_seconds
 
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")
 _READER = "flight_recorder"
@@ -30,13 +34,25 @@ class _Timeout(NamedTuple):
     seq: int
     numel: int | None
     is_later: bool
-    """Whether the rank had announced its dump before."""
+    """Whether it may have begun after the rank wrote its dump."""
+    began: float | None
+    """When, in seconds of the day, by the clock of its host."""
 
 
-def sorted_out(artifacts: Iterable[Artifact], notices: Iterable[Notice]) -> list[Artifact]:
+_ZONES = 900.0
+"""Seconds by which clocks of two zones may differ, or a multiple."""
+_EARLY, _LATE = 20.0, 120.0
+"""Seconds by which a line may seem too early, and by which PyTorch may print it too late."""
+_FINISHED = "of another run, or of an earlier moment: calls are open in the dumps, and by the log all ranks finished"
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+
+
+def sorted_out(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """The evidence, with a reason at dumps of another run."""
-    entries = list(artifacts)
-    reported = _reported(notices) if any(_is_dump(entry) for entry in entries) else {}
+    entries = [_of_release(entry, job.nccl_versions) for entry in artifacts]
+    if any(_is_dump(entry) and entry.value.is_waiting for entry in entries) and _has_finished(job):
+        return [replace(entry, value=None, problem=_FINISHED) if _is_dump(entry) else entry for entry in entries]
+    reported = _reported(job.notices) if any(_is_dump(entry) for entry in entries) else {}
     if not reported:
         return entries
     fits = [_fits(entry, reported) if _is_dump(entry) else None for entry in entries]
@@ -45,6 +61,22 @@ def sorted_out(artifacts: Iterable[Artifact], notices: Iterable[Notice]) -> list
         _unused(entry, reported, fit) if fit is False or (is_other_run and _is_dump(entry)) else entry
         for entry, fit in zip(entries, fits, strict=True)
     ]
+
+
+def _of_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
+    """A dump, with a reason if another release of NCCL wrote it than the log was printed by."""
+    mine = _RELEASE.match(entry.value.nccl_version or "") if _is_dump(entry) else None
+    logged = [match[0] for text in releases if "inferred" not in text and (match := _RELEASE.match(text))]
+    if mine is None or not logged or len(logged) < len(releases) or mine[0] in logged:
+        return entry
+    return replace(entry, value=None, problem=f"of another run: of NCCL {mine[0]}; the log is of {', '.join(logged)}")
+
+
+def _has_finished(job: Job) -> bool:
+    """Whether by the log all ranks destroyed all their communicators."""
+    comms = job.communicators
+    is_whole = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
+    return is_whole and not (job.failed or job.ended_by)
 
 
 def _is_dump(entry: Artifact) -> bool:
@@ -58,23 +90,28 @@ def _unused(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | No
         why = (
             f"of another run: by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
         )
+        if any(_is_number_and_size(call, reported[rank][0]) for calls in entry.value.calls.values() for call in calls):
+            why += " of that time"
     return replace(entry, value=None, problem=why)
 
 
 def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     """The calls that timed out, by rank of the job; PyTorch says it again when the process ends, long after that."""
     by_rank: dict[int, dict[tuple[int, int | None], _Timeout]] = {}
-    dumped: dict[int, Evidence] = {}
+    dumped: dict[int, tuple[Evidence, float | None]] = {}
     for notice in notices:
         event = notice.event
         if event is not None and engine.is_of(event, _DUMPING) and (rank := _rank(event)) is not None:
-            dumped.setdefault(rank, notice.evidence[0])
+            dumped.setdefault(rank, (notice.evidence[0], glog_seconds(notice.message)))
         if not isinstance(event, CollectiveTimeout) or event.operation in _PAIRWISE:  # they are numbered by themselves
             continue
         if event.global_rank is not None and event.seq is not None:
-            before = dumped.get(event.global_rank)
-            is_later = before is not None and before.source == notice.evidence[0].source
-            timeout = _Timeout(event.seq, event.numel_in, is_later)
+            line, at = dumped.get(event.global_rank, (None, None))
+            printed = glog_seconds(notice.message)
+            began = None if printed is None or event.ran_ms is None else printed - event.ran_ms / 1000
+            is_later = line is not None and line.source == notice.evidence[0].source
+            is_later &= began is None or at is None or began >= at
+            timeout = _Timeout(event.seq, event.numel_in, is_later, began)
             by_rank.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
     return {rank: [*timeouts.values()] for rank, timeouts in by_rank.items()}
 
@@ -103,12 +140,22 @@ def _holds(calls: Sequence[Call], timeout: _Timeout) -> bool | None:
     """Whether one of the calls of a group is the one; None where it may have been overwritten, or came later."""
     if calls and timeout.seq < min(call.seq for call in calls):
         return None
-    return any(call.seq == timeout.seq and _is_alike(call, timeout) for call in calls) or (
-        None if timeout.is_later else False
-    )
+    return any(_is_alike(call, timeout) for call in calls) or (None if timeout.is_later else False)
 
 
 def _is_alike(call: Call, timeout: _Timeout) -> bool:
     """Whether it may be that call: what is over did not run out of time."""
+    return _is_number_and_size(call, timeout) and not call.is_completed and _is_of_time(call, timeout)
+
+
+def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:
     is_of_size = timeout.numel is None or not call.inputs or sum(call.inputs) == timeout.numel
-    return is_of_size and not call.is_completed
+    return call.seq == timeout.seq and is_of_size
+
+
+def _is_of_time(call: Call, timeout: _Timeout) -> bool:
+    """Whether it began when the log says, in some zone."""
+    if timeout.began is None or call.created_ns <= 0:
+        return True
+    late = (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES
+    return late <= _EARLY + _LATE

@@ -7,14 +7,17 @@ Based on the sources of 2.30.7: each rank decides from its own environment which
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
+from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.connecting import REFUSED, failed_connections, retried_connections
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.wording import ranks_word
 
 
 class Effect(NamedTuple):
@@ -159,3 +162,31 @@ def ranks_with_full_start(facts: Facts) -> set[int]:
 def ranks_with_interface(facts: Facts) -> set[int]:
     """The ranks that report the interface they chose, which is among the first lines."""
     return {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
+
+
+def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
+    """The settings, without ranks that other processes have as well: those of communicators without a world."""
+    if facts.job.rank_space == "global":
+        return settings
+    owners: dict[int, set[Process]] = {}
+    for last in facts.job.last_lines:
+        for rank in last.ranks:
+            owners.setdefault(rank, set()).add(last.process)
+    return [
+        setting
+        if all(owners.get(rank, set()) <= set(setting.processes) for rank in setting.ranks or ())
+        else replace(setting, ranks=[])
+        for setting in settings
+    ]
+
+
+def owners(setting: Setting) -> str:
+    """Who has a setting, in words: its ranks, or its processes where these are not known."""
+    if setting.ranks is None:
+        return "all ranks"
+    if setting.ranks:
+        return ranks_word(setting.ranks)
+    named = [process for process in setting.processes if is_named(process.host)]
+    if len(named) == len(setting.processes) == 1:
+        return f"pid {named[0].pid} of host {named[0].host}"
+    return f"host {', '.join(setting.hosts)}"

@@ -99,7 +99,8 @@ class _Builder:
             self._processes, self._communicators = walked(remaining)
         noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._statements = Statements(noted)
-        self._world = communicator.find_world(self._communicators) or stated_world.of(self._communicators, noted)
+        largest = communicator.find_world(self._communicators)
+        self._world = stated_world.of(self._communicators, noted, largest)
         communicator.number(self._communicators, self._world)
         table = edges.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
@@ -130,7 +131,7 @@ class _Builder:
             built = gpu_classes.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
-            world_size=self._world.nranks if self._world else names.ranks_of_nccl_tests(notices),
+            world_size=self._world_size(notices),
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({dialect for dialect, _ in self._fold.productions}),
@@ -165,6 +166,11 @@ class _Builder:
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
         ).defer(without_nvls=self._without_nvls)
+
+    def _world_size(self, notices: list[Notice]) -> int | None:
+        if self._world is None:
+            return names.ranks_of_nccl_tests(notices)
+        return None if self._world.is_open else self._world.nranks
 
     def _raised(self) -> list[Evidence]:
         """Exceptions of nobody that this run may have raised."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.agreement import (
     AGREEMENTS,
     Agreement,
     crashes_of,
     errors_of,
+    owners,
     ranks_with_interface,
     ranks_without,
+    with_own_ranks,
 )
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings
@@ -53,7 +55,7 @@ def judge(facts: Facts) -> Results:
             continue
         if outliers := _minority(agreement, values) or _on_some_ranks(facts, agreement, values):
             joined = _are_connected(facts, outliers)
-            values, outliers = _with_own_ranks(facts, values), _with_own_ranks(facts, outliers)
+            values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
             odd = {rank for setting in outliers for rank in setting.ranks or ()}
             if named := errors_of(facts, agreement.effect):
                 yield _with_errors(facts, agreement, values, outliers, named)
@@ -63,27 +65,12 @@ def judge(facts: Facts) -> Results:
             elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
                 continue  # p2p-disabled-by-env reports its cost
             elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
-                yield _finding(facts, name, values, outliers, harmless=False)
+                finding = _finding(facts, name, values, outliers, harmless=False)
+                yield replace(finding, explains=["rendezvous-failed"]) if _hold_up(facts, outliers) else finding
             elif len(values) == 1 or joined:
                 yield _finding(facts, name, values, outliers, harmless=joined)
             else:
                 yield _clue(name, values, outliers)
-
-
-def _with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
-    """The settings, without ranks that other processes have as well: those of communicators without a world."""
-    if facts.job.rank_space == "global":
-        return settings
-    owners: dict[int, set[Process]] = {}
-    for last in facts.job.last_lines:
-        for rank in last.ranks:
-            owners.setdefault(rank, set()).add(last.process)
-    return [
-        setting
-        if all(owners.get(rank, set()) <= set(setting.processes) for rank in setting.ranks or ())
-        else replace(setting, ranks=[])
-        for setting in settings
-    ]
 
 
 def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
@@ -128,6 +115,12 @@ def _are_connected(facts: Facts, outliers: list[Setting]) -> bool:
     return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
 
 
+def _hold_up(facts: Facts, outliers: list[Setting]) -> bool:
+    """Whether a communicator on their hosts never connected: its ranks come to no later one."""
+    hosts = {host for setting in outliers for host in setting.hosts}
+    return any(comm.unconnected and not comm.connected and hosts & set(comm.hosts) for comm in facts.job.communicators)
+
+
 def _with_errors(
     facts: Facts, agreement: Agreement, values: list[Setting], outliers: list[Setting], named: list[Notice]
 ) -> Finding:
@@ -160,7 +153,7 @@ def _clue(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
 
 
 def _summary(name: str, values: list[Setting]) -> str:
-    shown = "; ".join(f"{setting.value} on {_ranks_or_host(setting)}" for setting in values[:_SHOWN])
+    shown = "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN])
     shown += f"; and {count(len(values) - _SHOWN, 'other value')}" if len(values) > _SHOWN else ""
     return f"{name} differs between ranks: {shown}"
 
@@ -169,11 +162,7 @@ def _partial_summary(setting: Setting, others: set[int]) -> str:
     """The summary for a setting that only some ranks have."""
     words = as_shell([setting])
     few = setting.ranks is None or not others or len(setting.ranks) <= len(others)
-    return (
-        f"{words} on {_ranks_or_host(setting)} only"
-        if few
-        else f"{words} on {_ranks_or_host(setting)}, not on {ranks_word(others)}"
-    )
+    return f"{words} on {owners(setting)} only" if few else f"{words} on {owners(setting)}, not on {ranks_word(others)}"
 
 
 def _fixes(name: str) -> list[str]:
@@ -200,11 +189,7 @@ def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Sett
         else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) or are "
         "limited by the slowest setting",
         fix=[
-            *(
-                [f"unset {' '.join(alone.names)}   # on {_ranks_or_host(alone)}; or set it on all ranks"]
-                if alone
-                else []
-            ),
+            *([f"unset {' '.join(alone.names)}   # on {owners(alone)}; or set it on all ranks"] if alone else []),
             *_fixes(name),
         ],
         severity="info" if harmless else RULE.severity,
@@ -213,9 +198,3 @@ def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Sett
         hosts={host for setting in outliers for host in setting.hosts},
         evidence=evidence_of_settings(values[:_SHOWN]),
     )
-
-
-def _ranks_or_host(setting: Setting) -> str:
-    if setting.ranks is None:
-        return "all ranks"
-    return f"{ranks_word(setting.ranks)}" if setting.ranks else f"host {', '.join(setting.hosts)}"

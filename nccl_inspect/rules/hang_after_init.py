@@ -12,10 +12,12 @@ from nccl_inspect.judging.hangs.progress import (
     is_timed_out,
     node_failed,
     phases,
+    ranks_that_differ,
     suspects,
     suspicion,
     unexplained_ends,
 )
+from nccl_inspect.judging.hangs.watchdog import without_output
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.model.job import CommunicatorInfo
@@ -48,7 +50,7 @@ def judge(facts: Facts) -> Results:
         return
     comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     ends = facts.job.ended_by
-    open_ones = [comm for comm in comms if comm.unconnected]
+    open_ones = sorted((comm for comm in comms if comm.unconnected), key=lambda comm: not _odd(facts, comm))
     silent = [] if process_ends(facts) else unexplained_ends(facts)
     if (cut := connections_at_end(facts)) and comms and not is_local_p2p(facts):
         yield _clue(facts, comms[0], cut)
@@ -71,6 +73,11 @@ def judge(facts: Facts) -> Results:
         yield RULE.undecided(
             "the log ends with the header of an nccl-tests table: no row yet, stuck, or the log was cut there", _CAPTURE
         )
+
+
+def _odd(facts: Facts, comm: CommunicatorInfo) -> set[int]:
+    """The ranks of a communicator that alone have a setting."""
+    return ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
 
 
 def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
@@ -103,21 +110,25 @@ def _who(comm: CommunicatorInfo, others: int = 0) -> str:
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str, *, no_row: bool = False) -> Finding:
+    odd, unseen = _odd(facts, comm), without_output(facts)
+    no_output = f"; no output of {ranks_word(unseen)}" if unseen and not odd else ""
+    missing = f". The log has no output of {ranks_word(unseen)}, which may hold up the others" if no_output else ""
+    is_shown = (no_row or comm.unconnected or is_timed_out(ends)) and not missing
     return RULE.finding(
         f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished initialization, then made no progress"
-        f"{suspicion(facts)}",
+        f"{suspicion(facts)}{no_output}",
         cause="unknown from this log: "
         f"{what}. How far the ranks came: {phases(facts, comm)}. Possible causes: ranks that "
         "call different collectives or have different settings, blocked data ports, or a path that loses packets"
-        f"{suspects(facts)}",
+        f"{suspects(facts)}{missing}",
         impact="the first collective never returns; NCCL waits without a timeout",
         fix=[
             _FIX[0],
             *([_WITHOUT_GDR] if any(kind.gdr for kind in facts.inter_host_net_paths().kinds) else []),
             *_FIX[1:],
         ],
-        confidence="likely" if no_row or comm.unconnected or is_timed_out(ends) else "possible",
-        ranks=[rank for rank in comm.ranks if rank is not None],
+        confidence="likely" if is_shown else "possible",
+        ranks=odd or [rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
         evidence=[*standstill.last_of(facts, comm), *ends[:2]],
         fatal=True,

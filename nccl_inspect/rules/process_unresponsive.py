@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Results:
             "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host up?",
         ],
         confidence="possible" if alive else "certain" if is_dead else "likely",
-        ranks=ranks,
+        ranks=ranks if len(ranks) == len(silent) else (),
         hosts=hosts_with(facts.job, ranks),
         evidence=[*(line for _, line in alive), *map(_line, silent, range(len(silent)))],
         fatal=True,

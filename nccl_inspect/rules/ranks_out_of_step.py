@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
+from nccl_inspect.artifacts import counted
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid
+from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid, who
+from nccl_inspect.judging.hangs.origin import origin
+from nccl_inspect.judging.hangs.watchdog import in_calls, waits
 from nccl_inspect.util.grouping import grouped_sets
 from nccl_inspect.util.wording import listed, ranks_word
 
@@ -22,50 +26,110 @@ RULE = Rule(
 )
 
 
+class _Lag(NamedTuple):
+    """The ranks that launched fewer operations than others."""
+
+    members: list[Member]
+    ranks: set[int]
+    """Those of them that are known."""
+    in_step: set[int]
+    """Ranks for which they may wait: in these communicators all counts are equal."""
+    began_with: set[int]
+    """Where the hang began by the log, if these timed out in a call themselves."""
+
+    @property
+    def looked_at(self) -> set[int]:
+        """The ranks of which one is likely at fault."""
+        either = self.ranks | self.in_step
+        return self.began_with or (either if len(either) <= _FEW else self.ranks)
+
+
 def judge(facts: Facts) -> Results:
     """Judge the mismatches of one communicator in the newest answer that has any."""
-    mismatches = [(answer, mismatch) for answer in answers(facts) for mismatch in answer.mismatches]
-    if not mismatches:
+    differing = [answer for answer in answers(facts) if answer.mismatches]
+    if not differing:
         return
-    answer, first = mismatches[-1]
-    mine = [mismatch for other, mismatch in mismatches if other is answer and mismatch.comm_id == first.comm_id]
+    answer = differing[-1]
     ranks = ranks_by_pid(facts)
-    behind = {_rank(member, ranks) for mismatch in mine for member in mismatch.behind}
-    behind -= flight_recorder.waiting(facts)
-    if not behind:
+    lag = _lag(facts, ([answer for answer in differing if answer.sizes] or differing)[-1], ranks)
+    mine = _about(answer, lag.members)
+    if not mine:
         return  # the dumps show that these wait for others
-    both = len(mine) > 1 and all(mismatch.behind != mine[0].behind for mismatch in mine[1:])
-    summary = f"RAS: {'; '.join(_counts(mismatch, ranks) for mismatch in mine[:3])} in communicator {first.comm_id}"
-    cause = (
-        "the ranks call different operations: none is ahead in all of them"
-        if both
-        else f"{ranks_word(behind)} launched fewer operations than the others: late, busy, or waiting elsewhere"
-    )
-    fix = ["py-spy dump --pid <pid>   # where is this rank now?", _RECORD]
-    evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
-    yield finding_or_clue(
+    finding = finding_or_clue(
         facts,
         RULE,
-        summary,
-        cause=cause,
-        fix=fix,
+        f"RAS: {'; '.join(_counts(mismatch, ranks) for mismatch in mine[:3])} in communicator {mine[0].comm_id}",
+        cause=_cause(mine, lag, ranks),
+        fix=["py-spy dump --pid <pid>   # where is this rank now?", _RECORD],
         confirm="Ask RAS again after 10 s: if the counts are the same, the job hangs; if they changed, it runs.",
-        ranks=behind,
-        evidence=evidence,
+        ranks=lag.looked_at,
+        evidence=[_line(answer, mismatch, ranks) for mismatch in mine],
     )
+    yield replace(finding, confidence="possible") if lag.looked_at > lag.ranks else finding
 
 
+def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:
+    """The ranks that wait for nobody by the counts; all that are behind where each of them is ahead elsewhere."""
+    held, proved = flight_recorder.waiting(facts), flight_recorder.proved(facts)
+    late = counted.last_to_come(answer) or [member for mismatch in answer.mismatches for member in mismatch.behind]
+    late = [member for member in late if (rank := ranks.get(member.pid or -1)) not in held]
+    late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
+    behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
+    if proved:
+        return _Lag(late, behind, set(), set())
+    beside = [other for member in late if member.pid for other in counted.in_step_with(answer, member.pid)]
+    in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
+    began = origin(facts, waits(facts)) if behind and behind <= in_calls(facts) else None
+    among = set(began.among) if began else set[int]()
+    return _Lag(late, behind, in_step, among if behind & among else set())
+
+
+def _cause(mine: list[Mismatch], lag: _Lag, ranks: dict[int, int]) -> str:
+    """Why they may be behind."""
+    if len(mine) > 1 and all(mismatch.behind != mine[0].behind for mismatch in mine[1:]):
+        return "the ranks call different operations: none is ahead in all of them"
+    behind = listed(dict.fromkeys(who(member, ranks) for member in lag.members), limit=4)
+    text = f"{behind} launched fewer operations than the others: late, busy, or waiting elsewhere"
+    if lag.began_with:
+        text += f". By the log it timed out in a call itself, and the hang began with {ranks_word(lag.began_with)}"
+    elif lag.looked_at > lag.ranks:
+        text += (
+            f", such as for {ranks_word(lag.in_step)}, with which the counts are equal: then one of them made another "
+            "call, or with another size or type"
+        )
+    return text
+
+
+def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:
+    """The mismatches of the communicator in which most of these are behind, the largest first."""
+    pids = {member.pid for member in late}
+    by_comm: dict[str, list[Mismatch]] = {}
+    for mismatch in answer.mismatches:
+        if any(member in late or member.pid in pids for member in mismatch.behind):
+            by_comm.setdefault(mismatch.comm_id, []).append(mismatch)
+    most = max(reversed(by_comm), key=lambda comm_id: len(by_comm[comm_id][0].behind), default="")
+    return by_comm.get(most, [])
+
+
+_FEW = 3
+"""Ranks that somebody looks at one after the other."""
 _RECORD = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # records the calls of every rank next time"
 
 
-def _rank(member: Member, ranks: dict[int, int]) -> int:
-    """The rank of the job; that of the communicator if the process is not in the log."""
-    return ranks.get(member.pid or -1, member.rank)
-
-
 def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
-    by_count = grouped_sets((member.launched, _rank(member, ranks)) for member in mismatch.members)
-    counts = [f"{number} on {ranks_word(members)}" for number, members in sorted(by_count.items())]
+    by_count = grouped_sets((member.launched, ranks.get(member.pid or -1)) for member in mismatch.members)
+    unknown = [member for member in mismatch.members if member.pid not in ranks]
+    counts = [
+        f"{number} on "
+        + listed(
+            [
+                *([ranks_word(known)] if (known := {rank for rank in members if rank is not None}) else []),
+                *(who(member, ranks) for member in unknown if member.launched == number),
+            ],
+            limit=3,
+        )
+        for number, members in sorted(by_count.items())
+    ]
     if mismatch.usual is not None and mismatch.usual not in by_count:
         counts.append(f"{mismatch.usual} on the others")
     return f"{mismatch.operation} {listed(counts, limit=3)}"

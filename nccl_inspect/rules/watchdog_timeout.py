@@ -98,9 +98,8 @@ def judge(facts: Facts) -> Results:
         return
     suspicion = _late(timeout.late) if timeout.late else _suspicion(facts, timeout)
     suspicion = _unless_connecting(facts, _unless_waiting(suspicion, timeout.elsewhere))
-    suspicion = _unless_recorded(
-        facts, suspicion if suspicion.ranks - without_output(facts) else _of_all_groups(facts, suspicion)
-    )
+    is_settled = suspicion.ranks and not suspicion.ranks & without_output(facts)
+    suspicion = _unless_recorded(facts, suspicion if is_settled else _of_all_groups(facts, suspicion))
     blamed = suspicion.ranks
     looked_at = blamed or set(suspicion.origin.among if suspicion.origin else ())
     where = ranks_word(looked_at)
@@ -160,11 +159,7 @@ def _blame(suspicion: _Suspicion) -> str:
     """The suspects, or where it began, as the end of a summary."""
     if suspicion.ranks:
         return f"; suspect: {ranks_word(suspicion.ranks)}"
-    if suspicion.origin is None:
-        return ""
-    if suspicion.origin.among:
-        return f"; likely began with {ranks_word(set(suspicion.origin.among))}"
-    return f"; likely began in process group {suspicion.origin.waits[0].group}"
+    return f"; {suspicion.origin.blame}" if suspicion.origin else ""
 
 
 def _unless_recorded(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
@@ -297,8 +292,13 @@ def _not_enqueued(facts: Facts, timeout: _Timeout) -> _Suspicion | None:
     waiting = timeout.waiting | in_calls(facts)
     behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in waiting}
     counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
-    why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
-    return _Suspicion(set(behind), why, first_evidence(behind.values())) if behind else None
+    if not behind:
+        return None
+    who = f"{ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
+    if unseen := timeout.members & without_output(facts):
+        why = f"{capital(who)}, and the log has no output of {ranks_word(unseen)}, for which it may wait"
+        return _Suspicion(set(), why, first_evidence(behind.values()))
+    return _Suspicion(set(behind), f"Suspect: {who}", first_evidence(behind.values()))
 
 
 def _other_call(timeout: _Timeout) -> _Suspicion | None:
@@ -317,7 +317,6 @@ def _absent(facts: Facts, timeout: _Timeout) -> _Suspicion:
     """Ranks of the group that did not time out."""
     members, waiting = timeout.members, timeout.waiting
     absent = members - waiting - enqueued(facts, timeout.group).keys() - in_calls(facts) if waiting else set()
-    absent = absent - without_output(facts) or absent
     if not absent and members:
         rest = members - waiting
         elsewhere = f"{ranks_word(rest)} called it as well, or {does(len(rest), 'wait')} in another call"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from nccl_inspect.util.patterns import later
+
 
 class Moment(NamedTuple):
     """A point in time; only moments of one clock can be compared."""
@@ -67,3 +69,18 @@ def _of_form(text: str) -> Moment | None:
 def in_order(*times: Moment | None) -> bool:
     """Whether all of these moments are known and of one clock, so that they can be compared."""
     return len({time.clock if time else None for time in times}) == 1 and times[0] is not None
+
+
+_GLOG = later(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
+
+
+def glog_seconds(line: str) -> float | None:
+    """When a C++ part of PyTorch printed a line (``[E1121 23:33:28.969389427 …``), in seconds.
+
+    It prints no year, so they count from any moment: whole days are what differs between two years.
+    """
+    match = _GLOG.search(line)
+    if match is None:
+        return None
+    month, day, hour, minute = map(int, match.groups()[:4])
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5])

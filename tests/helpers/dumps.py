@@ -51,9 +51,10 @@ DONE = entry(1, "w", 1, "all_reduce")
 
 
 def beside(folder: Path, dumps: dict[int, list[dict[str, Any]]], ranks: str = "[0, 1, 2, 3]") -> Job:
-    """A sound log with dumps of some ranks."""
+    """A sound log, up to the end of the job, with dumps of some ranks."""
     (log,) = sample_data.contents("v2.21.5-ipc")
-    (folder / "job.log").write_bytes(log)
+    until = [line for line in log.splitlines(keepends=True) if b" Destroy " not in line]
+    (folder / "job.log").write_bytes(b"".join(until))
     for rank, entries in dumps.items():
         config = {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}}
         document = {"version": "2.10", "comm_lib_version": "2.21.5", "pg_config": config, "entries": entries}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Container
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +119,10 @@ def log(job: Job) -> bytes:
         "- Init COMPLETE\n"
         for rank in range(ranks)
     )
+    when = datetime.fromtimestamp(job.dump(0)["entries"][-1]["time_created_ns"] / 1e9 + 600, UTC)
     timeout = (
-        "[rank0]:[E1123 01:33:26.408744579 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation "
-        "timeout: WorkNCCL(SeqNum="
+        f"[rank0]:[E{when:%m%d %H:%M:%S}.408744579 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective "
+        "operation timeout: WorkNCCL(SeqNum="
         f"{seq}, OpType=ALLREDUCE, NumelIn=4194304, NumelOut=4194304, Timeout(ms)=600000) ran "
         "for 600000 milliseconds before timing out.\n"
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
+from nccl_inspect.artifacts import counted
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
@@ -17,7 +18,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.ras import Answer
+    from nccl_inspect.artifacts.ras import Answer, Member
 
 
 def answers(facts: Facts) -> list[Answer]:
@@ -26,11 +27,24 @@ def answers(facts: Facts) -> list[Answer]:
 
 
 def ranks_by_pid(facts: Facts) -> dict[int, int]:
-    """The rank of each process with a single rank and a unique pid: RAS names hosts by their addresses."""
+    """The rank of each process with a single rank and a unique pid: RAS names hosts by their addresses.
+
+    What the log does not show RAS does: ranks in a communicator of all processes are those of the job.
+    """
     by_pid: dict[int, set[int]] = {}
-    for last in facts.job.last_lines:
+    for last in facts.job.last_lines if facts.job.rank_space == "global" else ():
         by_pid.setdefault(last.process.pid, set()).update(last.ranks)
-    return {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
+    ranks = {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
+    stated = {pid: rank for answer in answers(facts) for pid, rank in counted.ranks(answer).items()}
+    return {pid: rank for pid, rank in stated.items() if pid not in by_pid} | ranks
+
+
+def who(member: Member, ranks: Mapping[int, int]) -> str:
+    """A rank of the job in words; its process where it is not known."""
+    rank = ranks.get(member.pid or -1)
+    if rank is not None:
+        return f"rank {rank}"
+    return f"pid {member.pid} on {member.host}" if member.pid else f"rank {member.rank} of the communicator"
 
 
 def is_stuck(facts: Facts) -> bool:

@@ -18,6 +18,7 @@ from nccl_inspect.judging.hangs.watchdog import (
     enqueued,
     in_calls,
     latecomers,
+    reporting,
     without_output,
 )
 from nccl_inspect.model.job import CommunicatorInfo
@@ -37,6 +38,18 @@ class Origin(NamedTuple):
     """One of each call that shows it."""
     among: Collection[int] = ()
     """Of several that may be at fault, all; empty where one may be whose rank is not known."""
+    unseen: Collection[int] = ()
+    """Those of them of which the log has no output."""
+
+    @property
+    def blame(self) -> str:
+        """Where it began, for the end of a summary."""
+        if self.unseen:
+            seen = set(self.among) - set(self.unseen)
+            others = f", or by {ranks_word(seen)}" if seen else ""
+            return f"likely held up by {ranks_word(self.unseen)}, of which there is no output{others}"
+        where = f"with {ranks_word(self.among)}" if self.among else f"in process group {self.waits[0].group}"
+        return f"likely began {where}"
 
 
 class _Call(NamedTuple):
@@ -80,12 +93,25 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     known = [call._replace(absent=call.absent - unseen) for call in calls]
     if idle == unseen and (among := _of_ring(_completed(known)) or _innermost(known)):
         return among
-    idle = idle - unseen or idle
-    if idle and len(idle) <= len(waiting):
-        held = [call for call in calls if call.absent & idle]
-        words = f"By elimination, {ranks_word(idle)}: {listed([call.described for call in held], limit=3)}"
-        return Origin(idle, words, [call.wait for call in held])
-    return None
+    # A call that waits for no rank without output waits for one of these for certain.
+    certain = {rank for call in calls if not call.absent & unseen for rank in call.absent & idle}
+    # A process that is there reports how far it got when others time out.
+    idle = certain or (idle - unseen - reporting(facts) if unseen else set()) or idle
+    if not idle or len(idle) > len(waiting):
+        return None
+    held = [call for call in calls if call.absent & idle]
+    waits_for = listed([call.described for call in held], limit=3)
+    if not idle & unseen:
+        return Origin(idle, f"By elimination, {ranks_word(idle)}: {waits_for}", [call.wait for call in held])
+    return Origin(set(), f"{_without_output(idle, unseen)}: {waits_for}", [call.wait for call in held], idle, unseen)
+
+
+def _without_output(idle: set[int], unseen: set[int]) -> str:
+    """The ranks that wait nowhere, as far as the log has their output."""
+    seen = idle - unseen
+    has = "has" if len(seen) == 1 else "have"
+    others = f"{ranks_word(seen)} {has} no time-out either" if seen else "all others wait, for them or for each other"
+    return f"The log has no output of {ranks_word(unseen)}, which may be at fault; {others}"
 
 
 def _by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion
-from nccl_inspect.judging.agreement import AGREEMENTS, ranks_without
-from nccl_inspect.judging.facts import Facts, as_shell, global_ranks
+from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
+from nccl_inspect.judging.facts import Facts, as_shell, global_ranks, once
 from nccl_inspect.judging.process_ends.ends import since_start
 from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.job import CommunicatorInfo, Setting
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count, listed, ranks_word
@@ -46,20 +46,23 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         (connecting & completed, "started to connect, but no 'Connected all …' follows"),
         (completed if not connecting else set[int](), _DONE.get(comm.state, "finished the initialization")),
     ]
-    parts = [f"{_named(comm, ranks)} {what}" for ranks, what in steps if ranks]
+    parts = [f"{_named(facts, comm, ranks)} {what}" for ranks, what in steps if ranks]
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
         parts.append(f"{count(len(mute), 'process', 'es')} in the log never started a communicator ({listed(mute)})")
     return "; ".join(parts)
 
 
-def _named(comm: CommunicatorInfo, members: set[int]) -> str:
+def _named(facts: Facts, comm: CommunicatorInfo, members: set[int]) -> str:
     ranks = global_ranks(comm, members)
-    return ranks_word(ranks) if len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
+    is_of_job = facts.job.rank_space == "global" or len(facts.job.communicators) == 1
+    return ranks_word(ranks) if is_of_job and len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
 
 
 def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
     """The ranks that did not start a communicator although all of them, as the log shows, finished another one."""
+    if facts.job.rank_space != "global":
+        return set()  # the same number is another process in each communicator
     absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
     ranks = global_ranks(comm, absent)
     done = {
@@ -101,7 +104,17 @@ def _versions(facts: Facts) -> list[str]:
 
 
 def _settings(facts: Facts) -> list[str]:
-    differences = []
+    return [f"{as_shell([value])} on {owners(value)} only" for value in _outliers(facts)]
+
+
+def ranks_that_differ(facts: Facts) -> set[int]:
+    """The ranks of the job that have such a setting."""
+    return {rank for value in _outliers(facts) for rank in value.ranks or ()}
+
+
+@once
+def _outliers(facts: Facts) -> list[Setting]:
+    differing: list[Setting] = []
     for agreement in AGREEMENTS:
         values = facts.settings(agreement.name)
         lonely = (
@@ -111,8 +124,8 @@ def _settings(facts: Facts) -> list[str]:
             not agreement.on_host or any(set(a.hosts) & set(b.hosts) for a in values for b in values if a is not b)
         )
         if lonely or shared:
-            differences += [f"{as_shell([value])} on {ranks_word(value.ranks)} only" for value in values if value.ranks]
-    return differences
+            differing += with_own_ranks(facts, [value for value in values if value.ranks])
+    return differing
 
 
 def ends_after_nccl(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:

@@ -9,6 +9,7 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.times import glog_seconds
 
 PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
@@ -70,12 +71,8 @@ def _began(wait: Wait) -> float | None:
 
 
 def _printed_at(notice: Notice) -> float | None:
-    """When PyTorch printed a line (``[E1121 23:33:28.969389427 …``), in seconds; it prints no year."""
-    match = _TIME.search(notice.message)
-    if match is None:
-        return None
-    month, day, hour, minute = map(int, match.groups()[:4])
-    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5])
+    """When PyTorch printed a line, in seconds."""
+    return glog_seconds(notice.message)
 
 
 _Status = tuple[str, int, str]
@@ -152,7 +149,6 @@ def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
     return places
 
 
-_TIME = later(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
 _ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
@@ -171,6 +167,11 @@ def _enqueued(facts: Facts) -> dict[str | None, dict[int, tuple[int, Notice]]]:
         if match and rank is not None:
             works.setdefault(group, {})[rank] = int(match[1]), notice
     return works
+
+
+def reporting(facts: Facts) -> set[int]:
+    """The ranks whose own watchdog reports how far they got."""
+    return {rank for ranks in _enqueued(facts).values() for rank in ranks}
 
 
 def in_calls(facts: Facts) -> set[int]:
@@ -208,8 +209,8 @@ def communicator_of(
     comms = facts.job.communicators
     if is_default(group):
         return next((comm for comm in comms if comm.id == "world"), None)
-    if group is None and len(comms) == 1:
-        return comms[0]
+    if group is None:
+        return comms[0] if len(comms) == 1 else None
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
     places |= _places(facts).get(group, set())
     near = _by_place(facts).get(min(places), []) if places else []

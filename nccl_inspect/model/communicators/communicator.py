@@ -40,6 +40,8 @@ class Communicator:
     """For each rank of the communicator the global one; None where the log does not tell."""
 
     world: Communicator | None = None
+    is_open: bool = False
+    """Whether it may have more ranks than the log shows."""
 
     def mate(self, rank: int) -> Member | None:
         """The member with a rank, or that of the world with the same global rank: it tells host and GPU."""

@@ -2,12 +2,13 @@
 
 PyTorch makes communicators with their first call: a job that hangs or fails before the first call of all ranks has
 only those of its groups. torchrun names rank and pid of workers that failed, starts the ranks of a node one after the
-other, and PyTorch lists the ranks of a group in their order; that leaves one place for each process, or else nothing
-is said.
+other, and PyTorch lists the ranks of a group in their order; in the file of one host it names the ranks of that host.
+That leaves one place for each process, or else nothing is said.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -15,50 +16,115 @@ from itertools import pairwise
 from nccl_inspect.event.base import is_named
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
+from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.process_log import ProcessLog
 
 _NEAR = 4
 """Lines from that with the rank of a worker to that with its pid."""
 _TORCH = "torch"
+_LABEL = re.compile(rb"\[rank(\d{1,7})\]:")
 
 
-def of(communicators: Sequence[Communicator], logs: Iterable[ProcessLog]) -> Communicator | None:
+def of(
+    communicators: Sequence[Communicator], logs: Iterable[ProcessLog], largest: Communicator | None = None
+) -> Communicator | None:
     """A world of all processes, each with its rank; None where these are not known.
 
     Args:
-        communicators: of which none is the world.
+        communicators: all.
         logs: what processes printed, and what nobody did.
+        largest: the communicator that holds all others' processes, if there is one: it is the world where no rank
+            beyond it is named.
     """
-    if len(communicators) < 2:
-        return None
-    ranks = dict(_workers(log for log in logs if not log.process.host))
-    if not ranks:
+    nobody = [log for log in logs if not log.process.host]
+    labels = _labels(nobody)
+    if largest is not None and max((max(ranks) for ranks in labels.values()), default=0) < largest.nranks:
+        return largest
+    return _stated(communicators, dict(_workers(nobody)), labels) or largest
+
+
+def _stated(
+    communicators: Sequence[Communicator], ranks: Mapping[int, int], labels: Mapping[int, set[int]]
+) -> Communicator | None:
+    """The world by the ranks of pids, and by those that are named in the files of single hosts."""
+    if not (ranks or labels):
         return None
     nodes = _nodes(communicators)
     width = {len(members) for members in nodes.values()}
     if len(width) != 1 or not all(map(is_named, nodes)):
         return None
-    order = _order(communicators, nodes, _fixed(nodes, ranks))
-    if set(order) != nodes.keys():
+    fixed = _fixed(nodes, ranks)
+    if (homes := _homes(nodes, labels)) is None or any(fixed.get(at, host) != host for at, host in homes.items()):
         return None
-    members = dict(enumerate(member for host in order for member in nodes[host]))
+    fixed |= homes
+    if not fixed or len(set(fixed.values())) < len(fixed):
+        return None
+    places = dict(enumerate(_order(communicators, nodes, fixed)))
+    is_open = set(places.values()) != nodes.keys()
+    if is_open:
+        places = fixed
+    if set(places.values()) != nodes.keys():
+        return None
+    members = {
+        at * len(nodes[host]) + local: member for at, host in places.items() for local, member in enumerate(nodes[host])
+    }
+    size = max(members) + 1
+    fits = _is_in_order(communicators, members) and all(
+        ranks.get(member.log.process.pid, rank) == rank for rank, member in members.items()
+    )
+    if not fits or (not is_open and max(ranks.values(), default=0) >= size):
+        return None
+    return Communicator("world", size, members=members, global_ranks=range(size), is_open=is_open)
+
+
+def _is_in_order(communicators: Iterable[Communicator], members: Mapping[int, Member]) -> bool:
+    """Whether each group lists its ranks in the order of the job."""
     number = {member.gpu: rank for rank, member in members.items()}
-    stated = [
-        (rank, ranks[member.log.process.pid]) for rank, member in members.items() if member.log.process.pid in ranks
-    ]
-    in_order = all(
+    return all(
         first < second
         for comm in communicators
         for first, second in pairwise(number[comm.members[rank].gpu] for rank in sorted(comm.members))
     )
-    if (
-        not stated
-        or not in_order
-        or any(rank != stated_rank for rank, stated_rank in stated)
-        or max(ranks.values()) >= len(members)
-    ):
+
+
+def _labels(nobody: Iterable[ProcessLog]) -> dict[int, set[int]]:
+    """The ranks of the job that PyTorch names, by source."""
+    ranks: dict[int, set[int]] = {}
+    for log in nobody:
+        for note in log.notes.values():
+            if (rank := rank_of(note)) is not None:
+                for place in (note.place, *(note.places or ())):
+                    ranks.setdefault(source_and_line(place)[0], set()).add(rank)
+    return ranks
+
+
+def rank_of(note: Note) -> int | None:
+    """The rank of the job that a line of PyTorch or torchrun names, as a field or in front."""
+    if note.event is None or note.event.dialect != _TORCH:
         return None
-    return Communicator("world", len(members), members=members, global_ranks=range(len(members)))
+    rank = dict(getattr(note.event, "values", ())).get("global_rank", getattr(note.event, "global_rank", None))
+    if rank is None and (label := _LABEL.match(note.message)):
+        return int(label[1])
+    return rank if isinstance(rank, int) else None
+
+
+def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
+    """The number of each host that has a file of its own, by the ranks that are named there; None if these disagree."""
+    hosts: dict[int, set[str]] = {}
+    for host, members in nodes.items():
+        for member in members:
+            for place in (member.log.first, member.log.last):
+                hosts.setdefault(source_and_line(place)[0], set()).add(host)
+    homes: dict[int, str] = {}
+    for source, ranks in labels.items():
+        if len(here := hosts.get(source, set())) != 1:
+            continue
+        (host,) = here
+        numbers = {rank // len(nodes[host]) for rank in ranks}
+        if len(numbers) > 1 or homes.setdefault(numbers.pop(), host) != host:
+            return None
+    return homes
 
 
 def _workers(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int]]:

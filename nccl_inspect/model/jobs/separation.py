@@ -15,12 +15,13 @@ from itertools import pairwise
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, is_named
+from nccl_inspect.model.communicators import stated_world
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.jobs.parts import Part, Unions
 from nccl_inspect.model.statements import job_end
 
-_TESTS, _TORCH = "nccl-tests", "torch"
+_TESTS = "nccl-tests"
 _AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What tells the attempts of one job apart in the names of files."""
 _DIGITS = re.compile(r"\d+")
@@ -58,6 +59,7 @@ class Separation:
             self._on_hosts()
             self._in_sources()
             self._across_sources()
+            self._of_one_world_in_files()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
 
     def _state_releases(self) -> None:
@@ -181,6 +183,32 @@ class Separation:
                 for before, after in pairwise(group):
                     self._unions.join(before, after)
 
+    def _of_one_world_in_files(self) -> None:
+        """Parts in files of which each has other ranks of one world, more than are in that file."""
+        ranks = {source: {rank for _, rank in stated} for source, stated in self._stated.items()}
+        ranks = {source: own for source, own in ranks.items() if source in self._by_source}
+        everyone = set().union(*ranks.values())
+        if len(everyone) < max(2, sum(map(len, ranks.values()))):
+            return  # a rank that is named twice is of two jobs, or of two runs
+        world = max(everyone) + 1
+        inside = {source: self._processes_in(source) for source in ranks}
+        is_beyond = any(max(own) >= inside[source] for source, own in ranks.items())
+        if not is_beyond or any(len(own) > inside[source] for source, own in ranks.items()):
+            return
+        all_there = sum(len(part.logs) for part in self._parts) == world
+        sources = self._by_source if all_there else ranks
+        indexes = sorted({index for source in sources for index in self._by_source[source]})
+        parts = [self._parts[index] for index in indexes]
+        gpus = {gpu for part in parts for gpu in part.gpus}
+        if max(part.size for part in parts) < world and len(gpus) == sum(len(part.logs) for part in parts) <= world:
+            for before, after in pairwise(indexes):
+                if self._parts[before].overlaps(self._parts[after]) is not False:
+                    self._unions.join(before, after)
+
+    def _processes_in(self, source: int) -> int:
+        parts = (self._parts[index] for index in self._by_source[source])
+        return sum(source_and_line(log.first)[0] == source for part in parts for log in part.logs)
+
     def _at_once(self, source: int, indexes: Sequence[int]) -> list[list[int]]:
         """Parts of a source, in the order in which they begin there, put together where they overlap."""
         groups: list[list[int]] = []
@@ -266,10 +294,7 @@ def _stated(fold: Fold) -> dict[int, list[tuple[int, int]]]:
     ranks: dict[int, list[tuple[int, int]]] = {}
     for log in fold.processes.values():
         for note in log.notes.values() if not log.process.host else ():
-            event = note.event
-            values = getattr(event, "values", ())
-            rank = getattr(event, "global_rank", None) if not values else dict(values).get("global_rank")
-            if event is not None and event.dialect == _TORCH and isinstance(rank, int):
+            if (rank := stated_world.rank_of(note)) is not None:
                 for place in (note.place, *(note.places or ())):
                     ranks.setdefault(source_and_line(place)[0], []).append((place, rank))
     return {source: sorted(places) for source, places in ranks.items()}
