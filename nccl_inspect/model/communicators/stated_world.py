@@ -16,8 +16,8 @@ from itertools import pairwise
 from nccl_inspect.event.base import is_named
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.fold.note import Note
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.fold.process_log import ProcessLog
 
 _NEAR = 4
