@@ -5,6 +5,7 @@ import io
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 from math import inf
 from typing import Any
@@ -51,8 +52,8 @@ def _separately(contents: Sequence[bytes]) -> Fold:
 
 def _sources(fold: Fold) -> list[Any]:
     return [
-        [getattr(source, name) for name in source.__slots__ if name != "counts"]
-        + [getattr(source.counts, name) for name in source.counts.__slots__]
+        [getattr(source, own.name) for own in fields(source) if own.name != "counts"]
+        + [getattr(source.counts, own.name) for own in fields(source.counts)]
         for source in fold.sources
     ]
 

@@ -150,7 +150,7 @@ def _origin(head: bytes, match: re.Match[bytes], stated: Stated) -> Origin | Non
     time, host, pid, tid, device, location = match.group("time", "host", "pid", "tid", "device", "location")
     if location and len(_PRINTER.findall(match[0])) > 1:
         return None
-    lead = match["lead"] if match.re is _LED else b""
+    lead = match["lead"] if "lead" in match.re.groupindex else b""
     return Origin(
         head,
         Process(decode(host), int(pid), stated.label or ""),
