@@ -34,7 +34,7 @@ class Known(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Where lines with a prefix stand in a block."""
+    """Where lines with a prefix are in a block."""
 
     row: Rows
     """Which lines of the block these are."""

@@ -211,7 +211,7 @@ class Records:
 
 
 def _quoted(block: Block) -> Spans:
-    """Where lines with a prefix stand in objects: between quotes, up to the line end in letters if there is one."""
+    """Where lines with a prefix are within objects: between quotes, up to the line end in letters if there is one."""
     row, mark = block.first_in_lines(MARK)
     limits = np.flatnonzero((block.bytes == _QUOTE) | (block.bytes == _BACKSLASH))
     place = np.searchsorted(limits, mark)
