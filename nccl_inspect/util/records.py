@@ -57,8 +57,7 @@ class Deferring(Record):
 
     def make_fields(self) -> None:
         """Make the values now that were left for later: what they are made from is about to change."""
-        for field in fields(cast(Any, self)):
-            getattr(self, field.name)
+        _values(type(self))(self)
 
     if not TYPE_CHECKING:  # a type checker goes by the fields
 

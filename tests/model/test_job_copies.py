@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
