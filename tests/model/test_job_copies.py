@@ -46,14 +46,8 @@ def test_threads_may_ask_at_once() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(5):
-            job, shown = nccl_inspect.read(data), list[str]()
-            threads = [
-                threading.Thread(target=lambda job=job, shown=shown: shown.append(_shown(job))) for _ in range(8)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert shown == [expected] * 8
+            job = nccl_inspect.read(data)
+            with ThreadPoolExecutor(8) as threads:
+                assert list(threads.map(_shown, [job] * 8)) == [expected] * 8
     finally:
         sys.setswitchinterval(interval)
