@@ -57,7 +57,8 @@ class Deferring(Record):
 
     def make_fields(self) -> None:
         """Make the values now that were left for later: what they are made from is about to change."""
-        _values(type(self))(self)
+        kind: Any = type(self)
+        _values(kind)(self)
 
     if not TYPE_CHECKING:  # a type checker goes by the fields
 
