@@ -221,7 +221,7 @@ class Judge:
     def __call__(
         self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
     ) -> Job:
-        """The job of a fold as if it held one; the fold stays as it is.
+        """The job of a fold as if it held one; the fold stays as it is, and the job when the fold grows.
 
         Args:
             state: what was read.
@@ -231,6 +231,8 @@ class Judge:
         """
         job = self.of(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
         job.passed_over = beside.passed_over
+        for record in (job, *job.communicators):
+            record.make_fields()
         return job
 
     def of(

@@ -55,14 +55,20 @@ class Deferring(Record):
         self._pending = fields
         return self
 
+    def make_fields(self) -> None:
+        """Make the values now that were left for later: what they are made from is about to change."""
+        kind: Any = type(self)
+        _values(kind)(self)
+
     if not TYPE_CHECKING:  # a type checker goes by the fields
 
         def __getattr__(self, name: str) -> object:
-            if name == "_pending" or name not in self._pending:
-                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-            value = self._pending.pop(name)()
-            setattr(self, name, value)
-            return value
+            if name != "_pending" and (make := getattr(self, "_pending", {}).get(name)):
+                value = make()
+                setattr(self, name, value)
+                self._pending.pop(name, None)  # last: what was interrupted is asked again, and threads ask at once
+                return value
+            return object.__getattribute__(self, name)  # by now another thread may have made it
 
 
 def _names(record: Any) -> list[str]:

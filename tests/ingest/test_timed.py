@@ -92,3 +92,39 @@ def test_a_time_far_behind_is_not_remembered() -> None:
     head = b"x" * 1000 + b" 23:13:07.071868 vm:17:18 [0]"
     assert timed.key(head) != head
     assert timed.without(head) == head
+
+
+PRINTERS = [
+    *HOSTS,
+    b"12:7:22 [0]",
+    b"007:007:22 [15]",
+    b"hostname:1:2 [0]",
+    b"xxx:7:9999999999 [1]",
+    b"gpu_01:33:1 [00]",
+]
+BESIDE = b"vm:5:6 [7] 23:13:07.071868 > "
+"""What is left of a line that another one was run into."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_the_origin_of_other_printers_is_that_of_parsing(data: st.DataObject) -> None:
+    timed = Timed(1000, 1 << 20)
+    launcher = data.draw(st.sampled_from([*LAUNCHERS, *OTHERS, BESIDE]))
+    printers = data.draw(st.lists(st.sampled_from(PRINTERS), min_size=6, max_size=20))
+    for number, printer in enumerate(printers):
+        head = launcher.replace(b"23:13:07", b"23:13:%02d" % number) + printer
+        known, parsed = timed.known(head), prefix.parse(head)
+        assert known is None or known == parsed
+        if parsed is not None:
+            timed.learn(head, parsed)
+
+
+def test_a_host_that_reads_as_the_hours_of_a_time_proves_nothing_for_others() -> None:
+    timed = Timed(1000, 1 << 20)
+    for second in range(3):
+        head = BESIDE.replace(b"07", b"%02d" % second) + b"12:7:22 [0]"
+        if parsed := prefix.parse(head):
+            timed.learn(head, parsed)
+    other = BESIDE + b"node:7:22 [0]"
+    assert (timed.known(other), prefix.parse(other)) == (None, None)

@@ -18,6 +18,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 
@@ -42,6 +43,25 @@ def test_a_fold_may_be_resolved_again_and_again_while_it_grows(name: str) -> Non
             first, second = (json.dumps(judge(looked_at.fold).to_dict()) for _ in range(2))
             assert first == second
     assert json.dumps(judge(looked_at.fold).to_dict()) == json.dumps(judge(left_alone.fold).to_dict())
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_a_job_stays_what_it_was_when_more_is_read(name: str) -> None:
+    judge, reader = Judge(Options()), Reader()
+    jobs, fresh = [], []
+    for file, data in zip(sample_data.files(name), sample_data.contents(name), strict=True):
+        lines = data.splitlines()
+        reader.fold.start(file.name)
+        step = len(lines) // 6 + 1
+        for start in range(0, len(lines), step):
+            reader.feed(lines[start : start + step])
+            jobs.append(judge(reader.fold))
+            fresh.append(_shown(judge(reader.fold)))
+    assert list(map(_shown, jobs)) == fresh
+
+
+def _shown(job: Job) -> str:
+    return repr((job.to_dict(), job.without_nvls, job.communicators))
 
 
 def test_resolving_leaves_every_part_of_the_fold_as_it_was() -> None:

@@ -56,6 +56,14 @@ def test_wrapped_logs_give_the_same_job(front: bytes, tmp_path: Path) -> None:
     same(log, 3)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_encodings_give_the_same_job(encoding: str, tmp_path: Path) -> None:
+    (data,) = sample_data.contents("socket-2node-tp4-dp2")
+    log = tmp_path / "job.log"
+    log.write_bytes(data.decode().encode(encoding))
+    same(log, 3)
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     known=st.sampled_from([b"[rank3]: ", b"[pod/llama-0] "]),

@@ -7,7 +7,7 @@ from dataclasses import asdict, field, fields, replace
 
 import pytest
 
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Deferring, Record, record
 
 MANY = 100
 """Objects after which a class has a constructor of its own."""
@@ -76,3 +76,40 @@ class Plain(Record):
 def test_they_can_be_pickled() -> None:
     plain = [Plain("a", number) for number in range(MANY)]
     assert pickle.loads(pickle.dumps(plain)) == plain
+
+
+@record
+class Late(Deferring):
+    """One with a field that is made when it is asked for."""
+
+    name: str
+    words: str = ""
+
+
+def test_fields_made_later_are_made_once_and_again_only_after_an_interrupt() -> None:
+    made: list[str] = []
+
+    def words() -> str:
+        made.append("asked")
+        if len(made) == 1:
+            raise KeyboardInterrupt
+        return "made"
+
+    late = Late("a").defer(words=words)
+    with pytest.raises(KeyboardInterrupt):
+        _ = late.words
+    assert [late.words, late.words, len(made)] == ["made", "made", 2]
+    assert late == Late("a", "made")
+
+
+def test_a_value_given_to_a_field_made_later_stays() -> None:
+    late = Late("a").defer(words=lambda: "made")
+    late.words = "given"
+    late.make_fields()
+    assert late.words == "given"
+
+
+@pytest.mark.parametrize("late", [Late("a"), Late("a").defer(words=lambda: "made")], ids=["at once", "later"])
+def test_a_field_that_is_none_is_named(late: Late) -> None:
+    with pytest.raises(AttributeError, match="'Late' object has no attribute 'wordz'"):
+        _ = late.wordz  # type: ignore[attr-defined]

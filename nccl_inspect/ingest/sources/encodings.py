@@ -16,13 +16,18 @@ def as_utf8(data: Pieces) -> Pieces:
     head, data = peeked(data, lambda taken: len(taken) >= _ENOUGH or b"\n" in taken)
     if head.startswith(codecs.BOM_UTF8):
         return _without(data, len(codecs.BOM_UTF8))
-    marked = head.startswith(_MARKS)
-    name = _utf16(head[2 * marked : _ENOUGH])
-    return _recoded(_without(data, 2 * marked), name) if name else data
+    name = _utf16(head)
+    return _recoded(_without(data, 2 * head.startswith(_MARKS)), name) if name else data
+
+
+def is_recoded(head: bytes) -> bool:
+    """Whether a file that begins so is read as other bytes than it has."""
+    return head.startswith(codecs.BOM_UTF8) or bool(_utf16(head))
 
 
 def _utf16(head: bytes) -> str:
     """The name of the UTF-16 in which Latin text has every second byte zero; empty when it is not that."""
+    head = head[2 * head.startswith(_MARKS) : _ENOUGH]
     pairs = len(head) // 2
     if pairs < 4:
         return ""

@@ -1,6 +1,7 @@
 """Shares files out: parts of about the same size that several processes can read at once.
 
-A log that is plain text is cut at line ends. One that is torn is not: its lines are put together over long distances.
+A log that is plain text is cut at line ends. One that is torn is not: its lines are put together over long distances;
+nor is one in UTF-16, or with the mark of an encoding: what decides how it is read stands at its beginning only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.exports import record_lines
-from nccl_inspect.ingest.sources import blocks, compression, files, log_detection
+from nccl_inspect.ingest.sources import blocks, compression, encodings, files, log_detection
 from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces
 from nccl_inspect.util.records import Frozen, frozen
@@ -143,7 +144,7 @@ class _LineEnds:
         head = _read(self._place, 0)
         if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
             return False
-        if record_lines.reader_of(head[:HEAD]):
+        if encodings.is_recoded(head) or record_lines.reader_of(head[:HEAD]):
             return False
         assert self._place is not None
         with self._place.open("rb", 0) as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
@@ -55,12 +56,19 @@ def build(
         path.evidence = [evidence(_first(way).edge)]
         paths.append(path)
         ways.append(way)
+    return Paths(paths, _EndLines(ways, evidence))
 
-    def end_lines(row: int, side: str) -> list[Evidence]:
-        there = [line for line in ways[row] if line.event.direction == side]
-        return [evidence(_first(there).edge)] if there else []
 
-    return Paths(paths, end_lines)
+class _EndLines(NamedTuple):
+    """The first lines of the ends of paths; jobs can be pickled with it."""
+
+    ways: list[list[Line]]
+    """The lines that each path is read from."""
+    evidence: Callable[[Edge], Evidence]
+
+    def __call__(self, row: int, side: str, /) -> list[Evidence]:
+        there = [line for line in self.ways[row] if line.event.direction == side]
+        return [self.evidence(_first(there).edge)] if there else []
 
 
 def _first(way: Iterable[Line]) -> Line:

@@ -1,0 +1,53 @@
+"""Jobs are handed to other processes and threads, and copied: all of them say the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sample_data
+
+import nccl_inspect
+from nccl_inspect.model.job import Job
+
+
+def _shown(job: Job) -> str:
+    ends = [list(job.paths.end_lines(side)) for side in ("send", "receive")]
+    return json.dumps(job.to_dict()) + repr((job.without_nvls, job.communicators, ends))
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_copies_say_the_same(name: str) -> None:
+    jobs = [nccl_inspect.read(str(sample_data.FOLDER / name)) for _ in range(4)]
+    copies = pickle.loads(pickle.dumps(jobs[0])), copy.deepcopy(jobs[1]), copy.copy(jobs[2]), replace(jobs[3])
+    shown = _shown(jobs[0])
+    assert all(_shown(job) == shown for job in (*copies, *jobs))
+
+
+def test_a_job_does_not_need_its_log_any_more(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(sample_data.contents("socket-2node-tp4-dp2")[0])
+    early, late = nccl_inspect.read(str(log)), nccl_inspect.read(str(log))
+    shown = _shown(early)
+    log.unlink()
+    assert _shown(late) == shown
+
+
+def test_threads_may_ask_at_once() -> None:
+    data = sample_data.contents("socket-2node-tp4-dp2")[0]
+    expected = _shown(nccl_inspect.read(data))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            job = nccl_inspect.read(data)
+            with ThreadPoolExecutor(8) as threads:
+                assert list(threads.map(_shown, [job] * 8)) == [expected] * 8
+    finally:
+        sys.setswitchinterval(interval)
