@@ -162,7 +162,7 @@ def test_dumps_of_another_world_are_not_used(tmp_path: Path) -> None:
 def test_a_dump_that_an_earlier_run_left_is_not_used(mesh: Path) -> None:
     (mesh / "nccl_trace_rank_1").write_bytes(dump(2, active=1_000_000_000))
     assert re.fullmatch(
-        r"\d+ days older than the dumps of other ranks|recorded \d+ days before the log began|of another run: .*",
+        r"\d+ days older than the dumps of other ranks|recorded \d+ days before the log began|of another run.*",
         unused(nccl_inspect.read(str(mesh)))["nccl_trace_rank_1"],
     )
 
