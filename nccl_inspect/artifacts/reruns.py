@@ -75,10 +75,11 @@ def _of_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
 
 
 def _has_finished(job: Job) -> bool:
-    """Whether by the log all ranks destroyed all their communicators."""
+    """Whether by the log all ranks destroyed all their communicators, and no call ran out of time."""
     comms = job.communicators
     is_whole = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
-    return is_whole and not (job.failed or job.ended_by)
+    has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
+    return is_whole and not (job.failed or job.ended_by or has_timeout)
 
 
 def _is_dump(entry: Artifact) -> bool:
