@@ -177,7 +177,8 @@ def test_dumps_are_used_if_a_call_ran_out_of_time_though_all_communicators_were_
     assert "by the log all ranks finished" in str(unused(nccl_inspect.read(str(tmp_path))))
     timeout = (
         b"[rank0]:[E ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL("
-        b"SeqNum=2, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, Timeout(ms)=15000) ran for 15006 milliseconds before timing out.\n"
+        b"SeqNum=2, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, Timeout(ms)=15000) "
+        b"ran for 15006 milliseconds before timing out.\n"
     )
     (tmp_path / "job.log").write_bytes(timeout + log)
     assert not unused(nccl_inspect.read(str(tmp_path)))
