@@ -43,6 +43,8 @@ _ZONES = 900.0
 """Seconds by which clocks of two zones may differ, or a multiple."""
 _EARLY, _LATE = 20.0, 120.0
 """Seconds by which a line may seem too early, and by which PyTorch may print it too late."""
+_LAST_WORDS = "terminated with exception: "
+"""Before what PyTorch prints again after it waited for the dumps and aborted the communicators."""
 _FINISHED = "of another run, or of an earlier moment: calls are open in the dumps, and by the log all ranks finished"
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 
@@ -73,10 +75,11 @@ def _of_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
 
 
 def _has_finished(job: Job) -> bool:
-    """Whether by the log all ranks destroyed all their communicators."""
+    """Whether by the log all ranks destroyed all their communicators, and no call ran out of time."""
     comms = job.communicators
     is_whole = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
-    return is_whole and not (job.failed or job.ended_by)
+    has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
+    return is_whole and not (job.failed or job.ended_by or has_timeout)
 
 
 def _is_dump(entry: Artifact) -> bool:
@@ -87,11 +90,10 @@ def _unused(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | No
     rank = entry.value.rank
     why = "beside dumps of another run"
     if fit is False:
-        why = (
-            f"of another run: by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
-        )
+        timeout = f"by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
+        why = f"of another run, or of an earlier moment: {timeout}"
         if any(_is_number_and_size(call, reported[rank][0]) for calls in entry.value.calls.values() for call in calls):
-            why += " of that time"
+            why = f"of another run: {timeout} of that time"
     return replace(entry, value=None, problem=why)
 
 
@@ -107,13 +109,18 @@ def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
             continue
         if event.global_rank is not None and event.seq is not None:
             line, at = dumped.get(event.global_rank, (None, None))
-            printed = glog_seconds(notice.message)
-            began = None if printed is None or event.ran_ms is None else printed - event.ran_ms / 1000
+            began = _began(notice, event)
             is_later = line is not None and line.source == notice.evidence[0].source
             is_later &= began is None or at is None or began >= at
             timeout = _Timeout(event.seq, event.numel_in, is_later, began)
             by_rank.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
     return {rank: [*timeouts.values()] for rank, timeouts in by_rank.items()}
+
+
+def _began(notice: Notice, event: CollectiveTimeout) -> float | None:
+    """When a call began; None where only the last words of the process name it, any time after that."""
+    printed = None if _LAST_WORDS in notice.message else glog_seconds(notice.message)
+    return None if printed is None or event.ran_ms is None else printed - event.ran_ms / 1000
 
 
 def _rank(event: Event) -> int | None:

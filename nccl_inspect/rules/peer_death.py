@@ -1,7 +1,7 @@
 """A rank died while the others were working."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
@@ -247,10 +247,26 @@ def _is_of_one(notice: Notice) -> bool:
 
 
 def _waits(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> list[Notice]:
-    """The time-outs of ranks that waited for a process that was killed or had ended."""
-    gone = [end for end in departed if end.is_crash or end.is_by_exception]
+    """The time-outs of ranks that waited for a process that was killed or had ended.
+
+    A rank prints its time-out again when it ends, the last time without the hour: the first line is what counts.
+    """
+    gone = [end for end in departed if end.is_crash_or_kill or end.is_by_exception]
     waits = facts.with_event(CollectiveTimeout)
-    return waits if killed else [wait for wait in waits if any(_is_before(end, wait) for end in gone)]
+    if killed:
+        return waits
+    first: dict[Hashable, Notice] = {}
+    for wait in waits:
+        first.setdefault(_call(wait), wait)
+    effects = {call for call, wait in first.items() if any(_is_before(end, wait) for end in gone)}
+    return [wait for wait in waits if _call(wait) in effects]
+
+
+def _call(wait: Notice) -> Hashable:
+    """What tells a call that timed out from others of its source."""
+    event = wait.event
+    assert isinstance(event, CollectiveTimeout)
+    return (wait.evidence[0].source, event.operation, event.seq, event.ran_ms)
 
 
 def _is_before(end: ProcessEnd, wait: Notice) -> bool:

@@ -15,7 +15,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import dumps
 import pytest
+import sample_data
 from click.testing import CliRunner
 from repository import ROOT
 
@@ -162,9 +164,24 @@ def test_dumps_of_another_world_are_not_used(tmp_path: Path) -> None:
 def test_a_dump_that_an_earlier_run_left_is_not_used(mesh: Path) -> None:
     (mesh / "nccl_trace_rank_1").write_bytes(dump(2, active=1_000_000_000))
     assert re.fullmatch(
-        r"\d+ days older than the dumps of other ranks|recorded \d+ days before the log began|of another run: .*",
+        r"\d+ days older than the dumps of other ranks|recorded \d+ days before the log began|of another run.*",
         unused(nccl_inspect.read(str(mesh)))["nccl_trace_rank_1"],
     )
+
+
+def test_dumps_are_used_if_a_call_ran_out_of_time_though_all_communicators_were_destroyed(tmp_path: Path) -> None:
+    """They may be of another program in the same log, or ranks may destroy them when they give up."""
+    dumps.beside(tmp_path, {0: [dumps.DONE, dumps.entry(2, "w", 2, "all_reduce", "scheduled")]})
+    (log,) = sample_data.contents("v2.21.5-ipc")
+    (tmp_path / "job.log").write_bytes(log)
+    assert "by the log all ranks finished" in str(unused(nccl_inspect.read(str(tmp_path))))
+    timeout = (
+        b"[rank0]:[E ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL("
+        b"SeqNum=2, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, Timeout(ms)=15000) "
+        b"ran for 15006 milliseconds before timing out.\n"
+    )
+    (tmp_path / "job.log").write_bytes(timeout + log)
+    assert not unused(nccl_inspect.read(str(tmp_path)))
 
 
 def test_dumps_that_another_run_of_the_same_job_left_are_not_used(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ HOSTS, RANKS = range(4), range(8)
 LOCAL = 2
 """Ranks of a host."""
 _HOST = re.compile(r"gpu-node-(\d)")
-_RANK = re.compile(r"\[rank(\d)\]")
+_RANK = re.compile(r"(?:\[rank|  what\(\):  \[PG ID 0 PG GUID 0\(default_pg\) Rank )(\d)\]")
 _AGENT = re.compile(r"[A-Z]\d{4} [\d:.]+ (\d+) torch/")
 _PROCESS = re.compile(r"gpu-node-(\d):(\d+):")
 _NAMED = re.compile(r"(?:process|pid:?) (\d+)")

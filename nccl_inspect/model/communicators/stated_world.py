@@ -22,6 +22,8 @@ from nccl_inspect.model.fold.process_log import ProcessLog
 
 _NEAR = 4
 """Lines from that with the rank of a worker to that with its pid."""
+_LABELS = 2
+"""Ranks that lines name at least where a host is placed by them: the line of a single one may be of another host."""
 _TORCH = "torch"
 _LABEL = re.compile(rb"\[rank(\d{1,7})\]:")
 
@@ -116,11 +118,12 @@ def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]
         for member in members:
             for place in (member.log.first, member.log.last):
                 hosts.setdefault(source_and_line(place)[0], set()).add(host)
+    own = {source: next(iter(here)) for source in labels if len(here := hosts.get(source, set())) == 1}
+    if len(set().union(*(labels[source] for source in own))) < _LABELS:
+        return {}
     homes: dict[int, str] = {}
-    for source, ranks in labels.items():
-        if len(here := hosts.get(source, set())) != 1:
-            continue
-        (host,) = here
+    for source, host in own.items():
+        ranks = labels[source]
         numbers = {rank // len(nodes[host]) for rank in ranks}
         if len(numbers) > 1 or homes.setdefault(numbers.pop(), host) != host:
             return None
