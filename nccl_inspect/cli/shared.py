@@ -293,17 +293,17 @@ def read(
         visit: called with each job of the input.
     """
     options = with_settings_file(options)
-    if options.names_nothing and len(logs) == 1:
+    meta = click.get_current_context().meta
+    jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
+    if options.names_nothing and len(logs) == 1 and not cluster and not limits.given():
         files.require_path(logs[0])
     from nccl_inspect import artifacts  # most of the program, which nobody waits for to learn of a typing error
     from nccl_inspect.pipeline import reading
     from nccl_inspect.report import beside
 
     judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
-    meta = click.get_current_context().meta
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
         inputs = artifacts.inventory(inputs_or_stdin(logs), bar.update if bar.wanted else None)
-    jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; omit one")
     with uncollected(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.artifacts import counted
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid, who
 from nccl_inspect.judging.hangs.origin import origin
@@ -71,6 +70,8 @@ def judge(facts: Facts) -> Results:
 def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:
     """The ranks that wait for nobody by the counts; all that are behind where each of them is ahead elsewhere."""
     held, proved = flight_recorder.waiting(facts), flight_recorder.proved(facts)
+    from nccl_inspect.artifacts import counted  # few jobs have an answer beside their log
+
     late = counted.last_to_come(answer) or [member for mismatch in answer.mismatches for member in mismatch.behind]
     late = [member for member in late if (rank := ranks.get(member.pid or -1)) not in held]
     late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]

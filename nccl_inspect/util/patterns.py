@@ -15,6 +15,9 @@ class _Later:
         setattr(self, name, member)  # next time it is found without coming here
         return member
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return re.compile, self._given  # a copy, and what pickle makes, is the pattern
+
 
 def later(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[AnyStr]:
     """What ``re.compile`` gives, compiled when it is first used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,11 +57,25 @@ def test_what_needs_no_job_loads_no_model(args: list[str], tmp_path: Path) -> No
     assert counted["patterns at import"] <= 8
 
 
-def test_options_are_judged_before_the_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("args", "variables", "error"),
+    [
+        (["--platform", "no-such"], {}, "no platform 'no-such'"),
+        (["--cluster", "nowhere"], {}, "--cluster nowhere: "),
+        ([], {"NCCLINSPECT_MAX_UNPACKED": "much"}, "invalid size 'much' for --max-unpacked"),
+    ],
+    ids=["platform", "cluster", "limit"],
+)
+def test_options_are_judged_before_the_log(
+    args: list[str], variables: dict[str, str], error: str, tmp_path: Path
+) -> None:
     """What is wrong with them is said first, also of a log that is missing."""
-    command = [sys.executable, "-m", "nccl_inspect", "summarize", "no-such.log", "--platform", "no-such"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr.split(";")[0]) == (2, "nccl-inspect: no platform 'no-such'")
+    command = [sys.executable, "-m", "nccl_inspect", "summarize", "no-such.log", *args]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | variables, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"nccl-inspect: {error}")
 
 
 @pytest.mark.parametrize("name", ["no-such.log", "no-such/", "*.none", ""])

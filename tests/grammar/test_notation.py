@@ -254,6 +254,37 @@ def test_the_engine_finds_each_beginning_of_a_message() -> None:
             assert len(lead) < 4 or production in GRAMMAR.beginnings(lead.encode()), production.key
 
 
+def test_the_leads_of_messages_are_those_of_their_whole_notation() -> None:
+    """The engine reads only a part of a line; where its plain beginning suffices, each lead begins with it."""
+    for production in GRAMMAR.productions:
+        whole = {lead.encode() for lead in notation.leads(notation.parse(production.line))}
+        leads = engine._leads(production.line)
+        if leads != whole:
+            assert len(leads) == 1, production.key
+            assert all(lead.startswith(next(iter(leads))) for lead in whole), production.key
+            assert len(next(iter(leads))) >= 4, production.key
+
+
+PIECES = st.sampled_from(
+    ["a", "bc", " : ", "␣", "{{", "}}", "?", "{x}", "{y:t}", "{z:w}", "{f:.2f}", "{k:=one¦two}", "{r:?/read}"]
+)
+LINES = st.recursive(
+    st.lists(PIECES, max_size=4).map("".join),
+    lambda inner: st.tuples(
+        st.lists(inner, min_size=1, max_size=35).map("¦".join), st.sampled_from(["»", "»?"]), inner
+    ).map(lambda made: f"«{made[0]}{made[1]}{made[2]}"),
+    max_leaves=40,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(LINES)
+def test_each_beginning_of_any_line_is_found_by_its_leads(line: str) -> None:
+    leads = tuple(engine._leads(line))
+    for lead in notation.leads(notation.parse(line)):
+        assert lead.encode().startswith(leads), line
+
+
 # --- errors
 
 

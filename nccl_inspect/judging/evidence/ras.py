@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import counted
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
@@ -35,6 +34,10 @@ def ranks_by_pid(facts: Facts) -> dict[int, int]:
     for last in facts.job.last_lines if facts.job.rank_space == "global" else ():
         by_pid.setdefault(last.process.pid, set()).update(last.ranks)
     ranks = {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
+    if not answers(facts):
+        return ranks
+    from nccl_inspect.artifacts import counted  # few jobs have an answer beside their log
+
     stated = {pid: rank for answer in answers(facts) for pid, rank in counted.ranks(answer).items()}
     return {pid: rank for pid, rank in stated.items() if pid not in by_pid} | ranks
 
