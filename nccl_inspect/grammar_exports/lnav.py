@@ -163,7 +163,7 @@ def _others(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
     loose = [_plain(shape) for shape in shapes if "" in leads(shape.nodes)]
     by_letter: dict[str, list[str]] = {}
     for shape in shapes:
-        for letter in {lead[:1] for lead in leads(shape.nodes)} - {""}:
+        for letter in sorted({lead[:1] for lead in leads(shape.nodes)} - {""}):
             by_letter.setdefault(letter, []).append(_plain(shape))
     if not by_letter:  # a dialect whose messages have no fields
         yield _OTHER, _none_of(loose)
