@@ -44,8 +44,8 @@ def counts(*args: str, folder: Path | None = None) -> dict[str, int]:
 def test_a_small_log_needs_a_part_of_the_program() -> None:
     counted = counts("summarize", SMALL)
     assert counted["status"] == 0
-    assert counted["modules"] <= 250
-    assert counted["patterns"] <= 105, "patterns that most logs do not need are made with util.patterns.later"
+    assert counted["modules"] <= 260
+    assert counted["patterns"] <= 115, "patterns that most logs do not need are made with util.patterns.later"
     assert counted["constructors"] <= 10, "of classes with many objects only"
 
 
