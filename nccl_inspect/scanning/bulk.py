@@ -133,6 +133,7 @@ class BulkScanner(Scanner):
             return False
         from nccl_inspect.scanning.shared_block import SharedBlock  # this loads numpy, as columns do
 
+        self._seen += sum(len(lines.text) for lines, *_ in several)
         shared = SharedBlock(split, [len(lines) for lines, *_ in several], [before for *_, before in several])
         block = Found(has_places=True)
         block.lines, block.connections = split.lines, split.connections
@@ -153,6 +154,7 @@ class BulkScanner(Scanner):
     def _dense(self, lines: Lines, counts: Counts, in_columns: bool) -> None:
         block = Found()
         columns = self._columns_of(len(lines.text)) if in_columns and lines.mended is None else None
+        self._seen += len(lines.text)
         numbers, cleaned = self._without_columns(lines, counts, block, columns)
         self._begin(cleaned)
         self._each(numbers, cleaned, counts, block)
@@ -241,10 +243,9 @@ class BulkScanner(Scanner):
 
     def _columns_of(self, size: int) -> Columns | None:
         """What reads a block of some bytes in columns; None where log or block are not that large, or without numpy."""
-        self._seen += size
         if size < min(_SMALL, self._large):
             return None
-        if self._columns is None and self._seen > self._large:
+        if self._columns is None and self._seen + size > self._large:
             try:
                 from nccl_inspect.scanning import columns, heads, records, text_forms  # these load numpy
             except ImportError:
