@@ -83,7 +83,7 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
             notes = {
                 key: note for key, whole in log.notes.items() if (note := identity.within(whole, begin, log.last + 1))
             }
-            yield replace(log, own=notes, noted=None)
+            yield replace(log, own=notes, statement_table=None)
 
 
 class _Builder:
@@ -97,10 +97,10 @@ class _Builder:
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
             self._processes, self._communicators = walked(remaining)
-        noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
-        self._statements = Statements(noted)
+        logs = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
+        self._statements = Statements(logs)
         largest = communicator.find_world(self._communicators)
-        self._world = stated_world.of(self._communicators, noted, largest)
+        self._world = stated_world.of(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
         table = edges.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
@@ -110,7 +110,7 @@ class _Builder:
             name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
-        self._ranks.update(launcher_labels.of_nobody(noted))
+        self._ranks.update(launcher_labels.of_nobody(logs))
 
     def job(self) -> Job:
         statements = self._statements

@@ -1,7 +1,7 @@
 """Shares files out: parts of about the same size that several processes can read at once.
 
 A log that is plain text is cut at line ends. One that is torn is not: its lines are put together over long distances;
-nor is one in UTF-16, or with the mark of an encoding: what decides how it is read stands at its beginning only.
+nor is one in UTF-16, or with the mark of an encoding: what decides how it is read is at its beginning only.
 """
 
 from __future__ import annotations

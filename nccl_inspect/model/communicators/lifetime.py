@@ -12,7 +12,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.fold import ProcessLog, Step
 from nccl_inspect.model.inventory import Stage
-from nccl_inspect.model.statements.index import Said
+from nccl_inspect.model.statements.index import StatementLine
 from nccl_inspect.util.times import in_order, moment
 
 _BOOTSTRAP = "nccl/bootstrap-timings"
@@ -26,14 +26,14 @@ class Lifetimes:
         timings: by process what it says of times.
     """
 
-    def __init__(self, timings: Mapping[Process, list[Said]]) -> None:
-        self._said = timings
+    def __init__(self, timings: Mapping[Process, list[StatementLine]]) -> None:
+        self._lines = timings
         self._timings: dict[Process, _Timings] = {}
 
     def stages(self, comm: Communicator) -> list[Stage]:
         """The stages that some rank reached, in their order."""
         members = list(comm.members.values())
-        took = [said.event for member in members for said in self._timings_of(member.log).of(member)]
+        took = [timing.event for member in members for timing in self._timings_of(member.log).of(member)]
         stages = [
             _stage("started", [member.started for member in members]),
             _stage("bootstrapped", [], _bootstrap(took)),
@@ -51,7 +51,7 @@ class Lifetimes:
     def _timings_of(self, log: ProcessLog) -> _Timings:
         timings = self._timings.get(log.process)
         if timings is None:
-            timings = self._timings[log.process] = _Timings(log, self._said.get(log.process, []))
+            timings = self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
         return timings
 
 
@@ -60,34 +60,34 @@ class _Timings:
 
     Args:
         log: of the process.
-        said: in the order of its lines.
+        timings: in the order of its lines.
     """
 
-    def __init__(self, log: ProcessLog, said: list[Said]) -> None:
-        self._said = said
-        self._places = list(map(_PLACE, said))
-        steps = [step for step in log.steps if isinstance(step, Step)] if said else []
+    def __init__(self, log: ProcessLog, timings: list[StatementLine]) -> None:
+        self._timings = timings
+        self._places = list(map(_PLACE, timings))
+        steps = [step for step in log.steps if isinstance(step, Step)] if timings else []
         self._completed = sorted(
             [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
         )
 
-    def of(self, member: Member) -> Iterator[Said]:
+    def of(self, member: Member) -> Iterator[StatementLine]:
         """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
         done = member.completed
-        if done is None or not self._said:
+        if done is None or not self._timings:
             return
         begin = bisect_right(self._places, member.started.place if member.started else done.place)
         after = bisect_right(self._completed, done.place)
         end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
-        for said in self._said[begin:end]:
-            event = said.event
-            if said.origin.tid != done.origin.tid:
+        for timing in self._timings[begin:end]:
+            event = timing.event
+            if timing.origin.tid != done.origin.tid:
                 continue
             if not isinstance(event, events.InitTimings):
-                if said.place < done.place:
-                    yield said
-            elif said.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
-                yield said
+                if timing.place < done.place:
+                    yield timing
+            elif timing.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
+                yield timing
 
 
 def is_timing(event: Event | None) -> bool:

@@ -53,7 +53,7 @@ from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, R
 from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.fold.noted import Noted
+    from nccl_inspect.model.fold.statement_table import StatementTable
 
 
 class Fold:
@@ -80,7 +80,7 @@ class Fold:
         """The productions that recognised a line, by dialect and name."""
         self.begun_with = self.known = begun_with
         """What its lines show about how others are to be read."""
-        self.noted: Noted | None = None
+        self.statement_table: StatementTable | None = None
         """What processes stated, in columns; see :class:`ProcessLog`."""
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
@@ -119,11 +119,11 @@ class Fold:
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
 
-    def _columns(self) -> Noted:
-        from nccl_inspect.model.fold.noted import Noted  # large logs only
+    def _columns(self) -> StatementTable:
+        from nccl_inspect.model.fold.statement_table import StatementTable  # large logs only
 
-        self.noted = self.noted or Noted()
-        return self.noted
+        self.statement_table = self.statement_table or StatementTable()
+        return self.statement_table
 
     def _take_of(self, log: ProcessLog, rows: Sequence[Row], block: Found, base: int) -> None:
         """Take in lines of one process."""
@@ -244,7 +244,7 @@ class Fold:
         It changed when something came that a job is made of; a repeated statement changes nothing.
         """
         logs = self.processes.values()
-        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(log.noted_size for log in logs)
+        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(log.note_count for log in logs)
 
     def last_step(self) -> Step | Burst | None:
         """What came last of that whose order matters."""
@@ -266,7 +266,7 @@ class Fold:
         unknown = len(self.unrecognised) + len(later.unrecognised)
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
-        notes = max((log.noted_size for log in logs), default=0)
+        notes = max((log.note_count for log in logs), default=0)
         return self._is_expected(later) and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def _is_expected(self, later: Fold) -> bool:
@@ -292,8 +292,8 @@ class Fold:
         logs = [
             (self.processes.setdefault(process, ProcessLog(process)), log) for process, log in later.processes.items()
         ]
-        if later.noted is not None:
-            self._columns().take_in(later.noted, logs, move)
+        if later.statement_table is not None:
+            self._columns().take_in(later.statement_table, logs, move)
         for mine, log in logs:
             mine.merge(log, move)
         for message, note in later.unrecognised.items():

@@ -17,7 +17,7 @@ from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.fold.noted import Noted
+    from nccl_inspect.model.fold.statement_table import StatementTable
     from nccl_inspect.scanning.connection_table import Edges
 
 MAX_NOTES = 20_000
@@ -243,7 +243,7 @@ class ProcessLog(Record):
     """The burst that each thread is still printing."""
     begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
-    noted: Noted | None = None
+    statement_table: StatementTable | None = None
     """What it stated, among what others did, in columns."""
 
     @property
@@ -254,13 +254,13 @@ class ProcessLog(Record):
 
     def make_notes(self) -> None:
         """Make what it stated objects."""
-        if self.noted is not None:
-            self.own, self.noted = self.noted.notes_of(self.process), None
+        if self.statement_table is not None:
+            self.own, self.statement_table = self.statement_table.notes_of(self.process), None
 
     @property
-    def noted_size(self) -> int:
+    def note_count(self) -> int:
         """How many statements it made."""
-        return len(self.own) if self.noted is None else self.noted.size(self.process)
+        return len(self.own) if self.statement_table is None else self.statement_table.size(self.process)
 
     def step(self, place: int, origin: Origin, event: Event) -> None:
         """Add an event whose order matters."""
@@ -294,8 +294,12 @@ class ProcessLog(Record):
         """Count a statement, made once or, the last time at ``last``, several times."""
         key: object
         key = wording = text.level, text.message, origin.location
-        if (noted := self.noted) is not None and len(text.message) <= LONG and noted.has_room(self.process):
-            noted.note(self.process, wording, text.parsed, place, origin, last or place, count)
+        if (
+            (statement_table := self.statement_table) is not None
+            and len(text.message) <= LONG
+            and statement_table.has_room(self.process)
+        ):
+            statement_table.note(self.process, wording, text.parsed, place, origin, last or place, count)
             return
         note = self.notes.get(key)
         if note is None and (len(text.message) > LONG or len(self.own) >= MAX_NOTES):

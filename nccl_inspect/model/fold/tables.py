@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.model.fold.noted import Noted
 from nccl_inspect.model.fold.process_log import LONG, MAX_NOTES, Burst, BurstKey, EdgeRows, ProcessLog, Step
+from nccl_inspect.model.fold.statement_table import StatementTable
 from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, IN_ORDER, KEPT
 from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, edges
 from nccl_inspect.scanning.counts import Text
@@ -112,13 +112,15 @@ class Tables:
             bursts = self._bursts(connections, *self._breaks(block, fate, fate_of))
         self._steps, self._ends = self._ordered(np.flatnonzero(fate & IN_ORDER), bursts)
 
-    def note_into(self, noted: Noted, logs: Iterable[ProcessLog], by_process: Mapping[Process, Sequence[Row]]) -> None:
+    def note_into(
+        self, statement_table: StatementTable, logs: Iterable[ProcessLog], by_process: Mapping[Process, Sequence[Row]]
+    ) -> None:
         """Add the statements to those of all blocks, before anything is put into logs.
 
         Those of processes that have too many, or long ones, are put into their logs line by line.
 
         Args:
-            noted: of all blocks.
+            statement_table: of all blocks.
             logs: of the processes that are kept apart.
             by_process: lines that were read one by one.
         """
@@ -135,9 +137,9 @@ class Tables:
             if at is not None and sizes[at]:
                 rows = by_process.get(log.process, ())
                 more = MAX_NOTES if any(len(text.message) > LONG for _, _, text, _ in rows) else len(rows)
-                if noted.adopt(log, int(sizes[at]) + more):
-                    number[at] = noted.number(log.process)
-        self._put(noted, statements, number[process[statements.first]])
+                if statement_table.adopt(log, int(sizes[at]) + more):
+                    number[at] = statement_table.number(log.process)
+        self._put(statement_table, statements, number[process[statements.first]])
         fate = np.where(is_said & (number[process] < 0), KEPT, self._fates[lines.text])
         self._bootstraps = self._sorted(np.flatnonzero(fate & ENDS_ALL), lambda line, *_: (line + self._base).tolist())
         self._kept = self._sorted(
@@ -226,11 +228,11 @@ class Tables:
         times = np.bincount(number, minlength=len(first))
         return _Statements(rows[first], wording[first], list(locations), last, times)
 
-    def _put(self, noted: Noted, statements: _Statements, process: Column) -> None:
+    def _put(self, statement_table: StatementTable, statements: _Statements, process: Column) -> None:
         """Add statements to those of all blocks.
 
         Args:
-            noted: of all blocks.
+            statement_table: of all blocks.
             statements: of this block.
             process: the number of the process there for each; -1 if it is not kept there.
         """
@@ -240,10 +242,14 @@ class Tables:
         numbers = []
         for entry in wordings.tolist():
             text = lines.texts[entry // len(locations)]
-            numbers.append(noted.wording((text.level, text.message, locations[entry % len(locations)]), text.parsed))
+            numbers.append(
+                statement_table.wording((text.level, text.message, locations[entry % len(locations)]), text.parsed)
+            )
         place = lines.line[first] + self._base
         columns = process[chosen], np.array(numbers, np.int64)[wording], place
-        noted.add([*columns, statements.last[chosen], statements.times[chosen]], lines.heads.origins(lines.at[first]))
+        statement_table.add(
+            [*columns, statements.last[chosen], statements.times[chosen]], lines.heads.origins(lines.at[first])
+        )
 
     def _ordered(self, rows: Rows, bursts: _Bursts) -> tuple[_Sorted, dict[int, list[tuple[int, int, int]]]]:
         """Events whose order matters and bursts; and by process where those of each thread begin and end among them."""

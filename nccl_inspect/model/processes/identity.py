@@ -72,7 +72,7 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
 
 
 def _size(log: ProcessLog) -> int:
-    return len(log.steps) + log.noted_size
+    return len(log.steps) + log.note_count
 
 
 def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> ProcessLog:

@@ -8,10 +8,12 @@ from operator import itemgetter
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.statements.index import Line, Said
+from nccl_inspect.model.statements.index import Line, StatementLine
 
 
-def of(log: ProcessLog, ranks: list[int], where: tuple[str, int, int], stated: Said | None, line: Line) -> LastLine:
+def of(
+    log: ProcessLog, ranks: list[int], where: tuple[str, int, int], stated: StatementLine | None, line: Line
+) -> LastLine:
     """The last line of a process.
 
     Args:
@@ -25,13 +27,13 @@ def of(log: ProcessLog, ranks: list[int], where: tuple[str, int, int], stated: S
     return LastLine(log.process, ranks, *where, final.device, final.time, evidence=_kept(log, stated, line))
 
 
-def _kept(log: ProcessLog, stated: Said | None, line: Line) -> Evidence | None:
+def _kept(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
     """The last line of which more than its place is kept."""
     place, last = max(_ends(log, stated), key=itemgetter(0), default=(0, None))
     match last:
         case None:
             return None
-        case Said():
+        case StatementLine():
             return last.line(line)
         case Step():
             return line(place, last.origin, "INFO", last.event.message)
@@ -40,7 +42,7 @@ def _kept(log: ProcessLog, stated: Said | None, line: Line) -> Evidence | None:
             return line(place, edge.origin, edge.level, edge.stated.message)
 
 
-def _ends(log: ProcessLog, stated: Said | None) -> Iterator[tuple[int, Step | Burst | Said]]:
+def _ends(log: ProcessLog, stated: StatementLine | None) -> Iterator[tuple[int, Step | Burst | StatementLine]]:
     if stated is not None:
         yield stated.place, stated
     for step in (*log.steps[-1:], *log.open.values()):

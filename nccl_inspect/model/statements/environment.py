@@ -10,7 +10,7 @@ from nccl_inspect.event.types import EnvSetting
 from nccl_inspect.model import setting_names
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.job import Setting
-from nccl_inspect.model.statements.index import Line, Said, Statements, by_process
+from nccl_inspect.model.statements.index import Line, StatementLine, Statements, by_process
 from nccl_inspect.model.versions import order
 from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Record, record
@@ -23,7 +23,7 @@ MAX_EVIDENCE = 8
 class _Value(Record):
     source: str
     processes: list[Process] = field(default_factory=list)
-    lines: list[Said] = field(default_factory=list)
+    lines: list[StatementLine] = field(default_factory=list)
 
 
 def is_echoed(name: str, releases: Iterable[str]) -> bool:
@@ -71,9 +71,9 @@ def settings(
     return settings_list
 
 
-def _values(lines: Iterable[Said]) -> dict[tuple[str, str], tuple[str, Said]]:
+def _values(lines: Iterable[StatementLine]) -> dict[tuple[str, str], tuple[str, StatementLine]]:
     """What a process says of its settings."""
-    values: dict[tuple[str, str], tuple[str, Said]] = {}
+    values: dict[tuple[str, str], tuple[str, StatementLine]] = {}
     for said in lines:
         event = said.event
         assert isinstance(event, EnvSetting)

@@ -41,7 +41,7 @@ class Statement(Record):
         return line(self.places[row], self.origins[row], self.level, decode(self.message))
 
 
-class Said(NamedTuple):
+class StatementLine(NamedTuple):
     """A line of a process that is a statement."""
 
     place: int
@@ -66,9 +66,11 @@ class Statements:
     """
 
     def __init__(self, logs: Sequence[ProcessLog]) -> None:
-        noted = next((log.noted for log in logs if log.noted is not None), None)
-        if noted is not None:
-            self.all = [Statement(event, *wording, *columns) for wording, event, columns in noted.by_text(logs)]
+        statement_table = next((log.statement_table for log in logs if log.statement_table is not None), None)
+        if statement_table is not None:
+            self.all = [
+                Statement(event, *wording, *columns) for wording, event, columns in statement_table.by_text(logs)
+            ]
             return
         distinct: dict[Wording, Statement] = {}
         rows = [(note, log.process) for log in logs for note in log.notes.values()]
@@ -92,7 +94,7 @@ class Statements:
         """The statements with an event of a kind."""
         return (statement for statement in self.all if isinstance(statement.event, kind))
 
-    def last(self) -> dict[Process, Said]:
+    def last(self) -> dict[Process, StatementLine]:
         """By process the last line that is a statement, with the origin of the first one like it."""
         places: dict[Process, int] = {}
         last: dict[Process, tuple[Statement, int]] = {}
@@ -101,17 +103,17 @@ class Statements:
                 if place > places.get(process, -1):
                     places[process], last[process] = place, (statement, row)
         return {
-            process: Said(places[process], statement.origins[row], statement)
+            process: StatementLine(places[process], statement.origins[row], statement)
             for process, (statement, row) in last.items()
         }
 
 
-def by_process(statements: Iterable[Statement]) -> dict[Process, list[Said]]:
+def by_process(statements: Iterable[Statement]) -> dict[Process, list[StatementLine]]:
     """Statements by process, those of a process in the order of their first lines."""
-    processes: dict[Process, list[Said]] = {}
+    processes: dict[Process, list[StatementLine]] = {}
     for statement in statements:
         for process, place, origin in zip(statement.processes, statement.places, statement.origins, strict=True):
-            processes.setdefault(process, []).append(Said(place, origin, statement))
-    for said in processes.values():
-        said.sort(key=attrgetter("place"))
+            processes.setdefault(process, []).append(StatementLine(place, origin, statement))
+    for lines in processes.values():
+        lines.sort(key=attrgetter("place"))
     return processes

@@ -7,7 +7,7 @@ from math import inf
 import fuzz_columns
 import pytest
 
-from nccl_inspect.model.fold import noted, process_log, tables
+from nccl_inspect.model.fold import process_log, statement_table, tables
 
 WARN = b"vm:%d:7 [0] x.cc:%d NCCL WARN message %d"
 BLOCKS = [
@@ -22,8 +22,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MAX_NOTES", 20)
         monkeypatch.setattr(module, "LONG", 60)
     monkeypatch.setattr(process_log, "MAX_LONG", 3)
-    monkeypatch.setattr(noted, "FEW", 10)
-    monkeypatch.setattr(noted, "MANY", 30)
+    monkeypatch.setattr(statement_table, "FEW", 10)
+    monkeypatch.setattr(statement_table, "MANY", 30)
 
 
 @pytest.mark.usefixtures("few")
@@ -41,10 +41,10 @@ def test_objects_are_made_when_somebody_asks() -> None:
     fold = fuzz_columns.folded(BLOCKS, 0)
     logs = list(fold.processes.values())
     fuzz_columns.document(fold)
-    assert all(log.noted is not None and not log.own for log in logs)
-    sizes = [log.noted_size for log in logs]
+    assert all(log.statement_table is not None and not log.own for log in logs)
+    sizes = [log.note_count for log in logs]
     assert [len(log.notes) for log in logs] == sizes
-    assert not any(log.noted for log in logs)
+    assert not any(log.statement_table for log in logs)
 
 
 @pytest.mark.parametrize("at", range(1, len(BLOCKS)))

@@ -40,18 +40,18 @@ class Rows(NamedTuple):
     """Of the first lines."""
 
 
-class Stated(NamedTuple):
+class StatementText(NamedTuple):
     """What is stated, once for all who do."""
 
     wording: Wording
     event: Event | None
 
 
-class Noted:
+class StatementTable:
     """Statements of many processes; objects are made of those that somebody asks for."""
 
     def __init__(self) -> None:
-        self._texts: list[Stated] = []
+        self._texts: list[StatementText] = []
         self._wordings: dict[Wording, int] = {}
         self._numbers: dict[Process, int] = {}
         self._sizes: list[int] = []
@@ -68,7 +68,7 @@ class Noted:
         """The number of a process."""
         return self._numbers[process]
 
-    def wording(self, wording: Wording, parsed: Note | Parsed | Stated | None) -> int:
+    def wording(self, wording: Wording, parsed: Note | Parsed | StatementText | None) -> int:
         """The number of a text.
 
         Args:
@@ -77,7 +77,7 @@ class Noted:
         """
         number = self._wordings.setdefault(wording, len(self._texts))
         if number == len(self._texts):
-            self._texts.append(Stated(wording, parsed.event if parsed else None))
+            self._texts.append(StatementText(wording, parsed.event if parsed else None))
         return number
 
     def size(self, process: Process) -> int:
@@ -96,16 +96,16 @@ class Noted:
             log: of the process.
             more: how many are to come.
         """
-        if log.noted is None and log.process.host and not log.long_notes and len(log.own) + more <= FEW:
+        if log.statement_table is None and log.process.host and not log.long_notes and len(log.own) + more <= FEW:
             self._numbers[log.process] = len(self._sizes)
             self._sizes.append(0)
             self._by_process = None
-            log.noted, notes, log.own = self, log.own, {}
+            log.statement_table, notes, log.own = self, log.own, {}
             for note in notes.values():
                 self.note(log.process, note.wording, note, note.place, note.origin, note.last, note.count)
-        if log.noted is not None and not self.has_room(log.process, more):
+        if log.statement_table is not None and not self.has_room(log.process, more):
             log.make_notes()
-        return log.noted is not None
+        return log.statement_table is not None
 
     def note(
         self,
@@ -141,7 +141,9 @@ class Noted:
         if sum(len(some) for _, some in self._parts) > self._limit:
             self._settle()
 
-    def take_in(self, later: Noted, logs: Sequence[tuple[ProcessLog, ProcessLog]], move: Callable[[int], int]) -> None:
+    def take_in(
+        self, later: StatementTable, logs: Sequence[tuple[ProcessLog, ProcessLog]], move: Callable[[int], int]
+    ) -> None:
         """Take in what the same processes stated later, as far as it can be kept here.
 
         Args:
@@ -154,7 +156,7 @@ class Noted:
         for mine, log in logs:
             if self.adopt(mine, later.size(log.process)):
                 number[later.number(log.process)] = self.number(mine.process)
-                log.noted = None
+                log.statement_table = None
         rows = later.rows()
         chosen = np.flatnonzero(number[rows.process] >= 0)
         wording = np.array([self.wording(stated.wording, stated) for stated in later._texts], np.int64)
@@ -217,7 +219,7 @@ class Noted:
         rows = self.rows()
         owner_of, objects = np.full(len(self._sizes), -1), list[tuple[int, Note]]()
         for at, log in enumerate(logs):
-            if log.noted is self:
+            if log.statement_table is self:
                 owner_of[self._numbers[log.process]] = at
             else:
                 objects += [(at, note) for note in log.notes.values()]
