@@ -276,7 +276,7 @@ _UP_TO_FIELD = re.compile(rf"\??(?:[^{{}}«»¦]|\{{\w+:[=?][^{{}}]*\}})*(?P<fie
 _OPTIONS = re.compile(rf"«(?P<options>[^«»]*)»(?P<optional>\??)(?P<after>[^{{}}«»¦␣]*)(?P<end>{_FIELD}|$)?")
 _FROM_FIELD = re.compile(_FIELD + r"(?:[^{}¦]|\{[^{}]*\}|\{\{|\}\})*")
 _SPECIAL = frozenset("{}␣")
-_PLAIN_LEAD = re.compile("[^{«␣]+")
+_PLAIN_LEAD = re.compile("[^{}«␣]+")
 
 
 @cache
