@@ -88,7 +88,7 @@ class EdgeTable:
         rows = []
         device, channels = self.devices, self._channel_sets
         for index, burst in enumerate(self.bursts):
-            for edge in sorted(burst.own.values(), key=attrgetter("place")) if burst.own else ():
+            for edge in sorted(burst.edges.values(), key=attrgetter("place")) if burst.own else ():
                 event = edge.event
                 dst = NOTHING if event.dst is None else event.dst
                 ends = device.setdefault(event.src_dev, len(device)), device.setdefault(event.dst_dev, len(device))

@@ -138,8 +138,11 @@ class Burst(Record):
         """The edges by what tells them from each other."""
         if self.rows:
             rows, self.rows = self.rows, []
+            is_mixed = bool(self.own)
             for edge in (edge for part in rows for edge in part.made()):
                 self.add(edge_key(edge.event), edge)
+            if is_mixed:  # some lines between those of tables were read one by one
+                self.own = dict(sorted(self.own.items(), key=lambda entry: entry[1].place))
             if self.at is not None:
                 for row, edge in zip(self.at.tolist(), self.own.values(), strict=False):
                     edge.row = row
