@@ -50,11 +50,6 @@ def test_ranks_whose_output_is_missing_are_not_blamed_where_others_may_be(name: 
     assert by_host(name, tmp_path, {0, 2, 3}).findings[0].ranks in ([5], [4, 5])
 
 
-_VICTIMS_LEAD = pytest.mark.xfail(strict=True, reason="ranks that crash after the death of one without output lead")
-
-
-@pytest.mark.parametrize(
-    "name", ["leave-eager", "loop-lazy", pytest.param("sigkill-lazy", marks=_VICTIMS_LEAD), "size-eager"]
-)
+@pytest.mark.parametrize("name", ["leave-eager", "loop-lazy", "sigkill-lazy", "size-eager"])
 def test_ranks_whose_output_is_missing_are_where_to_look_if_nobody_else_is(name: str, tmp_path: Path) -> None:
     assert by_host(name, tmp_path, {0, 1, 3}).findings[0].ranks == [4, 5]

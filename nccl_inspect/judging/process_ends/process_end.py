@@ -128,11 +128,16 @@ class ProcessEnd(NamedTuple):
         return self.is_unconfirmed and (is_guess or not self.is_crash)
 
     @property
+    def has_given_up(self) -> bool:
+        """Whether it ended after it lost another one or timed out waiting for it, without a crash."""
+        return self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT)
+
+    @property
     def how(self) -> str:
         """How it ended, in words."""
         if self.words and self.raised is None:
             return self.words
-        if self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT):
+        if self.has_given_up and self.echo is not None:
             return f"gave up: {self.echo.text}"
         if self.report.process == "training":
             return "failed, according to Ray Train"

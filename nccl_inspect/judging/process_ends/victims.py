@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hangs.watchdog import without_output
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.process_ends import exceptions, ray
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
@@ -20,16 +21,18 @@ def on_their_own(ends: list[ProcessEnd]) -> list[ProcessEnd]:
 
 
 def suspects(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
-    """The ranks that the others may have waited for: those they name, or the only one without a traceback."""
+    """The ranks that the others may have waited for: those named, those without output, or the one without traceback."""
     if named := exceptions.absent_ranks(facts):
         return named
     # Of several tasks, Ray shows the exception that the driver received first.
     if any(ray.is_of_task(end.notice) for end in ends):
         return set()
+    ranks = set(facts.job.ranks_seen)
+    if (unseen := without_output(facts)) and len(unseen) <= len(ranks):
+        return unseen
     gave_up = {rank for end in ends for rank in end.ranks} | {
         end.rank for end in exceptions.exceptions_of(facts).echoes
     }
-    ranks = set(facts.job.ranks_seen)
     sizes = {comm.nranks for comm in facts.job.communicators}
     silent = ranks - gave_up
     return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
@@ -54,17 +57,20 @@ def summary(facts: Facts, ends: list[ProcessEnd]) -> str:
     """Which ranks gave up, and which ranks they may have waited for."""
     first = ends[0]
     ranks = {rank for end in ends for rank in end.ranks}
+    who, others = first.who, f", and {len(ends) - 1} more" if len(ends) > 1 else ""
+    if first.has_given_up and ranks:
+        who, others = first.who if len(ends) == 1 else ranks_word(ranks), ""
     suspected = set() if exceptions.absent_ranks(facts) else suspects(facts, ends)
-    who = first.who if len(ends) == 1 or not ranks else ranks_word(ranks)
-    hint = f"; possibly because of {ranks_word(suspected)}, which printed no traceback" if suspected else ""
-    return f"{who} {first.how}{hint}"
+    missing = "of which the log has no output" if suspected & without_output(facts) else "which printed no traceback"
+    hint = f"; possibly because of {ranks_word(suspected)}, {missing}" if suspected else ""
+    return f"{who} {first.how}{others}{hint}"
 
 
 def remedies(suspected: set[int]) -> list[str]:
     """What to do if ranks gave up."""
     who = ranks_word(suspected) if suspected else "every rank"
     return [
-        f"Look at {who} first: its own output, its last step.",
+        f"Look at the output of {who} first, and at the last step there.",
         f"py-spy dump --pid <pid>   # on {who}, before the time limit: where does it wait?",
         "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
     ]
