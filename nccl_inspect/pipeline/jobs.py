@@ -12,7 +12,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import VERDICTS, Standing
-from nccl_inspect.model.jobs.division import runs_of, told_apart
+from nccl_inspect.model.jobs.division import jobs_of, runs_of
 from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.util.wording import count
 
@@ -57,7 +57,7 @@ def judged(
         NcclInspectError: there is no such job or run.
     """
     everything = Gathered.of(fold)
-    shares = told_apart(fold, everything)
+    shares = jobs_of(fold, everything)
     if not shares:
         if choice.job not in (None, "1") and not choice.is_one_of_two:
             raise NcclInspectError(f"no job '{choice.job}': the input holds one job", "leave --job out")

@@ -70,15 +70,15 @@ def judge(facts: Facts) -> Results:
 def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:
     """The ranks that wait for nobody by the counts; all that are behind where each of them is ahead elsewhere."""
     held, proved = flight_recorder.waiting(facts), flight_recorder.proved(facts)
-    from nccl_inspect.artifacts import counted  # few jobs have an answer beside their log
+    from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
 
-    late = counted.last_to_come(answer) or [member for mismatch in answer.mismatches for member in mismatch.behind]
+    late = ras_counts.last_to_come(answer) or [member for mismatch in answer.mismatches for member in mismatch.behind]
     late = [member for member in late if (rank := ranks.get(member.pid or -1)) not in held]
     late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
     behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
     if proved:
         return _Lag(late, behind, set(), set())
-    beside = [other for member in late if member.pid for other in counted.in_step_with(answer, member.pid)]
+    beside = [other for member in late if member.pid for other in ras_counts.in_step_with(answer, member.pid)]
     in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
     began = origin(facts, waits(facts)) if behind and behind <= in_calls(facts) else None
     among = set(began.among) if began else set[int]()

@@ -36,9 +36,9 @@ def ranks_by_pid(facts: Facts) -> dict[int, int]:
     ranks = {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
     if not answers(facts):
         return ranks
-    from nccl_inspect.artifacts import counted  # few jobs have an answer beside their log
+    from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
 
-    stated = {pid: rank for answer in answers(facts) for pid, rank in counted.ranks(answer).items()}
+    stated = {pid: rank for answer in answers(facts) for pid, rank in ras_counts.ranks(answer).items()}
     return {pid: rank for pid, rank in stated.items() if pid not in by_pid} | ranks
 
 

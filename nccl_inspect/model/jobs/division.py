@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
 
 
-def told_apart(fold: Fold, gathered: Gathered) -> list[Share]:
+def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
     """The jobs of a log, in the order of their lines; none where it holds one only.
 
     Args:

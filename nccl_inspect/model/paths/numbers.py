@@ -54,7 +54,7 @@ def chosen(rows: Numbers, wanted: Numbers) -> Numbers:
     return list(compress(rows, wanted)) if isinstance(rows, list) else rows[wanted]
 
 
-def told_apart(columns: Sequence[Numbers]) -> tuple[list[int], Numbers]:
+def combinations(columns: Sequence[Numbers]) -> tuple[list[int], Numbers]:
     """The first row of each combination of numbers, in their order, and for each row the place of its own."""
     if not isinstance(columns[0], list):
         from nccl_inspect.util.columns import distinct  # loads numpy

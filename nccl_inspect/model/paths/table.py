@@ -152,17 +152,17 @@ class Selection(Sequence[Path]):
         """Those whose values in some columns pass a test, which is made once for equal values."""
         if not self:
             return self
-        combinations, group = self._told_apart(columns)
+        combinations, group = self._combinations(columns)
         return self._chosen(numbers.replaced(group, [bool(test(*values)) for values in combinations]))
 
     def distinct(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns, each combination once, in order."""
-        return iter(self._remembered(columns, lambda: self._told_apart(columns)[0]))
+        return iter(self._remembered(columns, lambda: self._combinations(columns)[0]))
 
-    def _told_apart(self, columns: Iterable[Column]) -> tuple[list[tuple[Any, ...]], Numbers]:
+    def _combinations(self, columns: Iterable[Column]) -> tuple[list[tuple[Any, ...]], Numbers]:
         """The values in some columns, each combination once, in order; and for each path the place of its own."""
         read, meanings = self._read(columns)
-        heads, group = numbers.told_apart(read)
+        heads, group = numbers.combinations(read)
         return list(_decoded([numbers.taken(column, heads) for column in read], meanings)), group
 
     def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
@@ -331,7 +331,7 @@ def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, in
     """
     columns = paths.table.columns
     both = columns.kind, numbers.column_of(marking, columns.kind)
-    heads, kind = numbers.told_apart(both)
+    heads, kind = numbers.combinations(both)
     places = zip(*(numbers.listed(numbers.taken(column, heads)) for column in both), strict=True)
     kinds = [change(columns.kinds[place], mark) for place, mark in places]
     return Paths(replace(columns, kind=kind, kinds=kinds))
