@@ -21,7 +21,7 @@ def on_their_own(ends: list[ProcessEnd]) -> list[ProcessEnd]:
 
 
 def suspects(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
-    """The ranks that the others may have waited for: those named, those without output, or the one with no traceback."""
+    """The ranks that the others may have waited for: those named, those without output, or one without a traceback."""
     if named := exceptions.absent_ranks(facts):
         return named
     # Of several tasks, Ray shows the exception that the driver received first.
