@@ -57,12 +57,14 @@ class Frame(NamedTuple):
     def at(self, head: bytes) -> Origin:
         """The origin of a prefix with another time."""
         _, process, tid, device, _, location, label, rank, wrapped, lead = self.origin
-        stamp = None
-        if self.stamp is not None:
-            stamp = self.stamp[0] + head[self.begin : len(head) - self.rest].decode("ascii") + self.stamp[1]
+        stamp = self.stated(head[self.begin : len(head) - self.rest])
         lead = lead and head[: len(lead)]
         # Each line with a time has its own: this takes a third of what calling the class takes.
         return _new(Origin, (head, process, tid, device, stamp, location, label, rank, wrapped, lead))
+
+    def stated(self, time: bytes) -> str | None:
+        """The time that such an origin states."""
+        return None if self.stamp is None else self.stamp[0] + time.decode("ascii") + self.stamp[1]
 
     def with_time(self, time: bytes) -> Origin:
         """The origin of a prefix with another time; more bytes may follow it."""

@@ -248,7 +248,7 @@ class Tables:
         place = lines.line[first] + self._base
         columns = process[chosen], np.array(numbers, np.int64)[wording], place
         statement_table.add(
-            [*columns, statements.last[chosen], statements.times[chosen]], lines.heads.origins(lines.at[first])
+            [*columns, statements.last[chosen], statements.times[chosen]], lines.heads.printed(lines.at[first])
         )
 
     def _ordered(self, rows: Rows, bursts: _Bursts) -> tuple[_Sorted, dict[int, list[tuple[int, int, int]]]]:
