@@ -284,11 +284,11 @@ class ProcessLog(Record):
     def continued(self, place: int, tid: int, conn: int | None, rank: int) -> Burst | None:
         """The burst that a connection line at this place continues."""
         burst = self.open.get(tid)
-        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self._began_anew(burst.place, place):
+        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self.began_anew(burst.place, place):
             return None
         return burst
 
-    def _began_anew(self, since: int, until: int) -> bool:
+    def began_anew(self, since: int, until: int) -> bool:
         """Whether a process began between two places: one that was started again may have the same pid and threads."""
         after = bisect_right(self.bootstraps, since)
         return after < len(self.bootstraps) and self.bootstraps[after] < until
@@ -365,7 +365,7 @@ class ProcessLog(Record):
             open_burst = self.open.get(tid)
             if burst is None or open_burst is None or open_burst.key != burst.key:
                 continue
-            if not self._began_anew(open_burst.place, move(burst.place)):
+            if not self.began_anew(open_burst.place, move(burst.place)):
                 burst.move(move)
                 open_burst.join(burst)
                 joined.add(id(burst))
