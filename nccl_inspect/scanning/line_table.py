@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.ingest.lines.timestamps import Frame, Late
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.spans import Block, Column, Rows
 from nccl_inspect.util.records import Record, record
@@ -50,7 +50,7 @@ class Printed(Record, Sequence[Origin]):
     @classmethod
     def of(cls, origins: list[Origin]) -> Printed:
         """Lines whose origins were made."""
-        return cls(Printers(origins), np.arange(len(origins)))
+        return cls(Printers(origins), np.arange(len(origins), dtype=np.int32))
 
     def __len__(self) -> int:
         return len(self.printer)
@@ -75,6 +75,17 @@ class Printed(Record, Sequence[Origin]):
             return [origins[printer] for printer in printers]
         return list(map(self.printers.origin, printers, self.time.tolist()))
 
+    @property
+    def late(self) -> list[Origin | Late]:
+        """The same, where few are asked for."""
+        origins, frames, printers = self.printers.origins, self.printers.frames, self.printer.tolist()
+        if self.time is None:
+            return [origins[printer] for printer in printers]
+        return [
+            origins[printer] if (frame := frames[printer]) is None else Late(frame, time)
+            for printer, time in zip(printers, self.time.tolist(), strict=True)
+        ]
+
     def at(self, lines: Rows) -> Printed:
         """Some of them; of others nothing is kept."""
         printer, time = self.printer[lines], None if self.time is None else self.time[lines]
@@ -86,10 +97,10 @@ class Printed(Record, Sequence[Origin]):
 
 def joined(parts: Sequence[Printed]) -> Printed:
     """Lines one part after the other."""
-    sizes = [len(part.printers.origins) for part in parts]
-    begins = np.repeat(np.cumsum(sizes) - sizes, [len(part) for part in parts])
+    sizes = np.array([len(part.printers.origins) for part in parts], np.int32)
+    begins = np.cumsum(sizes, dtype=np.int32) - sizes
+    printer = np.concatenate([part.printer + begin for part, begin in zip(parts, begins, strict=True)])
     origins = [origin for part in parts for origin in part.printers.origins]
-    printer = np.concatenate([part.printer for part in parts]) + begins
     if all(part.time is None for part in parts):
         return Printed(Printers(origins), printer)
     frames = [frame for part in parts for frame in part.printers.frames or [None] * len(part.printers.origins)]

@@ -72,6 +72,29 @@ class Frame(NamedTuple):
         return self.at(own[: self.begin] + time[: len(self.time)] + own[len(own) - self.rest :])
 
 
+class Late(NamedTuple):
+    """Who printed a line with a time of its own: its origin is made when somebody asks."""
+
+    frame: Frame
+    digits: bytes
+    """Its time as it stands; more bytes may follow it."""
+
+    @property
+    def time(self) -> str | None:
+        """As of the origin, as is the next."""
+        return self.frame.stated(self.digits[: len(self.frame.time)])
+
+    @property
+    def tid(self) -> int:
+        """The thread."""
+        return self.frame.origin.tid
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of the line."""
+        return self.frame.with_time(self.digits)
+
+
 class Timed:
     """Tells the origin of a prefix by what stands around its time.
 

@@ -70,4 +70,4 @@ class BurstPart(Burst):
 
 def part_of(burst: Burst, table: EdgeTable, at: Column) -> BurstPart:
     """Some edges of a burst, by their rows in the table of all."""
-    return BurstPart(burst.key, int(table.place[at[0]]), burst.origin, at=at, table=table)
+    return BurstPart(burst.key, int(table.place[at[0]]), burst.printed, at=at, table=table)

@@ -7,7 +7,7 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.statement_table import StatementTable
-    from nccl_inspect.model.fold.step_table import StepTable, Take
+    from nccl_inspect.model.fold.step_table import Apart, StepTable, Take
 
 
 class Fold:
@@ -90,23 +90,17 @@ class Fold:
     @property
     def processes(self) -> dict[Process, ProcessLog]:
         """What each process printed."""
-        self._put_steps({})
+        self._put_steps()
         return self._processes
 
-    def _put_steps(self, rows: Mapping[Process, Sequence[Row]], base: int = 0, take: Take | None = None) -> None:
-        """Put what was read in columns into what processes printed.
-
-        Args:
-            rows: lines of the last block that are taken in one by one, by process.
-            base: what makes places of their numbers.
-            take: takes them in.
-        """
+    def _put_steps(self, apart: Apart | None = None) -> None:
+        """Put what was read in columns into what processes printed, and lines that belong between that."""
         step_table, self._step_table = self._step_table, None
         if step_table is not None:
-            step_table.put_into_logs(rows, base, take)
+            step_table.put_into_logs(apart)
 
     def __getstate__(self) -> dict[str, object]:
-        self._put_steps({})
+        self._put_steps()
         return self.__dict__
 
     @property
@@ -137,7 +131,7 @@ class Fold:
 
     def _take_columns(self, block: Found, base: int, take: Take) -> None:
         """Take in lines of which most were read in columns."""
-        from nccl_inspect.model.fold.step_table import StepTable  # large logs only
+        from nccl_inspect.model.fold.step_table import Apart, StepTable  # large logs only
         from nccl_inspect.model.fold.tables import Tables
 
         tables, self._step_table = Tables(block, base), self._step_table or StepTable()
@@ -155,7 +149,7 @@ class Fold:
                 for process in extents.processes
                 if process in block.by_process or process in kept
             }
-            self._put_steps(rows, base, take)
+            self._put_steps(Apart(rows, base, take))
 
     def _columns(self) -> StatementTable:
         from nccl_inspect.model.fold.statement_table import StatementTable  # large logs only
@@ -242,7 +236,7 @@ class Fold:
 
     def take_repeated(self, repeated_lines: Sequence[Repeated]) -> None:
         """Take in countable lines of the source begun last, in the order of their first ones."""
-        self._put_steps({})
+        self._put_steps()
         base = position(len(self.sources) - 1, 0)
         for repeated in repeated_lines:
             place, end = base | repeated.first, base | repeated.last

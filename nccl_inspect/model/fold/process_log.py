@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
+from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.model.fold.note import Note
 from nccl_inspect.scanning.counts import Text
@@ -32,8 +33,19 @@ class Step(NamedTuple):
     """One event in the order of its process."""
 
     place: int
-    origin: Origin
+    printed: Origin | Late
+    """Who printed its line."""
     event: Event
+
+    @property
+    def origin(self) -> Origin:
+        """Who printed its line, and when."""
+        return self.printed.origin if isinstance(self.printed, Late) else self.printed
+
+    @property
+    def tid(self) -> int:
+        """The thread that printed its line."""
+        return self.printed.tid
 
 
 @record
@@ -125,13 +137,24 @@ class Burst(Record):
 
     key: BurstKey
     place: int
-    origin: Origin
+    printed: Origin | Late
+    """Who printed the first line."""
     own: dict[tuple[object, ...], Edge] = field(default_factory=dict)
     """Edges that were made."""
     rows: list[EdgeRows] = field(default_factory=list)
     """Edges in columns; they come after the others, and may be more lines of these."""
     at: Any = None
     """Where its edges are in the table of all, where there is one."""
+
+    @property
+    def origin(self) -> Origin:
+        """Who printed the first line, and when."""
+        return self.printed.origin if isinstance(self.printed, Late) else self.printed
+
+    @property
+    def tid(self) -> int:
+        """The thread that printed it."""
+        return self.key.tid
 
     @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
@@ -265,19 +288,19 @@ class ProcessLog(Record):
         """How many statements it made."""
         return len(self.own) if self.statement_table is None else self.statement_table.size(self.process)
 
-    def step(self, place: int, origin: Origin, event: Event) -> None:
+    def step(self, place: int, printed: Origin | Late, event: Event) -> None:
         """Add an event whose order matters."""
-        self.steps.append(Step(place, origin, event))
-        self.open.pop(origin.tid, None)
-        self.begun.setdefault(origin.tid, None)
+        self.steps.append(Step(place, printed, event))
+        self.open.pop(printed.tid, None)
+        self.begun.setdefault(printed.tid, None)
 
-    def burst(self, place: int, origin: Origin, conn: int | None, rank: int) -> Burst:
+    def burst(self, place: int, printed: Origin | Late, conn: int | None, rank: int) -> Burst:
         """The burst that a connection line at this place belongs to."""
-        burst = self.continued(place, origin.tid, conn, rank)
+        burst = self.continued(place, printed.tid, conn, rank)
         if burst is None:
-            burst = Burst(BurstKey(origin.tid, conn, rank), place, origin)
-            self.open[origin.tid] = burst
-            self.begun.setdefault(origin.tid, burst)
+            burst = Burst(BurstKey(printed.tid, conn, rank), place, printed)
+            self.open[printed.tid] = burst
+            self.begun.setdefault(printed.tid, burst)
             self.steps.append(burst)
         return burst
 
@@ -338,7 +361,7 @@ class ProcessLog(Record):
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
-                self.steps.append(Step(move(step.place), step.origin, step.event))
+                self.steps.append(Step(move(step.place), step.printed, step.event))
             elif id(step) not in joined:
                 step.move(move)
                 self.steps.append(step)

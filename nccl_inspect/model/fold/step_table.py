@@ -49,6 +49,15 @@ class Ends(NamedTuple):
     printed: Printed
 
 
+class Apart(NamedTuple):
+    """Lines of the last block that were read one by one."""
+
+    rows: Mapping[Process, Sequence[Row]]
+    base: int
+    """What makes places of their numbers."""
+    take: Take
+
+
 class StepTable:
     """What blocks have of processes, in the order in which they were read; each block is added once."""
 
@@ -97,76 +106,68 @@ class StepTable:
         self._ends.append(ends)
         self._size += len(entries.place)
 
-    def put_into_logs(self, rows: Mapping[Process, Sequence[Row]], base: int, take: Take | None) -> None:
+    def put_into_logs(self, apart: Apart | None) -> None:
         """Put everything into what the processes printed; nothing is added after that.
 
         Args:
-            rows: lines of the last block that were read one by one.
-            base: what makes places of their numbers.
-            take: takes them in.
+            apart: lines that belong between these.
         """
         for number, begin in zip(*(column.tolist() for column in _columns(self._bootstraps, 2)), strict=True):
             self._logs[number].bootstraps.append(begin)
         process, thread, place = _columns(self._parts, 3)
-        entries = [entry for part in self._parts for entry in (*_steps(part), *part.bursts)]
-        mixed = {self._numbers[owner] for owner in rows}
+        entries: list[Step | Burst] = []
+        for part in self._parts:
+            entries += _steps(part)
+            entries += part.bursts
         order = order_of(process, place)
+        is_mixed = np.zeros(len(self._logs), bool)
+        is_mixed[[self._numbers[owner] for owner in (apart.rows if apart else ())]] = True
         is_own = np.ones(len(order), bool)
-        is_own[self._continue(entries, thread, order, mixed)] = False
+        is_own[self._continue(entries, thread, order[~is_mixed[process[order]]])] = False
         order = order[is_own[order]]
         in_order = [entries[at] for at in order.tolist()]
         bounds = np.searchsorted(process[order], np.arange(len(self._logs) + 1)).tolist()
-        for number, log in enumerate(self._logs):
-            if number not in mixed:
-                log.steps += in_order[bounds[number] : bounds[number + 1]]
-        for owner, some in rows.items():
-            number = self._numbers[owner]
-            _merge_into(self._logs[number], in_order[bounds[number] : bounds[number + 1]], some, base, take)
+        for log, mixed, begin, end in zip(self._logs, is_mixed.tolist(), bounds, bounds[1:], strict=False):
+            if not mixed:
+                log.steps += in_order[begin:end]
+        if apart is not None:
+            for number in map(self._numbers.__getitem__, apart.rows):
+                _merge_into(self._logs[number], in_order[bounds[number] : bounds[number + 1]], apart)
         self._end()
 
-    def _continue(self, entries: list[Step | Burst], thread: Column, order: Column, mixed: set[int]) -> list[int]:
+    def _continue(self, entries: Sequence[Any], thread: Column, order: Column) -> list[int]:
         """Let bursts continue those before; gives which do so.
 
         Args:
             entries: of all blocks.
             thread: of each.
-            order: the entries by process, those of a process by place.
-            mixed: the numbers of processes of which some lines were read one by one.
+            order: entries by process, those of a process by place.
         """
         order = order[np.argsort(thread[order], kind="stable")]
+        bounds = np.ones(len(order) + 1, bool)
+        bounds[1:-1] = thread[order[1:]] != thread[order[:-1]]
+        firsts, lasts = order[bounds[:-1]].tolist(), order[bounds[1:]].tolist()
         is_burst = np.array([type(entry) is Burst for entry in entries], bool)[order]
-        begins = np.ones(len(order) + 1, bool)
-        begins[1:-1] = thread[order[1:]] != thread[order[:-1]]
-        follow = np.flatnonzero(is_burst[1:] & is_burst[:-1] & ~begins[1:-1])
-        threads = list(self._threads)
+        follow = np.flatnonzero(is_burst[1:] & is_burst[:-1] & ~bounds[1:-1])
+        threads, logs = list(self._threads), self._logs
         continued: dict[int, Burst] = {}
-        bounds = order[begins[:-1]].tolist(), order[begins[1:]].tolist()
-        listed = [(*threads[number], self._logs[threads[number][0]]) for number in thread[bounds[0]].tolist()]
-        for (process, tid, log), first in zip(listed, bounds[0], strict=True):
-            begin = entries[first]
-            if process in mixed:
-                continue
+        for at, (process, tid) in zip(firsts, map(threads.__getitem__, thread[firsts].tolist()), strict=True):
+            begin, log = entries[at], logs[process]
             if isinstance(begin, Step):
                 log.begun.setdefault(tid, None)
             elif burst := log.continued(begin.place, *begin.key):
+                continued[at] = burst
                 burst.rows += begin.rows
-                continued[first] = burst
             else:
                 log.begun.setdefault(tid, begin)
         for before, at in zip(order[follow].tolist(), order[follow + 1].tolist(), strict=True):
-            burst, more = continued.get(before) or entries[before], entries[at]
-            process = threads[thread[at]][0]
-            if (
-                burst.key == more.key
-                and process not in mixed
-                and not self._logs[process].began_anew(burst.place, more.place)
-            ):
-                burst.rows += more.rows
+            burst, more = continued.get(before, entries[before]), entries[at]
+            process, _ = threads[thread[at]]
+            if burst.key == more.key and not logs[process].began_anew(burst.place, more.place):
                 continued[at] = burst
-        for (process, tid, log), last in zip(listed, bounds[1], strict=True):
-            end = continued.get(last) or entries[last]
-            if process in mixed:
-                continue
+                burst.rows += more.rows
+        for at, (process, tid) in zip(lasts, map(threads.__getitem__, thread[lasts].tolist()), strict=True):
+            end, log = continued.get(at, entries[at]), logs[process]
             if isinstance(end, Step):
                 log.open.pop(tid, None)
             else:
@@ -189,18 +190,19 @@ def _columns(parts: Sequence[tuple[Any, ...]], number: int) -> Iterable[Column]:
 
 
 def _steps(part: Entries) -> Iterable[Step]:
-    return map(_step, zip(part.place[: len(part.events)].tolist(), part.printed, part.events, strict=True))
+    return map(_step, zip(part.place[: len(part.events)].tolist(), part.printed.late, part.events, strict=True))
 
 
-def _merge_into(log: ProcessLog, entries: list[Any], rows: Sequence[Row], base: int, take: Take) -> None:
+def _merge_into(log: ProcessLog, entries: list[Any], apart: Apart) -> None:
     """Put steps, bursts and lines that were read one by one into a log, in the order of lines."""
-    places = [(entry.place, entry) for entry in entries] + [(base | row[0], row) for row in rows]
+    places = [(entry.place, entry) for entry in entries]
+    places += [(apart.base | row[0], row) for row in apart.rows[log.process]]
     for kind, some in groupby(sorted(places, key=itemgetter(0)), lambda placed: type(placed[1])):
         run = [entry for _, entry in some]
         if kind is tuple:
-            take(log, run)
+            apart.take(log, run)
         for entry in run if kind is not tuple else ():
             if kind is Step:
                 log.step(*entry)
             else:
-                log.burst(entry.place, entry.origin, entry.key.conn, entry.key.rank).rows += entry.rows
+                log.burst(entry.place, entry.printed, entry.key.conn, entry.key.rank).rows += entry.rows

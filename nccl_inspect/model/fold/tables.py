@@ -108,11 +108,13 @@ class Tables:
         """
         lines, texts = self._lines, self._lines.texts
         is_said = (self._fates & (COUNTED | ENDS_ALL) > 0)[lines.text]
-        is_long = np.array([len(text.message) > LONG for text in texts], bool)[lines.text]
+        is_long = np.zeros(len(texts), bool)
+        for text in np.flatnonzero(self._fates & (COUNTED | ENDS_ALL)).tolist():
+            is_long[text] = len(texts[text].message) > LONG
         process = self._process_of[lines.printer]
         statements = self._statements(np.flatnonzero(is_said), process)
         sizes = np.bincount(process[statements.first], minlength=len(self._numbers))
-        sizes[process[is_said & is_long]] = MAX_NOTES
+        sizes[process[is_long[lines.text]]] = MAX_NOTES
         number, listed = np.full(len(sizes), -1), sizes.tolist()
         for log in logs:
             at = self._numbers.get(log.process)
@@ -143,9 +145,9 @@ class Tables:
         """
         lines, heads, bursts, extents = self._lines, self._lines.heads, self._bursts, self.extents
         numbers = step_table.numbers(logs)
-        number = np.array([numbers.get(process, -1) for process in self._numbers])
+        number = np.array([numbers.get(process, -1) for process in self._numbers], np.int32)
         owners = number.tolist()
-        thread = np.array(step_table.threads((owners[process], tid) for process, tid in self._threads))
+        thread = np.array(step_table.threads((owners[process], tid) for process, tid in self._threads), np.int32)
         at = lines.at[self._in_order]
         printer = np.concatenate([heads.printer[at], bursts.printer])
         texts = lines.text[self._in_order].tolist()
@@ -159,7 +161,11 @@ class Tables:
         )
         at = lines.at[self._bootstraps]
         begun = number[self._process_of[heads.printer[at]]], heads.line[at] + self._base
-        ends = np.array([numbers[process] for process in extents.processes]), extents.last + self._base, extents.finals
+        ends = (
+            np.array([numbers[process] for process in extents.processes], np.int32),
+            extents.last + self._base,
+            extents.finals,
+        )
         step_table.add(entries, begun, Ends(*ends))
 
     def _thread(self, process: int, tid: int) -> int:
@@ -214,11 +220,11 @@ class Tables:
         begin = np.concatenate(([0], grouped.ends[:-1]))
         line, printer = grouped.line[begin], grouped.printer[begin]
         columns = begin, grouped.ends, line + self._base, grouped.columns["conn"][begin], grouped.rank[begin]
+        listed = grouped.printed(begin).late, *(column.tolist() for column in columns)
         bursts = []
-        for first, end, place, conn, rank in zip(*(column.tolist() for column in columns), strict=True):
-            origin = grouped.origin(first)
-            key = BurstKey(origin.tid, None if conn == NONE else conn, rank)
-            bursts.append(Burst(key, place, origin, rows=[EdgeRows(grouped, first, end, self._base)]))
+        for printed, first, end, place, conn, rank in zip(*listed, strict=True):
+            key = BurstKey(printed.tid, None if conn == NONE else conn, rank)
+            bursts.append(Burst(key, place, printed, {}, [EdgeRows(grouped, first, end, self._base)]))
         return _Bursts(printer, line, bursts)
 
     def _breaks(self, block: Found, fate: NDArray[np.uint8]) -> tuple[Rows, Rows]:

@@ -77,7 +77,7 @@ def _use(text: Text) -> Use:
     if kind in ARE_PLAUSIBLE and not ARE_PLAUSIBLE[kind](parsed.event):
         return _USES[REFUSED]
     if kind is not ChannelConnect:
-        return _usually(parsed.production, kind, text.level)
+        return _usually(parsed.production, kind.__name__, text.level)
     event = parsed.event
     assert isinstance(event, ChannelConnect)
     rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
@@ -85,9 +85,9 @@ def _use(text: Text) -> Use:
 
 
 @cache
-def _usually(production: Production, kind: type[Event], level: str) -> Use:
+def _usually(production: Production, event: str, level: str) -> Use:
     """What is done with messages of a production, whatever they say."""
-    return _USES[_how(production, kind, level)]
+    return _USES[_how(production, events.KINDS[event], level)]
 
 
 def _how(production: Production, kind: type[Event], level: str) -> int:
