@@ -92,7 +92,7 @@ class ConnectionTable(Table):
 
 
 def _kind(event: ChannelConnect) -> tuple[object, ...]:
-    """What an edge states besides numbers and devices: see :func:`~nccl_inspect.model.fold.process_log.edge_key`."""
+    """What an edge states besides numbers and devices: see :func:`~nccl_inspect.model.fold.edge_key.edge_key`."""
     return event.direction, event.detail, event.gdr, event.shared
 
 

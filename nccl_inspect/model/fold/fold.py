@@ -28,7 +28,6 @@ from nccl_inspect.model.fold.process_log import (
     Edge,
     ProcessLog,
     Step,
-    edge_key,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
 from nccl_inspect.model.fold.uses import (
@@ -359,5 +358,4 @@ __all__ = [
     "Note",
     "ProcessLog",
     "Step",
-    "edge_key",
 ]

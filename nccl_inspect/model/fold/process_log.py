@@ -13,6 +13,7 @@ from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
+from nccl_inspect.model.fold.edge_key import edge_key
 from nccl_inspect.model.fold.note import Note
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record, record
@@ -393,19 +394,3 @@ class ProcessLog(Record):
                 open_burst.join(burst)
                 joined.add(id(burst))
         return joined
-
-
-def edge_key(event: ChannelConnect) -> tuple[object, ...]:
-    """What makes two connection lines of a burst the same edge: everything but the channel."""
-    return (
-        event.src,
-        event.dst,
-        event.direction,
-        event.detail,
-        event.nic_index,
-        event.gdr,
-        event.pxn_rank,
-        event.shared,
-        event.src_dev,
-        event.dst_dev,
-    )

@@ -21,7 +21,7 @@ from nccl_inspect.util.columns import Column, order_of
 
 Take: TypeAlias = Callable[[ProcessLog, Sequence[Row]], None]
 """Takes in lines of a process that were read one by one."""
-_MANY = 1 << 17
+MANY = 1 << 17
 """Steps and bursts that wait at most."""
 _step = partial(tuple.__new__, Step)
 """Makes a step of its fields in a third of the time."""
@@ -74,7 +74,7 @@ class StepTable:
     @property
     def is_full(self) -> bool:
         """Whether as much waits as may."""
-        return self._size > _MANY
+        return self._size > MANY
 
     def numbers(self, logs: Iterable[ProcessLog]) -> dict[Process, int]:
         """The numbers of processes, old ones and these.
