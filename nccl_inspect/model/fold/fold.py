@@ -27,9 +27,9 @@ from nccl_inspect.model.fold.process_log import (
     BurstKey,
     Edge,
     ProcessLog,
-    Step,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
+from nccl_inspect.model.fold.step import Step
 from nccl_inspect.model.fold.uses import (
     BOOTSTRAP,
     CALL,

@@ -15,6 +15,7 @@ from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.model.fold.edge_key import edge_key
 from nccl_inspect.model.fold.note import Note
+from nccl_inspect.model.fold.step import Step
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record, record
 
@@ -28,25 +29,6 @@ LONG = 4096
 """Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
 MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
-
-
-class Step(NamedTuple):
-    """One event in the order of its process."""
-
-    place: int
-    printed: Origin | Late
-    """Who printed its line."""
-    event: Event
-
-    @property
-    def origin(self) -> Origin:
-        """Who printed its line, and when."""
-        return self.printed.origin if isinstance(self.printed, Late) else self.printed
-
-    @property
-    def tid(self) -> int:
-        """The thread that printed its line."""
-        return self.printed.tid
 
 
 @record

@@ -6,7 +6,6 @@ Loaded where there are such only: this module needs numpy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -14,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from nccl_inspect.event.base import Event, Process
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog, Step
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.scanning.found import Row
 from nccl_inspect.scanning.line_table import Printed, joined
 from nccl_inspect.util.columns import Column, order_of
@@ -23,8 +23,6 @@ Take: TypeAlias = Callable[[ProcessLog, Sequence[Row]], None]
 """Takes in lines of a process that were read one by one."""
 MANY = 1 << 17
 """Steps and bursts that wait at most."""
-_step = partial(tuple.__new__, Step)
-"""Makes a step of its fields in a third of the time."""
 
 
 class Entries(NamedTuple):
@@ -190,7 +188,7 @@ def _columns(parts: Sequence[tuple[Any, ...]], number: int) -> Iterable[Column]:
 
 
 def _steps(part: Entries) -> Iterable[Step]:
-    return map(_step, zip(part.place[: len(part.events)].tolist(), part.printed.late, part.events, strict=True))
+    return map(step_of, zip(part.place[: len(part.events)].tolist(), part.printed.late, part.events, strict=True))
 
 
 def _merge_into(log: ProcessLog, entries: list[Any], apart: Apart) -> None:
