@@ -63,4 +63,4 @@ def test_an_origin_of_its_own_is_made_when_somebody_asks() -> None:
     assert fuzz_columns.difference(blocks) is None
     steps = [step for log in fuzz_columns.folded(blocks, 0).processes.values() for step in log.steps]
     assert any(step.printed != step.origin for step in steps)
-    assert all(step.printed.time == step.origin.time and step.tid == step.origin.tid for step in steps)
+    assert all(step.printed.time == step.origin.time and step.printed.tid == step.origin.tid for step in steps)

@@ -135,11 +135,6 @@ class Burst(Record):
         return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
     @property
-    def tid(self) -> int:
-        """The thread that printed it."""
-        return self.key.tid
-
-    @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
         """The edges by what tells them from each other."""
         if self.rows:

@@ -23,11 +23,6 @@ class Step(NamedTuple):
         """Who printed its line, and when."""
         return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
-    @property
-    def tid(self) -> int:
-        """The thread that printed its line."""
-        return self.printed.tid
-
 
 step_of = partial(tuple.__new__, Step)
 """Makes a step of its fields in a third of the time."""
