@@ -1,5 +1,7 @@
 """Places: numbers that order the lines of all sources."""
 
+from typing import NamedTuple
+
 _LINE_BITS = 40
 
 
@@ -11,3 +13,16 @@ def position(source: int, line: int) -> int:
 def source_and_line(place: int) -> tuple[int, int]:
     """The inverse of :func:`position`."""
     return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
+
+
+class Move(NamedTuple):
+    """Gives a place of a fold the place that it has in the fold that takes that one in."""
+
+    first: int
+    """What is added to the places of the first source."""
+    others: int
+    """The same for those of all others."""
+
+    def __call__(self, place: int) -> int:
+        """The place there."""
+        return place + (self.others if place >> _LINE_BITS else self.first)
