@@ -86,8 +86,9 @@ class PackedLogs(NamedTuple):
     """What processes printed."""
 
     processes: list[Process]
-    extents: tuple[list[int], list[int], list[int], list[int], list[int]]
-    """By processes: the first and last line, the origins of these, the number of long notes."""
+    extents: tuple[list[int], list[int], list[int], list[int]]
+    """By processes: the first and the last line, and the origins of these."""
+    long_notes: list[int]
     bootstraps: list[list[int]]
     in_table: list[bool]
     """Whether their statements are in the table of all."""
@@ -124,8 +125,8 @@ def packed(logs: Iterable[ProcessLog]) -> PackedLogs:
             [log.last for log in logs],
             origins.numbers(log.opening for log in logs),
             origins.numbers(log.final for log in logs),
-            [log.long_notes for log in logs],
         ),
+        long_notes=[log.long_notes for log in logs],
         bootstraps=[log.bootstraps for log in logs],
         in_table=[log.statement_table is not None for log in logs],
         apart={at: (log.own, log.calls) for at, log in enumerate(logs) if log.own or log.calls},
@@ -184,35 +185,34 @@ def unpacked(logs: PackedLogs, table: StatementTable | None) -> Iterator[Process
         logs: as lists.
         table: what processes stated in columns.
     """
-    bursts = _bursts(logs)
-    events = {
-        number: event
-        for kind, *some in logs.events
-        for number, event in zip(some[0], made_of(kind, some[1]), strict=True)
-    }
-    origins_of, events_of = map(logs.origins.__getitem__, logs.steps.origin), map(events.__getitem__, logs.steps.event)
+    bursts, origins, events = _bursts(logs), logs.origins, _events(logs.events)
+    origins_of, events_of = map(origins.__getitem__, logs.steps.origin), map(events.__getitem__, logs.steps.event)
     steps = map(step_of, zip(logs.steps.place, origins_of, events_of, strict=True))
     entries = iter([next(steps) if number == _STEP else bursts[number] for number in logs.order])
     opened, begun = _by_log(logs.open, bursts), _by_log(logs.begun, bursts)
-    for at, (process, first, last, opening, final, long_notes) in enumerate(
-        zip(logs.processes, *logs.extents, strict=True)
-    ):
+    extents = zip(*logs.extents, strict=True)
+    for at, (process, (first, last, opening, final)) in enumerate(zip(logs.processes, extents, strict=True)):
         notes, calls = logs.apart.get(at, ({}, {}))
         yield ProcessLog(
-            process,
-            list(islice(entries, logs.sizes[at])),
-            notes,
-            calls,
-            first,
-            last,
-            logs.origins[opening],
-            logs.origins[final],
-            long_notes,
-            logs.bootstraps[at],
-            next(opened),
-            next(begun),
-            table if logs.in_table[at] else None,
+            process=process,
+            steps=list(islice(entries, logs.sizes[at])),
+            own=notes,
+            calls=calls,
+            first=first,
+            last=last,
+            opening=origins[opening],
+            final=origins[final],
+            long_notes=logs.long_notes[at],
+            bootstraps=logs.bootstraps[at],
+            open=next(opened),
+            begun=next(begun),
+            statement_table=table if logs.in_table[at] else None,
         )
+
+
+def _events(events: Iterable[_Events]) -> dict[int, Event]:
+    made = ((numbers, made_of(kind, columns)) for kind, numbers, columns in events)
+    return {number: event for numbers, some in made for number, event in zip(numbers, some, strict=True)}
 
 
 def _bursts(logs: PackedLogs) -> list[Burst]:
