@@ -1,7 +1,5 @@
 """Places: numbers that order the lines of all sources."""
 
-from typing import NamedTuple
-
 _LINE_BITS = 40
 
 
@@ -15,13 +13,17 @@ def source_and_line(place: int) -> tuple[int, int]:
     return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
 
 
-class Move(NamedTuple):
-    """Gives a place of a fold the place that it has in the fold that takes that one in."""
+class Move:
+    """Gives a place of a fold the place that it has in the fold that takes that one in.
 
-    first: int
-    """What is added to the places of the first source."""
-    others: int
-    """The same for those of all others."""
+    Args:
+        first: what is added to the places of the first source.
+        others: the same for those of all others.
+    """
+
+    def __init__(self, first: int, others: int) -> None:
+        self.first = first
+        self.others = others
 
     def __call__(self, place: int) -> int:
         """The place there."""
