@@ -1,6 +1,6 @@
 """What processes printed, as lists of numbers and of what these number: so it goes from one process to another.
 
-Pickle takes each object by itself, in a fifth of the time that reading took; lists of numbers are copied as they are.
+Pickle takes objects one by one, in a fifth of the time that reading took; lists of numbers are copied as they are.
 """
 
 from __future__ import annotations
