@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog, Step, step_of
+from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog
+from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.util.records import columns_of, made_of
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _packed_bursts(bursts: Sequence[Burst], origins: _Once[Origin], tables: _Onc
         list(conn),
         list(rank),
         [burst.place for burst in bursts],
-        origins.numbers(burst.origin for burst in bursts),
+        origins.numbers(burst.printed for burst in bursts),
         [len(burst.rows) for burst in bursts],
         tables.numbers(edges),
         list(begin),
