@@ -7,6 +7,7 @@ declared with :func:`frozen` and inherit from :class:`Frozen`, which has what Py
 times the time of other dataclasses.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, make_dataclass
 from functools import cache
@@ -194,6 +195,20 @@ def again(kind: Any, values: tuple[object, ...]) -> Any:
     for (_, _, put), value in zip(slots(kind), values, strict=True):
         put(made, value)
     return made
+
+
+def columns_of(records: Sequence[Frozen]) -> list[list[Any]]:
+    """The values of records of one kind by fields, from which :func:`made_of` makes them: pickle takes few lists."""
+    kind: Any = type(records[0])
+    return [list(map(attrgetter(name), records)) for name, _, _ in slots(kind)]
+
+
+def made_of(kind: Any, columns: Sequence[Sequence[Any]]) -> list[Any]:
+    """Records of one kind from the values of their fields."""
+    records = [kind.__new__(kind) for _ in columns[0]]
+    for (_, _, put), column in zip(slots(kind), columns, strict=True):
+        deque(map(put, records, column), maxlen=0)
+    return records
 
 
 def picked(record: object, *names: str) -> dict[str, Any]:

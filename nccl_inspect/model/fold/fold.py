@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -18,7 +18,7 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.call_counts import counted
 from nccl_inspect.model.fold.note import Note
-from nccl_inspect.model.fold.places import position, source_and_line
+from nccl_inspect.model.fold.places import Move, position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
     MAX_LONG,
@@ -86,6 +86,18 @@ class Fold:
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        from nccl_inspect.model.fold.packed_logs import packed  # only several processes hand folds over
+
+        logs = packed(self.processes.values())  # what waits is put into these
+        return {**self.__dict__, "_processes": logs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from nccl_inspect.model.fold.packed_logs import unpacked
+
+        logs = unpacked(state["_processes"], state["statement_table"])
+        self.__dict__.update(state, _processes={log.process: log for log in logs})
+
     @property
     def processes(self) -> dict[Process, ProcessLog]:
         """What each process printed."""
@@ -97,10 +109,6 @@ class Fold:
         step_table, self._step_table = self._step_table, None
         if step_table is not None:
             step_table.put_into_logs(apart)
-
-    def __getstate__(self) -> dict[str, object]:
-        self._put_steps()
-        return self.__dict__
 
     @property
     def wrapped(self) -> bool:
@@ -316,13 +324,11 @@ class Fold:
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         sources_before = len(self.sources) - goes_on
         lines_before = self.sources[-1].counts.lines if goes_on else 0
-
-        def move(place: int) -> int:
-            source, line = source_and_line(place)
-            return position(source + sources_before, line if source else line + lines_before)
-
+        others = position(sources_before, 0)
+        move = Move(others + lines_before, others if len(later.sources) > 1 else others + lines_before)
         logs = [
-            (self.processes.setdefault(process, ProcessLog(process)), log) for process, log in later.processes.items()
+            (self.processes.get(process) or self.processes.setdefault(process, ProcessLog(process)), log)
+            for process, log in later.processes.items()
         ]
         if later.statement_table is not None:
             self._columns().take_in(later.statement_table, logs, move)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +15,8 @@ from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.model.fold.edge_key import edge_key
 from nccl_inspect.model.fold.note import Note
-from nccl_inspect.model.fold.step import Step
+from nccl_inspect.model.fold.places import Move
+from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record, record
 
@@ -109,9 +110,12 @@ class EdgeRows(NamedTuple):
         """An event of each of their kinds."""
         return [self.edges.kinds[kind] for kind in set(self.edges.kind[self.begin : self.end].tolist())]
 
-    def moved(self, move: Callable[[int], int]) -> EdgeRows:
+    def moved(self, move: Move) -> EdgeRows:
         """The same in the fold that takes it in."""
-        return self._replace(base=self.base + move(self.place) - self.place)
+        if move.first == move.others:
+            return EdgeRows(self.edges, self.begin, self.end, self.base + move.first)
+        place = self.place
+        return EdgeRows(self.edges, self.begin, self.end, self.base + move(place) - place)
 
 
 @record
@@ -217,7 +221,7 @@ class Burst(Record):
             self.add(key, edge)
         self.rows += later.rows
 
-    def move(self, move: Callable[[int], int]) -> None:
+    def move(self, move: Move) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
         self.rows = [part.moved(move) for part in self.rows]
@@ -329,7 +333,7 @@ class ProcessLog(Record):
             return level, production or "unrecognised"
         return key
 
-    def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
+    def merge(self, later: ProcessLog, move: Move) -> None:
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
         if not self.first:
             self.first, self.opening = move(later.first), later.opening
@@ -339,7 +343,8 @@ class ProcessLog(Record):
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
-                self.steps.append(Step(move(step.place), step.printed, step.event))
+                place, printed, event = step
+                self.steps.append(step_of((move(place), printed, event)))
             elif id(step) not in joined:
                 step.move(move)
                 self.steps.append(step)
@@ -359,7 +364,7 @@ class ProcessLog(Record):
             else:
                 notes[key] = note
 
-    def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
+    def _join(self, later: ProcessLog, move: Move) -> set[int]:
         """Join bursts that continue across the border; returns the ids of the later halves."""
         joined = set()
         for tid, burst in later.begun.items():
