@@ -56,13 +56,14 @@ class _Form(NamedTuple):
     text: Text
     """One of them."""
     width: int
-    places: list[int]
-    """Of bytes that are the same in all."""
+    fixed: NDArray[np.uint8]
+    """All bits of bytes that are the same in all."""
     same: NDArray[np.uint8]
-    """These bytes."""
+    """These bytes, and zeros for others."""
     digits: list[int]
+    """The places of the digits of all numbers."""
     firsts: list[int]
-    """Those of the digits that are not zero."""
+    """Which of these are not zero."""
     numbers: list[_Number]
     weights: NDArray[np.int64]
     """What each digit counts in each number."""
@@ -135,9 +136,9 @@ class TextForms:
 
     def _made(self, form: _Form, letters: NDArray[np.uint8], rests: Sequence[bytes]) -> list[Text | None]:
         """Texts of a form; None for those that are not."""
+        is_sound = (letters & form.fixed == form.same).all(axis=1)
         digits = letters[:, form.digits] - _ZERO
-        is_sound = (letters[:, form.places] == form.same).all(axis=1) & (digits <= 9).all(axis=1)
-        is_sound &= (letters[:, form.firsts] != _ZERO).all(axis=1)
+        is_sound &= (digits <= 9).all(axis=1) & (digits[:, form.firsts] > 0).all(axis=1)
         sound = np.flatnonzero(is_sound).tolist()
         level, parsed = form.text.level, form.text.parsed
         assert parsed is not None
@@ -155,8 +156,9 @@ class TextForms:
                 ).tolist()
             events = making.events(parsed.production, form.constants, columns, said)
         texts: list[Text | None] = [None] * len(rests)
+        production, kind = parsed.production, parsed.kind
         for at, message, event in zip(sound, messages, events, strict=True):
-            text = texts[at] = Text(level, message, Parsed(parsed.production, message, parsed.kind, event))
+            text = texts[at] = Text(level, message, Parsed(production, message, kind, event))
             if not form.pointers:  # else it hardly comes again
                 self._keep(rests[at], text)
         return texts
@@ -245,15 +247,15 @@ class _Fields:
     def form(self, rest: bytes) -> _Form:
         """What such texts have in common."""
         digits = [place for number in self.numbers for place in number.digits]
-        places = sorted(set(range(len(rest))) - self.letters - set(digits))
-        same = np.frombuffer(rest, np.uint8)[places]
+        fixed = np.full(len(rest), 0xFF, np.uint8)
+        fixed[[*self.letters, *digits]] = 0
         return _Form(
             self._text,
             len(rest),
-            places,
-            same,
+            fixed,
+            np.frombuffer(rest, np.uint8) & fixed,
             digits,
-            self._firsts,
+            list(map(digits.index, self._firsts)),
             self.numbers,
             weights_of([len(number.digits) for number in self.numbers]),
             self._pointers,
