@@ -33,27 +33,33 @@ def _is_arranged_by(kind: type[Event], production: Production) -> bool:
     return own.__func__ is its.__func__
 
 
-def events(
-    production: Production, same: Mapping[str, object], columns: Mapping[str, Sequence[object]], messages: Sequence[str]
-) -> list[Event]:
-    """Many events of a plain production.
+def blank(production: Production, same: Mapping[str, object]) -> Event:
+    """What events of a plain production have in common.
 
     Args:
         production: of them all.
         same: the values of fields that are the same in all.
-        columns: those of other fields, event by event.
+    """
+    names = dict.fromkeys(name for name, _, _ in production.shape.fields)
+    return KINDS[production.event].build(production, {**names, **same}, "")
+
+
+def events(common: Event, columns: Mapping[str, Sequence[object]], messages: Sequence[str]) -> list[Event]:
+    """Many events of a plain production.
+
+    Args:
+        common: what they have in common: see :func:`blank`.
+        columns: the values of other fields, event by event.
         messages: what was printed.
     """
-    kind: Any = KINDS[production.event]
-    names = dict.fromkeys(name for name, _, _ in production.shape.fields)
+    kind: Any = type(common)
     size = len(messages)
-    blank = kind.build(production, {**names, **same}, "")
-    if _is_arranged_by(Message, production):
-        listed = (zip(repeat(name), columns.get(name) or repeat(same.get(name), size)) for name, _ in blank.values)
+    if isinstance(common, Message):
+        listed = (zip(repeat(name), columns.get(name) or repeat(value, size)) for name, value in common.values)
         columns = {"values": list(zip(*listed, strict=True))}
     made: list[Event] = list(map(kind.__new__, repeat(kind, size)))
     for name, _, put in slots(kind):
-        values = messages if name == "message" else columns.get(name) or repeat(getattr(blank, name))
+        values = messages if name == "message" else columns.get(name) or repeat(getattr(common, name))
         deque(map(put, made, values), maxlen=0)
     return made
 
