@@ -23,11 +23,12 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import flood, sparse
 from nccl_inspect.scanning.counts import TAIL, Counts, Text
-from nccl_inspect.scanning.found import Collector, Found, Repeated, Row
+from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
+    from nccl_inspect.scanning.collector import Collector
     from nccl_inspect.scanning.columns import Columns, Split
     from nccl_inspect.scanning.records import Records
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines import prefix
@@ -110,16 +109,3 @@ class Repeated(NamedTuple):
     number: int
     origin: Origin
     text: Text
-
-
-class Collector(Protocol):
-    """Who wants the lines."""
-
-    def take(self, found: Found) -> None:
-        """Take in lines; those of a process are in their order, but for those in the tables."""
-
-    def is_countable(self, text: Text) -> bool:
-        """Whether of such lines only the number, the first and the last one matter."""
-
-    def take_repeated(self, found: Sequence[Repeated]) -> None:
-        """Take in countable lines in the order of their first ones."""
