@@ -101,7 +101,8 @@ class Block:
                 words += _PAST_NINE
                 words &= np.uint64(digits & _CARRY)
                 wrong |= words
-        return wrong == 0
+        fits: Mask = wrong == 0
+        return fits
 
     def alike(self, *spans: tuple[Rows, Rows], also: NDArray[Any] | None = None) -> Rows:
         """For each row the first one with the same bytes in all spans, and with the same of something else.
