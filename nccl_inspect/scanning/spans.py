@@ -140,7 +140,7 @@ class Block:
         letters = self.windows(np.minimum(begin, most), size) if most >= 0 else np.zeros((len(begin), size), np.uint8)
         for row in np.flatnonzero(begin > most).tolist():  # the last pieces of a block have fewer bytes behind them
             letters[row] = np.frombuffer(self.data[begin[row] :].ljust(size, b"\0"), np.uint8)
-        words = np.ascontiguousarray(letters.view(np.uint64).T)  # they are read one by one
+        words: Bits = np.ascontiguousarray(letters.view("<u8").T)  # they are read one by one
         for place in range(int(width.min(initial=size)) // _WORD, size // _WORD):
             words[place] &= _FIRST.take(width - place * _WORD, mode="clip")
         return words
