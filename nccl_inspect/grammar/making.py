@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nccl_inspect.event.types import KINDS, Event
+from nccl_inspect.event.types import KINDS, Event, Message
 from nccl_inspect.util.records import slots
 from nccl_inspect.util.text import decode
 
@@ -23,28 +23,43 @@ Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
 
 
 def is_plain(production: Production) -> bool:
-    """Whether the fields of its events are those of its messages."""
-    kind: Any = KINDS[production.event]
-    return kind.arrange.__func__ is Event.arrange.__func__  # type: ignore[attr-defined]
+    """Whether the fields of its events are those of its messages, or one field has them all."""
+    return _is_arranged_by(Event, production) or _is_arranged_by(Message, production)
 
 
-def events(
-    production: Production, same: Mapping[str, object], columns: Mapping[str, Sequence[object]], messages: Sequence[str]
-) -> list[Event]:
-    """Many events of a plain production.
+def _is_arranged_by(kind: type[Event], production: Production) -> bool:
+    own: Any = KINDS[production.event].arrange
+    its: Any = kind.arrange
+    return own.__func__ is its.__func__
+
+
+def blank(production: Production, same: Mapping[str, object]) -> Event:
+    """What events of a plain production have in common.
 
     Args:
         production: of them all.
         same: the values of fields that are the same in all.
-        columns: those of other fields, event by event.
+    """
+    names = dict.fromkeys(name for name, _, _ in production.shape.fields)
+    return KINDS[production.event].build(production, {**names, **same}, "")
+
+
+def events(common: Event, columns: Mapping[str, Sequence[object]], messages: Sequence[str]) -> list[Event]:
+    """Many events of a plain production.
+
+    Args:
+        common: what they have in common: see :func:`blank`.
+        columns: the values of other fields, event by event.
         messages: what was printed.
     """
-    kind: Any = KINDS[production.event]
-    names = dict.fromkeys(name for name, _, _ in production.shape.fields)
-    blank = kind.build(production, {**names, **same}, "")
-    made: list[Event] = list(map(kind.__new__, repeat(kind, len(messages))))
+    kind: Any = type(common)
+    size = len(messages)
+    if isinstance(common, Message):
+        listed = (zip(repeat(name), columns.get(name) or repeat(value, size)) for name, value in common.values)
+        columns = {"values": list(zip(*listed, strict=True))}
+    made: list[Event] = list(map(kind.__new__, repeat(kind, size)))
     for name, _, put in slots(kind):
-        values = messages if name == "message" else columns.get(name) or repeat(getattr(blank, name))
+        values = messages if name == "message" else columns.get(name) or repeat(getattr(common, name))
         deque(map(put, made, values), maxlen=0)
     return made
 
@@ -53,6 +68,8 @@ def maker(production: Production) -> Maker:
     """A function that makes the events of a production."""
     kind: Any = KINDS[production.event]
     shape = production.shape
+    if _is_arranged_by(Message, production):
+        return _maker_in_one(production)
     if not is_plain(production):
         return lambda match, message: kind.build(production, shape.values(match), decode(message))
 
@@ -78,6 +95,26 @@ def maker(production: Production) -> Maker:
         for put, options in chosen:
             values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
             put(event, values[-1] if values else None)
+        put_message(event, decode(message))
+        return event
+
+    return make
+
+
+def _maker_in_one(production: Production) -> Maker:
+    """The same where one field has all fields of the message."""
+    kind: Any = KINDS[production.event]
+    shape = production.shape
+    blank: Event = kind.build(production, {}, "")
+    puts = {name: put for name, _, put in slots(kind)}
+    put_message, put_values = puts.pop("message"), puts.pop("values")
+    fixed = [(put, getattr(blank, name)) for name, put in puts.items()]
+
+    def make(match: re.Match[bytes], message: bytes) -> Event:
+        event: Event = kind.__new__(kind)
+        for put, value in fixed:
+            put(event, value)
+        put_values(event, kind.arrange(shape.values(match))["values"])
         put_message(event, decode(message))
         return event
 

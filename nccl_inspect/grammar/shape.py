@@ -9,6 +9,7 @@ length.
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Node, Sequence, fields, leads
@@ -34,7 +35,7 @@ class ListType(Frozen):
         """The items of a matched list."""
         if self.fragment.is_numbers:
             items = self.fragment.regex.findall(data)
-            return tuple(map(int, items)) if len(self.fragment.names) == 1 else _numbers(items)
+            return _numbers(items) if items and isinstance(items[0], tuple) else tuple(map(int, items))
         rows = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
@@ -91,7 +92,7 @@ class Shape:
         """The names of the fields, each once, in order."""
         return tuple(dict.fromkeys(name for name, _, _ in self.fields))
 
-    @property
+    @cached_property
     def is_numbers(self) -> bool:
         """Whether all fields are numbers with different names, none of them optional."""
         kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self.fields]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
@@ -28,6 +28,7 @@ from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
+    from nccl_inspect.scanning.collector import Collector
     from nccl_inspect.scanning.columns import Columns, Split
     from nccl_inspect.scanning.records import Records
 
@@ -46,19 +47,6 @@ _SPARSE = 4
 """A log is sparse when at most one line in this many is NCCL's."""
 _SMALL = 1 << 16
 """Bytes of a block below which columns cost more than they gain: each of many files."""
-
-
-class Collector(Protocol):
-    """Who wants the lines."""
-
-    def take(self, found: Found) -> None:
-        """Take in lines; those of a process are in their order, but for those in the tables."""
-
-    def is_countable(self, text: Text) -> bool:
-        """Whether of such lines only the number, the first and the last one matter."""
-
-    def take_repeated(self, found: Sequence[Repeated]) -> None:
-        """Take in countable lines in the order of their first ones."""
 
 
 class BulkScanner(Scanner):
@@ -220,12 +208,13 @@ class BulkScanner(Scanner):
             return counts.number(len(cleaned), lines.mended), cleaned
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        if not self.wrapped and text.startswith(b"{") and b"\n" in text:
-            line, _, text = text.partition(b"\n")  # it shows what all are in
-            self._begin([line])
-            self._line(counts.number(1)[0], line, counts, block.keep)
+        known, is_object = self.known, not self.wrapped and text.startswith(b"{")
+        split = None if is_object else self._in_columns(columns, text, counts.lines + 1)
+        if split is None:
+            text = self._after_first(text, counts, block)
+            if is_object or self.known != known:
+                split = self._in_columns(columns, text, counts.lines + 1)
         first = counts.lines + 1
-        split = self._in_columns(columns, text, first)
         if split is None:
             cleaned = text.split(b"\n")
             return counts.number(len(cleaned)), cleaned
@@ -235,6 +224,17 @@ class BulkScanner(Scanner):
         size = len(split.lines) + (0 if split.connections is None else len(split.connections))
         counts.add(size, unknown)
         return (split.others + first).tolist(), split.left
+
+    def _after_first(self, text: bytes, counts: Counts, block: Found) -> bytes:
+        """Read the lines up to the first one of NCCL, which may show what all are in; gives the others."""
+        end = text.find(b"\n", max(0, text.find(prefix.MARK)))
+        if end < 0:
+            return text
+        lines = text[:end].split(b"\n")
+        self._begin(lines)
+        for number, line in zip(counts.number(len(lines)), lines, strict=True):
+            self._line(number, line, counts, block.keep)
+        return text[end + 1 :]
 
     def _in_columns(self, columns: Columns, text: bytes, first: int) -> Split | None:
         """A block read in columns; None where nothing can be read so."""

@@ -161,12 +161,9 @@ def usual(spans: Spans) -> Spans:
 def _may_connect(block: Block, begin: Rows, end: Rows) -> Mask:
     """Which texts look like those about channels."""
     width = end - begin - TAIL
-    candidates = (width >= _LEAST) & (width <= _WIDEST)
-    candidates[candidates] = block.has(begin[candidates], CHANNEL)
-    at = begin[candidates] + TAIL
-    fits = (block.bytes[at] == ord("/")) | (block.bytes[at] == ord(" "))
-    for place in (1, 2):
-        digit = block.bytes[at - place]
-        fits &= (digit >= ord("0")) & (digit <= ord("9"))
-    candidates[candidates] = fits
-    return candidates
+    at = np.flatnonzero((width >= _LEAST) & (width <= _WIDEST))
+    fits = np.zeros(len(begin), bool)
+    for mark in b"/", b" ":
+        fits[at] = are_so = block.has_form(begin[at], CHANNEL + b"00" + mark)
+        at = at[~are_so]
+    return fits

@@ -37,6 +37,7 @@ _MAX_PLACES = 64
 _MAX_TRIES = 20
 """Objects of a block in which a time is looked for."""
 _MAX_FORMS = 10_000
+_new = tuple.__new__
 _LEAST = 2
 """Lines of a block for each new form: learning one takes as long as reading these."""
 
@@ -51,7 +52,9 @@ class RecordFrame(Frame):
         if self.stamp is None:
             return self.origin
         before, after = self.stamp
-        return self.origin._replace(time=before + decode(time[: len(self.time)]) + after)
+        head, process, tid, device, _, *others = self.origin
+        stamp = before + decode(time[: len(self.time)]) + after
+        return _new(Origin, (head, process, tid, device, stamp, *others))
 
 
 class Form(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +22,8 @@ _PAST_NINE = np.uint64(0x0606060606060606)
 _ZEROS, _SEVEN_BITS, _EIGHTH_BIT, _UP_TO_NINE = (
     np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x7F, 0x80, 0x76)
 )
+_FIRST = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+"""What is left of a word that ends after some of its bytes."""
 _USUAL = 64
 """Bytes up to which most pieces reach: those of longer ones are looked at in further steps."""
 _ROUNDS = 16
@@ -85,15 +86,22 @@ class Block:
 
     def has_form(self, at: Rows, form: bytes) -> Mask:
         """Whether a text of this form is at each place: any digits where it has zeros, eight bytes or more."""
-        fits = np.ones(len(at), bool)
+        if not len(at):  # the block may be shorter
+            return np.zeros(0, bool)
+        wrong, rows = np.zeros(len(at), np.uint64), self.windows(at, len(form))
         for begin in (*range(0, len(form) - _WORD, _WORD), len(form) - _WORD):
             piece = form[begin : begin + _WORD]
             digits = int.from_bytes(bytes(0xFF * (byte == ord("0")) for byte in piece), "little")
-            words = self.words[at + begin]
-            fits &= (words ^ np.uint64(int.from_bytes(piece, "little"))) & np.uint64(
-                ~digits & _ALL | digits & _HIGH
-            ) == 0
-            fits &= (words & _LOW) + _PAST_NINE & np.uint64(digits & _CARRY) == 0
+            words: Bits = np.ndarray((len(at),), "<u8", rows, begin, (len(form),)).copy()
+            other = words ^ np.uint64(int.from_bytes(piece, "little"))
+            other &= np.uint64(~digits & _ALL | digits & _HIGH)
+            wrong |= other
+            if digits:
+                words &= _LOW
+                words += _PAST_NINE
+                words &= np.uint64(digits & _CARRY)
+                wrong |= words
+        fits: Mask = wrong == 0
         return fits
 
     def alike(self, *spans: tuple[Rows, Rows], also: NDArray[Any] | None = None) -> Rows:
@@ -119,33 +127,23 @@ class Block:
         for place in range(0, most, _USUAL):
             size = -(-min(most - place, _USUAL) // _WORD) * _WORD
             if not place:
-                yield from np.ascontiguousarray(self._words_of(begin, width, size).T)  # columns are read one by one
+                yield from self._words_of(begin, width, size)
                 continue
             longer = np.flatnonzero(width > place)
-            words = np.zeros((len(begin), size // _WORD), np.uint64)
-            words[longer] = self._words_of(begin[longer] + place, width[longer] - place, size)
-            yield from np.ascontiguousarray(words.T)
+            words = np.zeros((size // _WORD, len(begin)), np.uint64)
+            words[:, longer] = self._words_of(begin[longer] + place, width[longer] - place, size)
+            yield from words
 
     def _words_of(self, begin: Rows, width: Rows, size: int) -> Bits:
-        """The first bytes of some pieces, row by row, with zeros behind their ends."""
+        """The first bytes of some pieces, word by word, with zeros behind their ends."""
         most = len(self.data) - size
         letters = self.windows(np.minimum(begin, most), size) if most >= 0 else np.zeros((len(begin), size), np.uint8)
         for row in np.flatnonzero(begin > most).tolist():  # the last pieces of a block have fewer bytes behind them
             letters[row] = np.frombuffer(self.data[begin[row] :].ljust(size, b"\0"), np.uint8)
-        words = letters.view(np.uint64)
-        same = int(width.min(initial=size)) // _WORD * _WORD
-        if same < size:
-            words[:, same // _WORD :] &= (
-                _masks(size - same)[np.minimum(width - same, size - same)].view(np.uint64).reshape(len(begin), -1)
-            )
+        words: Bits = np.ascontiguousarray(letters.view("<u8").T)  # they are read one by one
+        for place in range(int(width.min(initial=size)) // _WORD, size // _WORD):
+            words[place] &= _FIRST.take(width - place * _WORD, mode="clip")
         return words
-
-
-@cache
-def _masks(size: int) -> NDArray[Any]:
-    """By widths of pieces, what is left of their first bytes."""
-    letters = np.tri(size + 1, size, -1, np.uint8) * np.uint8(0xFF)
-    return letters.view(f"V{size}")[:, 0]
 
 
 def _without_digits(words: Bits) -> Bits:
@@ -176,15 +174,15 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
         columns: what rows have.
     """
     bits = max(8, len(mixed).bit_length() + 1)
-    table = np.zeros(1 << bits, np.int64)
+    table = np.empty(1 << bits, np.int64)  # only what was put into it is read
     left = result = np.arange(len(mixed))
     own: Sequence[NDArray[Any]] = columns
     """The columns of the rows that are left."""
     for _ in range(_ROUNDS):
         mixed = mixed * _MIX
         slot = (mixed >> np.uint64(64 - bits)).astype(np.int64)
-        table[slot[::-1]] = left[::-1]
-        first = table[slot]
+        table[slot[::-1].copy()] = left[::-1].copy()  # the first one of each comes last; copies are written faster
+        first = table.take(slot)
         other = np.zeros(len(left), bool)
         for column, mine in zip(columns, own, strict=True):
             other |= mine != column.take(first)

@@ -56,20 +56,19 @@ class _Form(NamedTuple):
     text: Text
     """One of them."""
     width: int
-    places: list[int]
-    """Of bytes that are the same in all."""
-    same: NDArray[np.uint8]
-    """These bytes."""
+    least: NDArray[np.uint8]
+    """By places, the least byte that may be there."""
+    most: NDArray[np.uint8]
+    """The same of the greatest one."""
     digits: list[int]
-    firsts: list[int]
-    """Those of the digits that are not zero."""
+    """The places of the digits of all numbers."""
     numbers: list[_Number]
     weights: NDArray[np.int64]
     """What each digit counts in each number."""
     pointers: list[tuple[str, int, int]]
     """Names and places in the decoded message of fields that are copied."""
-    constants: dict[str, object]
-    """The values of other fields."""
+    common: Event | None
+    """What the events have in common, where anybody wants these."""
 
 
 class TextForms:
@@ -135,28 +134,26 @@ class TextForms:
 
     def _made(self, form: _Form, letters: NDArray[np.uint8], rests: Sequence[bytes]) -> list[Text | None]:
         """Texts of a form; None for those that are not."""
-        digits = letters[:, form.digits] - _ZERO
-        is_sound = (letters[:, form.places] == form.same).all(axis=1) & (digits <= 9).all(axis=1)
-        is_sound &= (letters[:, form.firsts] != _ZERO).all(axis=1)
-        sound = np.flatnonzero(is_sound).tolist()
+        sound = np.flatnonzero(((letters >= form.least) & (letters <= form.most)).all(axis=1))
         level, parsed = form.text.level, form.text.parsed
         assert parsed is not None
-        messages = [rests[at][len(level) + 1 :] for at in sound]
+        messages = [rests[at][len(level) + 1 :] for at in sound.tolist()]
         events: Sequence[Event | None] = [None] * len(sound)
-        if parsed.kind.kept:
+        if form.common is not None:
             said = list(map(decode, messages))
             columns: dict[str, list[Any]] = {
                 name: [message[since:until] for message in said] for name, since, until in form.pointers
             }
-            values = digits[is_sound].astype(np.int64) @ form.weights
+            values = (letters[sound][:, form.digits] - _ZERO).astype(np.int64) @ form.weights
             for number, column in zip(form.numbers, values.T, strict=True):
                 columns[number.name] = (
                     column / number.divisor if number.is_float else column * number.divisor
                 ).tolist()
-            events = making.events(parsed.production, form.constants, columns, said)
+            events = making.events(form.common, columns, said)
         texts: list[Text | None] = [None] * len(rests)
-        for at, message, event in zip(sound, messages, events, strict=True):
-            text = texts[at] = Text(level, message, Parsed(parsed.production, message, parsed.kind, event))
+        production, kind = parsed.production, parsed.kind
+        for at, message, event in zip(sound.tolist(), messages, events, strict=True):
+            text = texts[at] = Text(level, message, Parsed(production, message, kind, event))
             if not form.pointers:  # else it hardly comes again
                 self._keep(rests[at], text)
         return texts
@@ -177,7 +174,7 @@ class TextForms:
             if not self._is_general(text, spans, fields, origin):
                 return None
             self._general.add(structure)
-        return fields.form(rest)
+        return fields.form(rest, text.parsed)
 
     def _is_general(self, text: Text, spans: Sequence[_Span], fields: _Fields, origin: Origin) -> bool:
         """Whether a text means the same with other digits and letters."""
@@ -242,22 +239,23 @@ class _Fields:
                 text[at] = digit if len(number.digits) > 1 or at in self._firsts else lone
         return b"".join(text)
 
-    def form(self, rest: bytes) -> _Form:
+    def form(self, rest: bytes, parsed: Parsed) -> _Form:
         """What such texts have in common."""
         digits = [place for number in self.numbers for place in number.digits]
-        places = sorted(set(range(len(rest))) - self.letters - set(digits))
-        same = np.frombuffer(rest, np.uint8)[places]
+        least, most = np.frombuffer(rest, np.uint8).copy(), np.frombuffer(rest, np.uint8).copy()
+        least[[*self.letters]], most[[*self.letters]] = 0x00, 0xFF
+        least[digits], most[digits] = b"09"
+        least[self._firsts] = ord("1")
         return _Form(
             self._text,
             len(rest),
-            places,
-            same,
+            least,
+            most,
             digits,
-            self._firsts,
             self.numbers,
             weights_of([len(number.digits) for number in self.numbers]),
             self._pointers,
-            self._constants,
+            making.blank(parsed.production, self._constants) if parsed.kind.kept else None,
         )
 
 

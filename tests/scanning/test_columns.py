@@ -15,7 +15,13 @@ import sample_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model import resolve
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.scanning.bulk import BulkScanner
+from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import Found
 
 CONNECTS = b"vm:7:%d [0] NCCL INFO Channel %02d/%d : %d[%d] -> %d[%d]%b via %b"
 
@@ -83,6 +89,10 @@ POINTERS = tuple(b"0x7f01 0xabcd 0x0001 0x12ab 0xA2ab ax12ab 0x12ag (nil) 0x1 0x
             "NET/Réseau : GPU Direct RDMA Enabled for GPU %b / HCA 0 (distance 2 < 3), read 0".encode(),
             (b"b7000", b"b8000", b"07000", b"0700a", b"1"),
         ),
+        (
+            b"Bootstrap timings total 0.%b (create 0.000045, send 0.000113, recv 0.%b, ring 0.016578, delay 0.000001)",
+            (b"123456", b"999999", b"000001", b"000000", b"100000", b"12345", b"1234567"),
+        ),
         (b"[Proxy Service] Device %b CPU core 3", (*NUMBERS, b"01", b"-0", b"-01")),
         (b"Trees [0] %b/-1/-1->1->0 [1] -1/-1/-1->1->0", (*NUMBERS, b"01", b"-0", b"-01")),
         (b"Channel %b/16 : 0 1 2 3", (b"00", b"01", b"09", b"15", b"99", b"100", b"001", b"1")),
@@ -114,6 +124,31 @@ def test_times_of_any_resolution(form: bytes) -> None:
         same = [form % clock + text % (number % 3, number) for number in range(40)]
         differ = [form % (number % 30, number % 70, number) + text % (number % 3, number) for number in range(10, 50)]
         assert fuzz_columns.difference([same, same + differ, [line[20:] for line in same] + differ]) is None
+
+
+@pytest.mark.parametrize(
+    "front", [b"[pod/llama-0/pytorch] 2026-11-20T23:13:07.%06dZ ", b"worker-%d | ", b"job %d says "]
+)
+@pytest.mark.parametrize("before", [[], [b"step 1", b"step 2"], [b'{"rank": 0}']])
+def test_the_first_block_of_wrapped_lines(front: bytes, before: list[bytes]) -> None:
+    """What is in front of lines changes how those after the first one are read."""
+    lines = [CONNECTS % (7, at % 9, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for at in range(40)]
+    wrapped = [front % at + line for at, line in enumerate([*before, *lines])]
+    for first in (wrapped, [*before, *wrapped], wrapped[: len(before) + 1]):
+        assert fuzz_columns.difference([first, lines, wrapped]) is None
+
+
+def test_the_rest_of_the_first_block_is_read_in_columns() -> None:
+    front = b"[pod/llama-0/pytorch] 2026-11-20T23:13:07.%06dZ "
+    lines = [front % at + CONNECTS % (7, at % 9, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for at in range(40)]
+    found: list[Found] = []
+
+    class Keeping(Fold):
+        def take(self, block: Found) -> None:
+            found.append(block)
+
+    BulkScanner(engine.shipped(), Keeping(), large=0).read(Lines(lines, 0), Counts())
+    assert [len(block.connections or ()) for block in found] == [39]
 
 
 def test_a_burst_ends_where_its_process_begins_anew() -> None:
