@@ -258,14 +258,22 @@ def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]
 
 def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
     """The links that one of their ranks prints and the other does not: the one that does first, and where it has it."""
-    own = [(rank, links) for rank, links in tree if rank == links[-2]]
-    there = {rank for rank, _ in own}
-    down = {link for link in _downward(own) if link[1] in there}
-    up = {link for link in _upward(own) if link[0] in there}
-    for parent, child in sorted(up - down, key=lambda link: link[1]):
-        yield (child, parent), _ABOVE
-    for parent, child in sorted(down - up):
-        yield (parent, child), _BELOW
+    of_rank = {rank: links for rank, links in tree if rank == links[-2]}
+    above = [
+        (rank, links[-1])
+        for rank, links in of_rank.items()
+        if links[-1] in of_rank and rank not in of_rank[links[-1]][:-2]
+    ]
+    below = {
+        (rank, child)
+        for rank, links in of_rank.items()
+        for child in links[:-2]
+        if child in of_rank and of_rank[child][-1] != rank
+    }
+    for link in sorted(above):
+        yield link, _ABOVE
+    for link in sorted(below):
+        yield link, _BELOW
 
 
 def connected(comm: Communicator) -> list[int]:
