@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from heapq import nsmallest
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
@@ -251,7 +253,6 @@ class _Builder:
 
     def _info(self, comm: Communicator) -> CommunicatorInfo:
         present = list(comm.members.values())
-        by_place = sorted(present, key=lambda member: member.first.place)
         by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
@@ -273,7 +274,6 @@ class _Builder:
             trees=[],
             state=rings_and_trees.state(comm),
             started=[member.rank for member in by_rank],
-            announced=[member.rank for member in by_rank if member.started],
             completed=[member.rank for member in by_rank if member.completed],
             connected=rings_and_trees.connected(comm),
             unconnected=rings_and_trees.unconnected(comm),
@@ -283,8 +283,6 @@ class _Builder:
             ring_gdr=rings_and_trees.ring_gdr(comm),
             network=next(iter(networks), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
-            guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
-            evidence=[self._quotes.step(member.first) for member in by_place[:MAX_EVIDENCE]],
         )
         return info.defer(
             lifetime=lambda: self._lifetimes.stages(comm),
@@ -293,7 +291,14 @@ class _Builder:
             rings=lambda: layout.global_rings(comm),
             trees=lambda: layout.global_trees(comm),
             network_lines=lambda: [self._network_evidence(members) for members in networks.values()],
+            announced=lambda: [member.rank for member in by_rank if member.started],
+            guessed=lambda: self._attribution.is_guessed(burst for member in present for burst in member.bursts),
+            evidence=lambda: self._first_lines(present),
         )
+
+    def _first_lines(self, members: list[Member]) -> list[Evidence]:
+        first = nsmallest(MAX_EVIDENCE, [member.first for member in members], key=itemgetter(0))
+        return list(map(self._quotes.step, first))
 
     def _network_evidence(self, members: list[Member]) -> Evidence:
         lines = (member.network_line for member in members if member.network_line)

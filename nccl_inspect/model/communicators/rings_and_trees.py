@@ -107,10 +107,9 @@ class Layouts:
 
     def of(self, comm: Communicator) -> Layout:
         """The layout of a communicator."""
-        members = comm.members.items()
-        printed = sorted([(rank, id(member.trees), *map(id, member.rings.values())) for rank, member in members])
-        rings = dict.fromkeys([id(ring) for _, member in members for ring in member.rings.values()])
-        key = comm.nranks, *printed, *rings
+        trees = frozenset([(rank, id(member.trees)) for rank, member in comm.members.items()])
+        rings = [(rank, *map(id, member.rings.values())) for rank, member in comm.members.items() if member.rings]
+        key = comm.nranks, trees, *rings
         if key not in self._known:
             self._known[key] = Layout(comm, self._links)
         return self._known[key]
@@ -153,15 +152,20 @@ def _by_links(trees: _Trees) -> _ByLinks:
 
 
 def _grouped(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
-    """The links of each rank with their channels: several at once where these go together at all ranks."""
-    groups = {frozenset(by_links.values()) for by_links in by_rank.values()}
-    together = [channel for group in groups for channels in group for channel in channels]
-    are_one = len(groups) == 1 and len(set(together)) == len(together)
+    """The links of each rank with their channels: several at once that have the same links at each of the ranks."""
+    groupings = {tuple(by_links.values()) for by_links in by_rank.values()}
+    alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for channel in sorted({channel for grouping in groupings for group in grouping for channel in group}):
+        places = [tuple([at for at, group in enumerate(some) if channel in group]) for some in groupings]
+        alike.setdefault(tuple(places), []).append(channel)
+    together = list(map(tuple, alike.values()))
+    of_grouping = {
+        some: [(at, channels) for channels in together for at, group in enumerate(some) if channels[0] in group]
+        for some in groupings
+    }
     for rank, by_links in by_rank.items():
-        if are_one:
-            yield rank, list(by_links.items())
-        else:
-            yield rank, [(links, (channel,)) for links, channels in by_links.items() for channel in channels]
+        links = list(by_links)
+        yield rank, [(links[at], channels) for at, channels in of_grouping[tuple(by_links.values())]]
 
 
 def _downward(tree: Tree) -> set[tuple[int, int]]:
