@@ -70,15 +70,21 @@ def _told(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]
                 yield rank, log.process[0] if here and not is_masked(log.process) else None, device or ""
 
 
-class Placement(NamedTuple):
-    """A burst in the ranks of a space."""
+class Owner(NamedTuple):
+    """A process in a communicator, and the space in whose ranks its connections are placed."""
 
     space: str
     ranks: Sequence[int | None]
-    """For each rank that the burst may name that of the space."""
-    burst: Burst
+    """For each rank that its bursts may name that of the space."""
     communicator: str
     log: ProcessLog
+
+
+class Placement(NamedTuple):
+    """A burst in the ranks of a space."""
+
+    owner: Owner
+    burst: Burst
     guessed: bool
     doubtful: bool
 
@@ -103,11 +109,12 @@ class Placed:
         if not is_masked(log.process):
             self.hosts[rank] = log.process[0]
 
-    def add(self, space: str, ranks: Sequence[int | None], burst: Burst, name: str, log: ProcessLog) -> None:
-        """Place a burst in a space, as one of the communicator with this name."""
-        guessed = id(burst) in self._found_by.guessed
-        doubtful = guessed and id(burst) not in self._found_by.paired
-        self.bursts.append(Placement(space, ranks, burst, name, log, guessed, doubtful))
+    def add(self, owner: Owner, bursts: Iterable[Burst]) -> None:
+        """Place bursts in the space of their owner."""
+        guessed, paired = self._found_by.guessed, self._found_by.paired
+        for burst in bursts:
+            is_guessed = id(burst) in guessed
+            self.bursts.append(Placement(owner, burst, is_guessed, is_guessed and id(burst) not in paired))
 
     def give_up(self, burst: Burst) -> None:
         """Count connections that belong nowhere."""
@@ -124,14 +131,14 @@ class Placed:
     @cached_property
     def lines(self) -> list[Line]:
         """Those whose ranks are known; the other end of CollNet is the network, so that it joins no ranks."""
-        owner = owners(self.bursts)
-        numbered = [
-            (number, edge.place, line)
-            for number, placement in zip(owner, self.bursts, strict=True)
+        number = numbered(placement.owner for placement in self.bursts)
+        ordered = [
+            (number[id(placement.owner)], edge.place, line)
+            for placement in self.bursts
             for edge in placement.burst.edges.values()
             if (line := line_of(placement, edge))
         ]
-        return [line for *_, line in sorted(numbered, key=itemgetter(0, 1))]
+        return [line for *_, line in sorted(ordered, key=itemgetter(0, 1))]
 
     @property
     def unplaced(self) -> int:
@@ -151,7 +158,7 @@ class Placed:
 
     def spread_hosts(self) -> None:
         """Ranks joined by SHM or P2P are on one host, even where only one of them printed."""
-        joins = self.rows.local() if self.table is not None else _local(self.lines)
+        joins = self.rows.local(self.hosts) if self.table is not None else _local(self.lines)
         beside: dict[tuple[str, int], list[tuple[str, int]]] = {}
         for space, src, dst in joins:
             beside.setdefault((space, src), []).append((space, dst))
@@ -165,13 +172,16 @@ class Placed:
                     reached.append(other)
 
 
-def owners(placements: Iterable[Placement]) -> list[int]:
-    """Of each placement the number of its process in its communicator.
+def numbered(owners: Iterable[Owner]) -> dict[int, int]:
+    """By the ids of owners the numbers of their processes in their communicators.
 
     Connections are in the order of these, then in that of the log: in which order they were decided matters for none.
     """
     numbers: dict[tuple[str, int], int] = {}
-    return [numbers.setdefault((placement.communicator, id(placement.log)), len(numbers)) for placement in placements]
+    distinct = {id(owner): owner for owner in owners}
+    return {
+        key: numbers.setdefault((owner.communicator, id(owner.log)), len(numbers)) for key, owner in distinct.items()
+    }
 
 
 def _local(lines: Iterable[Line]) -> Iterator[tuple[str, int, int]]:
@@ -180,21 +190,21 @@ def _local(lines: Iterable[Line]) -> Iterator[tuple[str, int, int]]:
 
 def line_of(placement: Placement, edge: Edge) -> Line | None:
     """An edge in the ranks of the space; None where the log does not tell them, and for CollNet."""
-    event = edge.event
-    src, dst = _known(placement.ranks, event.src), _known(placement.ranks, event.dst)
+    event, owner = edge.event, placement.owner
+    src, dst = _known(owner.ranks, event.src), _known(owner.ranks, event.dst)
     if src is None or dst is None or event.transport == "COLLNET":
         return None
     return Line(
-        placement.space,
+        owner.space,
         src,
         dst,
         event,
         edge,
-        placement.communicator,
-        placement.log,
+        owner.communicator,
+        owner.log,
         placement.guessed,
         placement.doubtful,
-        _known(placement.ranks, event.pxn_rank),
+        _known(owner.ranks, event.pxn_rank),
         event.src_dev,
         event.dst_dev,
     )
@@ -221,8 +231,7 @@ def place(
             own = _known(comm.global_ranks, rank)
             if own is not None:
                 placed.name_host((space, own), member.log)
-            for burst in member.bursts:
-                placed.add(space, comm.global_ranks, burst, comm.name, member.log)
+            placed.add(Owner(space, comm.global_ranks, comm.name, member.log), member.bursts)
     for log, burst, home in _homes(communicators, world, found_by.homeless):
         _adopt(placed, home, world, log, burst)
     placed.spread_hosts()
@@ -299,13 +308,13 @@ def _adopt(
         space, own = ("global" if world else home.name), _known(home.global_ranks, burst.key.rank)
         if own is not None and (space, own) not in placed.hosts:
             placed.name_host((space, own), log)
-        placed.add(space, home.global_ranks, burst, home.name, log)
+        placed.add(Owner(space, home.global_ranks, home.name, log), [burst])
     elif world is None and (fragment := _fragment(placed, log, burst)):
         fragment.take(log, burst)
         for who, host, _ in _told(log, burst):
             if host:
                 placed.hosts[fragment.name, who] = host
-        placed.add(fragment.name, range(_highest(burst) + 1), burst, fragment.name, log)
+        placed.add(Owner(fragment.name, range(_highest(burst) + 1), fragment.name, log), [burst])
     else:
         placed.give_up(burst)
 

@@ -10,8 +10,8 @@ import numpy as np
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Edge, ProcessLog
 from nccl_inspect.model.paths.ends import Line
-from nccl_inspect.model.paths.placement import Placement, owners
-from nccl_inspect.util.columns import Column, Lookup, distinct, joined, order_of, pair
+from nccl_inspect.model.paths.placement import Placement, numbered
+from nccl_inspect.util.columns import Column, distinct, joined, order_of
 
 
 class Rows:
@@ -25,63 +25,77 @@ class Rows:
     def __init__(self, placements: Sequence[Placement], table: EdgeTable) -> None:
         self._placements, self.table = placements, table
         self._devices = list(table.devices)
+        own = {id(placement.owner): placement.owner for placement in placements}
+        self._owners = list(own.values())
+        place_of = {key: index for index, key in enumerate(own)}
+        owner = np.array([place_of[id(placement.owner)] for placement in placements], np.int32)
         ats = [table.rows_of(placement.burst) for placement in placements]
         rows = joined(ats)
-        at = np.repeat(np.arange(len(placements)), list(map(len, ats)))
-        rank_lists = {id(placement.ranks): placement.ranks for placement in placements}
-        number = {key: index for index, key in enumerate(rank_lists)}
-        self._sizes = np.array([len(ranks) for ranks in rank_lists.values()], np.int64)
-        self._begins = np.cumsum(self._sizes) - self._sizes
-        self._flat = joined([*map(ranks_column, rank_lists.values()), np.array([NOTHING])])
-        ranks = np.array([number[id(placement.ranks)] for placement in placements], np.int64)[at]
+        at = np.repeat(np.arange(len(placements), dtype=np.int32), list(map(len, ats)))
+        rank_lists = self._flatten()
+        lists = rank_lists[owner][at]
         proxy = table.of_kinds(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
-        src, dst, proxy = (self._known(ranks, each) for each in (table.src[rows], table.dst[rows], proxy))
+        src, dst, proxy = (self._flat_places(lists, each) for each in (table.src[rows], table.dst[rows], proxy))
         reduces = table.of_kinds(lambda event: event.transport == "COLLNET")[rows]
-        is_known = (src != NOTHING) & (dst != NOTHING)
+        is_known = (self._flat[src] != NOTHING) & (self._flat[dst] != NOTHING)
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
-        owner = np.array(owners(placements), np.int64)[at[kept]]
-        kept = kept[order_of(owner, table.place[rows[kept]])]
+        number = np.array(list(numbered(self._owners).values()), np.int32)
+        kept = kept[order_of(number[owner][at[kept]], table.place[rows[kept]])]
         self.row, self._at = rows[kept], at[kept]
-        self.src, self.dst, self.proxy = src[kept], dst[kept], proxy[kept]
-        self.spaces, self.space = self._named([placement.space for placement in placements])
-        self.communicators, self.communicator = self._named([placement.communicator for placement in placements])
-        logs = {id(placement.log): index for index, placement in enumerate(placements)}
-        self.log = np.array([logs[id(placement.log)] for placement in placements], np.int64)[self._at]
-        self.guessed = np.array([placement.guessed + placement.doubtful for placement in placements], np.int64)[
-            self._at
-        ]
+        self._src, self._dst = src[kept], dst[kept]
+        self.src, self.dst, self.proxy = (self._flat[each[kept]] for each in (src, dst, proxy))
+        self._owner = owner[self._at]
+        self.spaces, self.space = self._named([owner.space for owner in self._owners])
+        self.communicators, self.communicator = self._named([owner.communicator for owner in self._owners])
+        logs = {id(owner.log): index for index, owner in enumerate(self._owners)}
+        self.log = np.array([logs[id(owner.log)] for owner in self._owners], np.int32)[self._owner]
+        guessed = [placement.guessed + placement.doubtful for placement in placements]
+        self.guessed = np.array(guessed, np.int8)[self._at]
         self.kind, self.place = table.kind[self.row], table.place[self.row]
         self.is_local = table.of_kinds(lambda event: event.is_local)[self.row]
 
     def __len__(self) -> int:
         return len(self.row)
 
-    def _known(self, ranks: Column, rank: Column) -> Column:
-        there = (rank >= 0) & (rank < self._sizes[ranks])
-        return np.where(there, self._flat[np.where(there, self._begins[ranks] + rank, 0)], NOTHING)
+    def _flatten(self) -> Column:
+        """Put the ranks of all owners one behind the other, and give for each owner the number of its list of ranks."""
+        lists = {id(owner.ranks): owner for owner in self._owners}
+        number = {key: index for index, key in enumerate(lists)}
+        self._sizes = np.array([len(owner.ranks) for owner in lists.values()], np.int32)
+        self._begins = np.cumsum(self._sizes) - self._sizes
+        ranks = [ranks_column(owner.ranks) for owner in lists.values()]
+        self._flat = joined([*ranks, np.array([NOTHING])]).astype(np.int32)
+        self._lists = [(owner.space, len(owner.ranks)) for owner in lists.values()]
+        return np.array([number[id(owner.ranks)] for owner in self._owners], np.int32)
+
+    def _flat_places(self, lists: Column, rank: Column) -> Column:
+        """The places of ranks in their lists among all; the last place where they are not there."""
+        is_there = (rank >= 0) & (rank < self._sizes[lists])
+        return np.where(is_there, self._begins[lists] + rank, len(self._flat) - 1)
 
     def _named(self, names: Sequence[str]) -> tuple[list[str], Column]:
-        """The distinct names of placements in their order, and for each row the place of its own."""
+        """The distinct names of owners in their order, and for each row the place of its own."""
         number = {name: index for index, name in enumerate(dict.fromkeys(names))}
-        return list(number), np.array([number[name] for name in names], np.int64)[self._at]
+        return list(number), np.array([number[name] for name in names], np.int32)[self._owner]
 
     def log_of(self, index: int) -> ProcessLog:
         """Who printed one of them."""
-        return self._placements[int(self._at[index])].log
+        return self._owners[self._owner[index]].log
 
     def line(self, index: int) -> Line:
         """One of them."""
         placement, table, row = self._placements[self._at[index]], self.table, self.row[index]
+        owner = placement.owner
         event, proxy = table.kinds[table.kind[row]], int(self.proxy[index])
         return Line(
-            placement.space,
+            owner.space,
             int(self.src[index]),
             int(self.dst[index]),
             event,
             Edge(event, placement.burst.origin, int(table.place[row]), table.channel_sets[table.channels[row]]),
-            placement.communicator,
-            placement.log,
+            owner.communicator,
+            owner.log,
             placement.guessed,
             placement.doubtful,
             None if proxy == NOTHING else proxy,
@@ -99,9 +113,16 @@ class Rows:
                 counts[net] += count
         return counts
 
-    def local(self) -> Iterator[tuple[str, int, int]]:
-        """The ranks that SHM and P2P join."""
+    def local(self, hosts: Mapping[tuple[str, int], str]) -> Iterator[tuple[str, int, int]]:
+        """The ranks that SHM and P2P join; none if the hosts of all ranks are known.
+
+        Args:
+            hosts: of ranks, by space and rank.
+        """
+        _, src_host, dst_host = self.hosts(hosts)
         local = np.flatnonzero(self.is_local)
+        if not (np.minimum(src_host, dst_host)[local] == NOTHING).any():
+            return
         rows = local[distinct(self.space[local], self.src[local], self.dst[local])[0]]
         for space, src, dst in zip(
             *(column[rows].tolist() for column in (self.space, self.src, self.dst)), strict=True
@@ -109,13 +130,17 @@ class Rows:
             yield self.spaces[space], src, dst
 
     def hosts(self, hosts: Mapping[tuple[str, int], str]) -> tuple[list[str], Column, Column]:
-        """The names of hosts, and for each row the places of those of its ends, -1 where they are not known."""
+        """The names of hosts, and for each row the places of those of its ends, -1 where they are not known.
+
+        Args:
+            hosts: of ranks, by space and rank.
+        """
         names = {name: index for index, name in enumerate(dict.fromkeys(hosts.values()))}
-        spaces = {name: index for index, name in enumerate(self.spaces)}
-        named_hosts = [(spaces[space], rank, names[name]) for (space, rank), name in hosts.items() if space in spaces]
-        space, rank, name = np.array(named_hosts, np.int64).reshape(-1, 3).T
-        lookup = Lookup(pair(space, rank), name)
-        return list(names), lookup.of(pair(self.space, self.src)), lookup.of(pair(self.space, self.dst))
+        places = {rank: names[name] for rank, name in hosts.items()}
+        spaces = [space for space, size in self._lists for _ in range(size)]
+        by_rank = [places.get(rank, NOTHING) for rank in zip(spaces, self._flat.tolist(), strict=False)]
+        host = np.array([*by_rank, NOTHING], np.int32)
+        return list(names), host[self._src], host[self._dst]
 
     def devices(self) -> Iterator[tuple[str, int, str | None]]:
         """The GPUs of ranks by their spaces."""
