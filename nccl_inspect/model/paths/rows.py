@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +12,11 @@ from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Edge, ProcessLog
 from nccl_inspect.model.paths.ends import Line
 from nccl_inspect.model.paths.placement import Placement, numbered
-from nccl_inspect.util.columns import Column, distinct, joined, order_of
+from nccl_inspect.util.columns import Column, distinct, joined, joint, order_of
 
 
 class Rows:
-    """Connections that join two ranks of a space, in the order of their owners.
+    """Connections that join two ranks of a space, in the order of these, those of a pair in that of their owners.
 
     Args:
         placements: of bursts.
@@ -40,16 +41,27 @@ class Rows:
         is_known = (self._flat[src] != NOTHING) & (self._flat[dst] != NOTHING)
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
-        number = np.array(list(numbered(self._owners).values()), np.int32)
-        kept = kept[order_of(number[owner][at[kept]], table.place[rows[kept]])]
+        self._number = np.array(list(numbered(self._owners).values()), np.int32)
+        kept = kept[order_of(self._number[owner[at[kept]]], table.place[rows[kept]])]
+        self.networks = self._counted(table.kind[rows[kept]])
+        """How many connections each network has."""
+        self.spaces, space = _named([owner.space for owner in self._owners])
+        of_space = np.argsort(np.argsort(self.spaces))[space]
+        pair = joint(self._flat[src[kept]], self._flat[dst[kept]], of_space[owner[at[kept]]])
+        by_pair = np.argsort(pair, kind="stable")
+        kept, pair = kept[by_pair], pair[by_pair]
+        self.begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
+        """Where each pair of ranks begins, as do the next two columns of pairs and rows."""
+        self.sizes = np.diff(self.begins, append=len(pair))
+        self.pair = np.repeat(np.arange(len(self.sizes)), self.sizes)
         self.row, self._at = rows[kept], at[kept]
         self._src, self._dst = src[kept], dst[kept]
-        self.src, self.dst, self.proxy = (self._flat[each[kept]] for each in (src, dst, proxy))
+        self.src, self.dst, self.proxy = (self._flat[each] for each in (self._src, self._dst, proxy[kept]))
         self._owner = owner[self._at]
-        self.spaces, self.space = self._named([owner.space for owner in self._owners])
-        self.communicators, self.communicator = self._named([owner.communicator for owner in self._owners])
-        logs = {id(owner.log): index for index, owner in enumerate(self._owners)}
-        self.log = np.array([logs[id(owner.log)] for owner in self._owners], np.int32)[self._owner]
+        self.space = space[self._owner]
+        self.communicators, communicator = _named([owner.communicator for owner in self._owners])
+        self.communicator = communicator[self._owner]
+        self.log = _named([id(owner.log) for owner in self._owners])[1][self._owner]
         guessed = [placement.guessed + placement.doubtful for placement in placements]
         self.guessed = np.array(guessed, np.int8)[self._at]
         self.kind, self.place = table.kind[self.row], table.place[self.row]
@@ -74,42 +86,53 @@ class Rows:
         is_there = (rank >= 0) & (rank < self._sizes[lists])
         return np.where(is_there, self._begins[lists] + rank, len(self._flat) - 1)
 
-    def _named(self, names: Sequence[str]) -> tuple[list[str], Column]:
-        """The distinct names of owners in their order, and for each row the place of its own."""
-        number = {name: index for index, name in enumerate(dict.fromkeys(names))}
-        return list(number), np.array([number[name] for name in names], np.int32)[self._owner]
-
     def log_of(self, index: int) -> ProcessLog:
         """Who printed one of them."""
         return self._owners[self._owner[index]].log
 
-    def line(self, index: int) -> Line:
-        """One of them."""
-        placement, table, row = self._placements[self._at[index]], self.table, self.row[index]
+    def lines(self, rows: Sequence[int] | Column) -> list[Line]:
+        """Some of them."""
+        table, at = self.table, self.row[rows]
+        columns = (self._at[rows], self.src[rows], self.dst[rows], self.proxy[rows])
+        stated = (table.kind[at], table.place[at], table.channels[at], table.src_dev[at], table.dst_dev[at])
+        return [
+            self._line(*numbers) for numbers in zip(*(column.tolist() for column in (*columns, *stated)), strict=True)
+        ]
+
+    def _line(
+        self,
+        at: int,
+        src: int,
+        dst: int,
+        proxy: int,
+        kind: int,
+        place: int,
+        channels: int,
+        src_dev: int,
+        dst_dev: int,
+    ) -> Line:
+        placement, event = self._placements[at], self.table.kinds[kind]
         owner = placement.owner
-        event, proxy = table.kinds[table.kind[row]], int(self.proxy[index])
         return Line(
             owner.space,
-            int(self.src[index]),
-            int(self.dst[index]),
+            src,
+            dst,
             event,
-            Edge(event, placement.burst.origin, int(table.place[row]), table.channel_sets[table.channels[row]]),
+            Edge(event, placement.burst.origin, place, self.table.channel_sets[channels]),
             owner.communicator,
             owner.log,
             placement.guessed,
             placement.doubtful,
             None if proxy == NOTHING else proxy,
-            self._devices[table.src_dev[row]],
-            self._devices[table.dst_dev[row]],
+            self._devices[src_dev],
+            self._devices[dst_dev],
         )
 
-    @property
-    def networks(self) -> Counter[str]:
-        """How many connections each network has."""
+    def _counted(self, kind: Column) -> Counter[str]:
         counts: Counter[str] = Counter()
-        heads, number = distinct(self.kind)
-        for kind, count in zip(self.kind[heads].tolist(), np.bincount(number).tolist(), strict=True):
-            if net := self.table.kinds[kind].net:
+        heads, number = distinct(kind)
+        for place, count in zip(kind[heads].tolist(), np.bincount(number).tolist(), strict=True):
+            if net := self.table.kinds[place].net:
                 counts[net] += count
         return counts
 
@@ -123,7 +146,8 @@ class Rows:
         local = np.flatnonzero(self.is_local)
         if not (np.minimum(src_host, dst_host)[local] == NOTHING).any():
             return
-        rows = local[distinct(self.space[local], self.src[local], self.dst[local])[0]]
+        rows = local[distinct(self.pair[local])[0]]
+        rows = rows[order_of(self._number[self._owner[rows]], self.place[rows])]
         for space, src, dst in zip(
             *(column[rows].tolist() for column in (self.space, self.src, self.dst)), strict=True
         ):
@@ -149,3 +173,9 @@ class Rows:
             columns = (column[heads].tolist() for column in (self.space, rank, device))
             for space, number, name in zip(*columns, strict=True):
                 yield self.spaces[space], number, self._devices[name]
+
+
+def _named(names: Sequence[Hashable]) -> tuple[list[Any], Column]:
+    """The distinct names of owners in their order, and for each owner the place of its own."""
+    number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    return list(number), np.array([number[name] for name in names], np.int32)
