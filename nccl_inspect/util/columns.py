@@ -53,11 +53,6 @@ def order_of(*columns: Column) -> Column:
     return np.argsort(_joint(columns, _MAX_KEY)[0], kind="stable")
 
 
-def pair(one: Column, rank: Column) -> Column:
-    """One number of two, of which the second is a rank or -1: the same for all columns."""
-    return (one.astype(np.int64) << 32) + rank
-
-
 def distinct(*columns: Column) -> tuple[Column, Column]:
     """The first row of each group of equal rows, in their order, and the number of the group of each row."""
     rows = np.arange(len(columns[0]))
@@ -100,23 +95,3 @@ def groups(key: Column) -> list[Column]:
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     return np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else []
-
-
-class Lookup:
-    """Finds numbers by keys.
-
-    Args:
-        keys: each once.
-        numbers: of them; not negative.
-    """
-
-    def __init__(self, keys: Column, numbers: Column) -> None:
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._numbers = keys[order], numbers[order]
-
-    def of(self, keys: Column) -> Column:
-        """The number of each key, -1 where there is none."""
-        if not len(self._keys):
-            return np.full(len(keys), -1)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[at] == keys, self._numbers[at], -1)

@@ -24,7 +24,7 @@ def crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int | Non
     there = [hosts.get(rank) if rank is not None else None for rank in ring]
     if None in there:
         return None
-    return sum(map(ne, there, [*there[1:], *there[:1]]))
+    return sum(map(bool, map(ne, there, [*there[1:], *there[:1]])))
 
 
 def fewest_crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int:

@@ -81,9 +81,7 @@ class Grouping:
         rows = self._rows
         self.mixed = self._is_mixed(rows.communicator)
         # Which communicators they are matters where several ways are named with theirs; else that they are several.
-        communicator = np.where(
-            self._is_mixed(self._detail)[rows.pair], rows.communicator, NOTHING - 1 - self._nth()
-        )
+        communicator = np.where(self._is_mixed(self._detail)[rows.pair], rows.communicator, NOTHING - 1 - self._nth())
         nic = self._nics(nic_name)
         channels = rows.table.channels[rows.row]
         return distinct(rows.kind, channels, nic, rows.proxy, rows.guessed, communicator, self._scopes(scope))[1]

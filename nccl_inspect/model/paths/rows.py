@@ -11,7 +11,7 @@ import numpy as np
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Edge, ProcessLog
 from nccl_inspect.model.paths.ends import Line
-from nccl_inspect.model.paths.placement import Placement, numbered
+from nccl_inspect.model.paths.placement import Placed, owners
 from nccl_inspect.util.columns import Column, distinct, joined, joint, order_of
 
 
@@ -19,20 +19,19 @@ class Rows:
     """Connections that join two ranks of a space, in the order of these, those of a pair in that of their owners.
 
     Args:
-        placements: of bursts.
+        placed: all bursts.
         table: of all connections.
     """
 
-    def __init__(self, placements: Sequence[Placement], table: EdgeTable) -> None:
-        self._placements, self.table = placements, table
+    def __init__(self, placed: Placed, table: EdgeTable) -> None:
+        self._placements, self.table = placed.placements, table
         self._devices = list(table.devices)
-        own = {id(placement.owner): placement.owner for placement in placements}
-        self._owners = list(own.values())
-        place_of = {key: index for index, key in enumerate(own)}
-        owner = np.array([place_of[id(placement.owner)] for placement in placements], np.int32)
-        ats = [table.rows_of(placement.burst) for placement in placements]
+        self._bursts = [burst for placement in self._placements for burst in placement.bursts]
+        sizes = [len(placement.bursts) for placement in self._placements]
+        owner = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        ats = [burst.at for burst in self._bursts]
         rows = joined(ats)
-        at = np.repeat(np.arange(len(placements), dtype=np.int32), list(map(len, ats)))
+        at = np.repeat(np.arange(len(ats), dtype=np.int32), list(map(len, ats)))
         rank_lists = self._flatten()
         lists = rank_lists[owner][at]
         proxy = table.of_kinds(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
@@ -41,11 +40,11 @@ class Rows:
         is_known = (self._flat[src] != NOTHING) & (self._flat[dst] != NOTHING)
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
-        self._number = np.array(list(numbered(self._owners).values()), np.int32)
+        self._number = np.array(owners(self._placements), np.int32)
         kept = kept[order_of(self._number[owner[at[kept]]], table.place[rows[kept]])]
         self.networks = self._counted(table.kind[rows[kept]])
         """How many connections each network has."""
-        self.spaces, space = _named([owner.space for owner in self._owners])
+        self.spaces, space = _named([placement.space for placement in self._placements])
         of_space = np.argsort(np.argsort(self.spaces))[space]
         pair = joint(self._flat[src[kept]], self._flat[dst[kept]], of_space[owner[at[kept]]])
         by_pair = np.argsort(pair, kind="stable")
@@ -59,11 +58,10 @@ class Rows:
         self.src, self.dst, self.proxy = (self._flat[each] for each in (self._src, self._dst, proxy[kept]))
         self._owner = owner[self._at]
         self.space = space[self._owner]
-        self.communicators, communicator = _named([owner.communicator for owner in self._owners])
+        self.communicators, communicator = _named([placement.communicator for placement in self._placements])
         self.communicator = communicator[self._owner]
-        self.log = _named([id(owner.log) for owner in self._owners])[1][self._owner]
-        guessed = [placement.guessed + placement.doubtful for placement in placements]
-        self.guessed = np.array(guessed, np.int8)[self._at]
+        self.log = _named([id(placement.log) for placement in self._placements])[1][self._owner]
+        self.guessed = np.array(placed.doubts(self._bursts), np.int8)[self._at]
         self.kind, self.place = table.kind[self.row], table.place[self.row]
         self.is_local = table.of_kinds(lambda event: event.is_local)[self.row]
 
@@ -71,15 +69,15 @@ class Rows:
         return len(self.row)
 
     def _flatten(self) -> Column:
-        """Put the ranks of all owners one behind the other, and give for each owner the number of its list of ranks."""
-        lists = {id(owner.ranks): owner for owner in self._owners}
+        """Put the ranks of all placements one behind the other, and give for each the number of its list of ranks."""
+        lists = {id(placement.ranks): placement for placement in self._placements}
         number = {key: index for index, key in enumerate(lists)}
-        self._sizes = np.array([len(owner.ranks) for owner in lists.values()], np.int32)
+        self._sizes = np.array([len(placement.ranks) for placement in lists.values()], np.int32)
         self._begins = np.cumsum(self._sizes) - self._sizes
-        ranks = [ranks_column(owner.ranks) for owner in lists.values()]
+        ranks = [ranks_column(placement.ranks) for placement in lists.values()]
         self._flat = joined([*ranks, np.array([NOTHING])]).astype(np.int32)
-        self._lists = [(owner.space, len(owner.ranks)) for owner in lists.values()]
-        return np.array([number[id(owner.ranks)] for owner in self._owners], np.int32)
+        self._lists = [(placement.space, len(placement.ranks)) for placement in lists.values()]
+        return np.array([number[id(placement.ranks)] for placement in self._placements], np.int32)
 
     def _flat_places(self, lists: Column, rank: Column) -> Column:
         """The places of ranks in their lists among all; the last place where they are not there."""
@@ -88,12 +86,12 @@ class Rows:
 
     def log_of(self, index: int) -> ProcessLog:
         """Who printed one of them."""
-        return self._owners[self._owner[index]].log
+        return self._placements[int(self._owner[index])].log
 
     def lines(self, rows: Sequence[int] | Column) -> list[Line]:
         """Some of them."""
         table, at = self.table, self.row[rows]
-        columns = (self._at[rows], self.src[rows], self.dst[rows], self.proxy[rows])
+        columns = [column[rows] for column in (self._owner, self._at, self.guessed, self.src, self.dst, self.proxy)]
         stated = (table.kind[at], table.place[at], table.channels[at], table.src_dev[at], table.dst_dev[at])
         return [
             self._line(*numbers) for numbers in zip(*(column.tolist() for column in (*columns, *stated)), strict=True)
@@ -101,7 +99,9 @@ class Rows:
 
     def _line(
         self,
+        owner: int,
         at: int,
+        guessed: int,
         src: int,
         dst: int,
         proxy: int,
@@ -111,18 +111,17 @@ class Rows:
         src_dev: int,
         dst_dev: int,
     ) -> Line:
-        placement, event = self._placements[at], self.table.kinds[kind]
-        owner = placement.owner
+        placement, event = self._placements[owner], self.table.kinds[kind]
         return Line(
-            owner.space,
+            placement.space,
             src,
             dst,
             event,
-            Edge(event, placement.burst.origin, place, self.table.channel_sets[channels]),
-            owner.communicator,
-            owner.log,
-            placement.guessed,
-            placement.doubtful,
+            Edge(event, self._bursts[at].origin, place, self.table.channel_sets[channels]),
+            placement.communicator,
+            placement.log,
+            guessed > 0,
+            guessed > 1,
             None if proxy == NOTHING else proxy,
             self._devices[src_dev],
             self._devices[dst_dev],
@@ -176,6 +175,6 @@ class Rows:
 
 
 def _named(names: Sequence[Hashable]) -> tuple[list[Any], Column]:
-    """The distinct names of owners in their order, and for each owner the place of its own."""
+    """The distinct names of placements in their order, and for each placement the place of its own."""
     number = {name: index for index, name in enumerate(dict.fromkeys(names))}
     return list(number), np.array([number[name] for name in names], np.int32)
