@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from heapq import nsmallest
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
@@ -290,19 +288,14 @@ class _Builder:
             collnet=lambda: rings_and_trees.collnet(comm),
             rings=lambda: layout.global_rings(comm),
             trees=lambda: layout.global_trees(comm),
-            network_lines=lambda: [self._network_evidence(members) for members in networks.values()],
+            network_lines=lambda: [line for some in networks.values() for line in self._network_line(some)],
             announced=lambda: [member.rank for member in by_rank if member.started],
             guessed=lambda: self._attribution.is_guessed(burst for member in present for burst in member.bursts),
-            evidence=lambda: self._first_lines(present),
+            evidence=lambda: self._quotes.first_steps([member.first for member in present], MAX_EVIDENCE),
         )
 
-    def _first_lines(self, members: list[Member]) -> list[Evidence]:
-        first = nsmallest(MAX_EVIDENCE, [member.first for member in members], key=itemgetter(0))
-        return list(map(self._quotes.step, first))
-
-    def _network_evidence(self, members: list[Member]) -> Evidence:
-        lines = (member.network_line for member in members if member.network_line)
-        return self._quotes.step(min(lines, key=lambda step: step.place))
+    def _network_line(self, members: list[Member]) -> list[Evidence]:
+        return self._quotes.first_steps([member.network_line for member in members if member.network_line], 1)
 
     def _run(self, run: Part) -> str:
         begin_name, first, _ = self._fold.where(run.begin)
@@ -322,10 +315,8 @@ class _Builder:
     def _last_line(self, log: ProcessLog) -> LastLine:
         place = self._fold.where(log.last)
         line = LastLine(log.process, self._ranks[log.process], *place, log.final.device, log.final.time)
-        return line.defer(evidence=lambda: self._last_evidence(log))
-
-    def _last_evidence(self, log: ProcessLog) -> Evidence | None:
-        return last_lines.kept(log, self._last_stated.get(log.process), self._quotes.message)
+        said = self._quotes.message
+        return line.defer(evidence=lambda: last_lines.kept(log, self._last_stated.get(log.process), said))
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))
