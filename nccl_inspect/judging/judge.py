@@ -155,7 +155,8 @@ def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
     """
     about_the_job = [finding for finding in returned.findings if finding.category != CATEGORIES[-1]]
     lines = {(line.source, line.order) for finding in about_the_job for line in finding.evidence}
-    shown = {id(notice) for notice in facts.job.notices if any((e.source, e.order) in lines for e in notice.evidence)}
+    notices = facts.job.notices if lines else ()
+    shown = {id(notice) for notice in notices if any((e.source, e.order) in lines for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
     why = any(finding.fatal for finding in about_the_job)
     errors = set(map(id, facts.errors()))

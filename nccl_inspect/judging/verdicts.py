@@ -92,9 +92,9 @@ def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting:
 
 def _lacks_ranks(job: Job) -> bool:
     """Whether ranks of the world have no line in the log, so that their paths are unknown."""
-    if job.rank_space != "global" or not job.world_size or any(not last.ranks for last in job.last_lines):
+    if job.rank_space != "global" or len(job.ranks_seen) >= (job.world_size or 0):
         return False
-    return len(set(job.ranks_seen)) < job.world_size
+    return all(last.ranks for last in job.last_lines)
 
 
 def _lost_a_rank(job: Job) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, record
 
 if TYPE_CHECKING:
     from nccl_inspect.event.base import Process
@@ -134,7 +134,7 @@ class Parallelism(Record):
 
 
 @record
-class LastLine(Record):
+class LastLine(Deferring):
     """Where the NCCL lines of a process end."""
 
     process: Process

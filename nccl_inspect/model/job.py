@@ -157,8 +157,11 @@ class FirstFailure(Record):
 
 
 @record
-class Notice(Record):
-    """What several processes said in the same words: one statement with its ranks."""
+class Notice(Deferring):
+    """What several processes said in the same words: one statement with its ranks.
+
+    A job may have thousands of which no rule asks who said them first, so that much of them is made when one does.
+    """
 
     event: Event | None
     """None for a WARN that the grammar does not know."""

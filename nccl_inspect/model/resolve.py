@@ -38,7 +38,7 @@ from nccl_inspect.model.processes import identity, isolation, last_lines, launch
 from nccl_inspect.model.processes.gathering import Gathered, walked
 from nccl_inspect.model.statements import calls, excerpts, job_end, timeline, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import Statements, by_process
+from nccl_inspect.model.statements.index import StatementLine, Statements, by_process
 from nccl_inspect.model.statements.notices import joined
 from nccl_inspect.model.statements.quotes import Quotes
 from nccl_inspect.util.text import decode
@@ -116,8 +116,6 @@ class _Builder:
         statements = self._statements
         notices = joined(statements.all, self._ranks, self._releases, self._quotes.message)
         self._groups = names.names(self._communicators, self._processes, statements, notices)
-        self._lifetimes = lifetime.Lifetimes(by_process(statements.where(lifetime.is_timing)))
-        self._last_stated = statements.last()
         self._layouts = rings_and_trees.Layouts()
         self._likely = parallelism.likely(self._communicators, self._world)
         releases = (
@@ -144,9 +142,6 @@ class _Builder:
             communicators=[self._info(comm) for comm in self._communicators],
             paths=built,
             notices=notices,
-            gpus=self._gpus(),
-            local_ranks=communicator.local_ranks(self._world),
-            calls=calls.gathered(self._processes, self._global_rank),
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown),
             processes=len(self._processes),
@@ -157,15 +152,20 @@ class _Builder:
             excerpt=excerpts.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
-            last_lines=[self._last_line(process.log) for process in self._processes],
-            timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
             damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],
             repeated=sorted(map(self._quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
             raised=self._raised(),
             raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
-        ).defer(without_nvls=self._without_nvls)
+        ).defer(
+            gpus=self._gpus,
+            local_ranks=lambda: communicator.local_ranks(self._world),
+            calls=lambda: calls.gathered(self._processes, self._global_rank),
+            without_nvls=self._without_nvls,
+            last_lines=lambda: [self._last_line(process.log) for process in self._processes],
+            timeline=lambda: timeline.of(self._processes, self._global_rank, self._fold.where),
+        )
 
     def _world_size(self, notices: list[Notice]) -> int | None:
         if self._world is None:
@@ -251,7 +251,6 @@ class _Builder:
 
     def _info(self, comm: Communicator) -> CommunicatorInfo:
         present = list(comm.members.values())
-        by_place = sorted(present, key=lambda member: member.first.place)
         by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
@@ -273,7 +272,6 @@ class _Builder:
             trees=[],
             state=rings_and_trees.state(comm),
             started=[member.rank for member in by_rank],
-            announced=[member.rank for member in by_rank if member.started],
             completed=[member.rank for member in by_rank if member.completed],
             connected=rings_and_trees.connected(comm),
             unconnected=rings_and_trees.unconnected(comm),
@@ -283,8 +281,6 @@ class _Builder:
             ring_gdr=rings_and_trees.ring_gdr(comm),
             network=next(iter(networks), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
-            guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
-            evidence=[self._quotes.step(member.first) for member in by_place[:MAX_EVIDENCE]],
         )
         return info.defer(
             lifetime=lambda: self._lifetimes.stages(comm),
@@ -292,12 +288,14 @@ class _Builder:
             collnet=lambda: rings_and_trees.collnet(comm),
             rings=lambda: layout.global_rings(comm),
             trees=lambda: layout.global_trees(comm),
-            network_lines=lambda: [self._network_evidence(members) for members in networks.values()],
+            network_lines=lambda: [line for some in networks.values() for line in self._network_line(some)],
+            announced=lambda: [member.rank for member in by_rank if member.started],
+            guessed=lambda: self._attribution.is_guessed(burst for member in present for burst in member.bursts),
+            evidence=lambda: self._quotes.first_steps([member.first for member in present], MAX_EVIDENCE),
         )
 
-    def _network_evidence(self, members: list[Member]) -> Evidence:
-        lines = (member.network_line for member in members if member.network_line)
-        return self._quotes.step(min(lines, key=lambda step: step.place))
+    def _network_line(self, members: list[Member]) -> list[Evidence]:
+        return self._quotes.first_steps([member.network_line for member in members if member.network_line], 1)
 
     def _run(self, run: Part) -> str:
         begin_name, first, _ = self._fold.where(run.begin)
@@ -306,10 +304,19 @@ class _Builder:
         hosts = len({process.host for process in run.processes})
         return f"{count(len(run.logs), 'process', 'es')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
+    @cached_property
+    def _lifetimes(self) -> lifetime.Lifetimes:
+        return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
+
+    @cached_property
+    def _last_stated(self) -> dict[Process, StatementLine]:
+        return self._statements.last()
+
     def _last_line(self, log: ProcessLog) -> LastLine:
-        ranks = self._ranks[log.process]
-        stated = self._last_stated.get(log.process)
-        return last_lines.of(log, ranks, self._fold.where(log.last), stated, self._quotes.message)
+        place = self._fold.where(log.last)
+        line = LastLine(log.process, self._ranks[log.process], *place, log.final.device, log.final.time)
+        said = self._quotes.message
+        return line.defer(evidence=lambda: last_lines.kept(log, self._last_stated.get(log.process), said))
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))

@@ -231,7 +231,7 @@ class Judge:
         """
         job = self.of(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
         job.passed_over = beside.passed_over
-        for record in (job, *job.communicators):
+        for record in (job, *job.communicators, *job.notices, *job.last_lines):
             record.make_fields()
         return job
 

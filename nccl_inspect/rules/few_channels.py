@@ -95,15 +95,17 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
 
     Those with GPUDirect RDMA and eight GPUs connected by P2P are p4d and later.
     """
-    net = paths.where(lambda kind: kind.transport == "NET")
-    local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
-    on_efa = net and all("Libfabric" in (kind.net or "") and kind.gdr is True for kind in net.kinds)
-    members = set(comm.ranks) if on_efa else set()
-    gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]
-    if facts.platform or not on_efa or slingshot.signs(facts) or not local or min(gpus, default=0) < _WHOLE:
+    if facts.platform or comm.channels is None or comm.channels > _FEW:
         return None
-    few = comm.channels is not None and comm.channels <= _FEW
-    return net if few and all(len(nics) == 1 for nics in nics_used(net).values()) else None
+    net = paths.where(lambda kind: kind.transport == "NET")
+    on_efa = net and all("Libfabric" in (kind.net or "") and kind.gdr is True for kind in net.kinds)
+    local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
+    if not on_efa or not local or slingshot.signs(facts):
+        return None
+    members = set(comm.ranks)
+    gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]
+    is_whole = min(gpus, default=0) >= _WHOLE
+    return net if is_whole and all(len(nics) == 1 for nics in nics_used(net).values()) else None
 
 
 def _clue(comm: CommunicatorInfo, net: Selection) -> Finding:

@@ -13,51 +13,53 @@ import numpy as np
 Column: TypeAlias = Any
 """A numpy array of integers or truth values, one for each row."""
 _MAX_KEY = 1 << 62
+_NARROW = 1 << 31
 _SPARSE = 8
 """Numbers for each row from which on sorting takes less time than a table of all."""
 
 
 def joint(*columns: Column) -> Column:
     """One number for each row, the same in rows that are equal in all columns, and in the order of these."""
-    key, size = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        if not len(column):
-            break
+    key: Column = _joint(columns, _MAX_KEY)[0].astype(np.int64, copy=False)
+    return key
+
+
+def _joint(columns: Sequence[Column], most: int) -> tuple[Column, int]:
+    """The same with how many numbers there may be.
+
+    Args:
+        columns: one behind the other.
+        most: how many there may be before gaps between them are closed, as long as few are known to be left.
+    """
+    key, size = np.zeros(len(columns[0]), np.int32), 1
+    for column in columns if len(key) else ():
         low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if size * span > _MAX_KEY:
-            key, size = _close(key, _MAX_KEY)
+        if span == 1:
+            continue
+        if 1 < size <= most < size * span or size * span > _MAX_KEY:
+            key, size = _close(key, size)
         if size * span > _MAX_KEY:
             (column, span), low = _close(column, _MAX_KEY), 0
-        key = key * span + (column.astype(np.int64) - low)
+        is_narrow = np.can_cast(column.dtype, np.int32) and span <= _NARROW
+        kind = np.int32 if size * span <= _NARROW else np.int64  # half the time, where that is enough
+        part = (column.astype(np.int32 if is_narrow else np.int64, copy=False) - low).astype(kind, copy=False)
+        key = part if size == 1 else key.astype(kind, copy=False) * span + part
         size *= span
-    return key
+    return key, size
 
 
 def order_of(*columns: Column) -> Column:
     """The rows in the order of several columns; fast where many are in that order already, as lines mostly are."""
-    return np.argsort(joint(*columns), kind="stable")
-
-
-def pair(one: Column, rank: Column) -> Column:
-    """One number of two, of which the second is a rank or -1: the same for all columns."""
-    return (one.astype(np.int64) << 32) + rank
+    return np.argsort(_joint(columns, _MAX_KEY)[0], kind="stable")
 
 
 def distinct(*columns: Column) -> tuple[Column, Column]:
     """The first row of each group of equal rows, in their order, and the number of the group of each row."""
     rows = np.arange(len(columns[0]))
-    key, size = np.zeros(len(rows), np.int64), 1
-    for column in columns if len(rows) else ():
-        low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if size <= _SPARSE * len(rows) < size * span or size * span > _MAX_KEY:
-            key, size = _close(key, size)
-        if size * span > _MAX_KEY:
-            (column, span), low = _close(column, _MAX_KEY), 0
-        key = key * span + (column.astype(np.int64) - low)
-        size *= span
+    key, size = _joint(columns, _SPARSE * len(rows))
     if size > _SPARSE * len(rows):
         key, size = _close(key, size)
-    first = np.zeros(size, np.int64)
+    key, first = key.astype(np.int64, copy=False), np.zeros(size, np.int64)
     first[key[::-1]] = rows[::-1]  # of equal ones the last counts
     heads = np.flatnonzero(first[key] == rows)
     first[key[heads]] = np.arange(len(heads))
@@ -93,23 +95,3 @@ def groups(key: Column) -> list[Column]:
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     return np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else []
-
-
-class Lookup:
-    """Finds numbers by keys.
-
-    Args:
-        keys: each once.
-        numbers: of them; not negative.
-    """
-
-    def __init__(self, keys: Column, numbers: Column) -> None:
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._numbers = keys[order], numbers[order]
-
-    def of(self, keys: Column) -> Column:
-        """The number of each key, -1 where there is none."""
-        if not len(self._keys):
-            return np.full(len(keys), -1)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[at] == keys, self._numbers[at], -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
@@ -128,8 +128,10 @@ def _outliers(facts: Facts) -> list[Setting]:
     return differing
 
 
-def ends_after_nccl(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
+def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
     """The ends of the job that directly follow NCCL's last line, or a table without a row: no work in between."""
+    if not ends:
+        return []
     before = {(last.source, last.order) for last in facts.job.last_lines}
     before |= {(head.source, head.order) for head in empty_tables(facts, ends)}
     return [end for end in ends if any(source == end.source and 0 < end.order - order <= 2 for source, order in before)]

@@ -65,27 +65,26 @@ def idle(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    judged = {candidate.host.name: candidate for candidate in _judged(facts)}
-    used, shared, lists = nics_used(facts.inter_host_rdma_paths()), _shared(facts), _lists(facts)
-    usual: dict[_Alike, set[frozenset[int]]] = {}
-    for name, nics in _nics_in(
-        facts, {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
-    ).items():
-        usual.setdefault(_alike(judged[name]), set()).add(frozenset(nics))
+    used, lists = nics_used(facts.inter_host_rdma_paths()), _lists(facts)
     results = (
-        _of_host(
-            facts,
-            candidate,
-            lists.get(name, []),
-            used.get(name, {}),
-            shared.get(name),
-            usual.get(_alike(candidate), set()),
-        )
-        for name, candidate in judged.items()
+        _of_host(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
+        for candidate in _judged(facts)
     )
     return [candidate for candidate in results if candidate]
 
 
+@once
+def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
+    """The NICs that hosts use which are alike."""
+    judged = {candidate.host.name: candidate for candidate in _judged(facts)}
+    compared = {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
+    usual: dict[_Alike, set[frozenset[int]]] = {}
+    for name, nics in _nics_in(facts, compared).items():
+        usual.setdefault(_alike(judged[name]), set()).add(frozenset(nics))
+    return usual
+
+
+@once
 def _judged(facts: Facts) -> list[_Judged]:
     """The hosts whose ranks in the log are all connected with other hosts."""
     crossing = _by_host(facts)
@@ -160,14 +159,7 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     return nics_of
 
 
-def _of_host(
-    facts: Facts,
-    judged: _Judged,
-    lists: list[Notice],
-    mine: dict[int, set[int]],
-    shared: Shared | None,
-    usual: set[frozenset[int]],
-) -> Idle | None:
+def _of_host(facts: Facts, judged: _Judged, lists: list[Notice], mine: dict[int, set[int]]) -> Idle | None:
     kinds = {_devices(notice.event) for notice in lists}
     if len(kinds) != 1 or not mine:
         return None  # no list, or lists for single ranks
@@ -182,10 +174,10 @@ def _of_host(
     }
     if len(left) <= judged.absent:
         return None
-    ports = len(left) + len(mine)
+    ports, shared = len(left) + len(mine), _shared(facts).get(judged.host.name)
     # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
     meant = (
-        any(left.keys() <= nics for nics in usual)
+        any(left.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
         or _has_room(facts, judged, ports)
         or _has_one_each(judged, ports, shared)
     )
@@ -212,6 +204,7 @@ def _has_one_each(judged: _Judged, nics: int, shared: Shared | None) -> bool:
     )
 
 
+@once
 def _shared(facts: Facts) -> dict[str, Shared]:
     """For each host the largest group of ranks that send, or receive, only through the same NIC."""
     groups: dict[tuple[str, str, int], set[int]] = {}

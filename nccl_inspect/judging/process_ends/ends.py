@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts, once
@@ -266,8 +266,10 @@ def _undecided(facts: Facts) -> list[ProcessEnd]:
     return [ProcessEnd([], None, None, -signal.SIGKILL, killed, words=_KILLED_OTHERS, is_undecided=True)]
 
 
-def since_start(facts: Facts, notices: Iterable[Notice]) -> list[Notice]:
+def since_start(facts: Facts, notices: Collection[Notice]) -> list[Notice]:
     """The notices without those that precede the communicators of their source and so belong to something earlier."""
+    if not notices:
+        return []
     starts = first_of_each(line for comm in facts.job.communicators for line in comm.evidence[:1])
     return [notice for notice in notices if notice.evidence[0].order > starts.get(notice.evidence[0].source, 0)]
 

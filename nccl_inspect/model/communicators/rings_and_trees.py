@@ -107,10 +107,9 @@ class Layouts:
 
     def of(self, comm: Communicator) -> Layout:
         """The layout of a communicator."""
-        members = comm.members.items()
-        printed = sorted([(rank, id(member.trees), *map(id, member.rings.values())) for rank, member in members])
-        rings = dict.fromkeys([id(ring) for _, member in members for ring in member.rings.values()])
-        key = comm.nranks, *printed, *rings
+        trees = frozenset([(rank, id(member.trees)) for rank, member in comm.members.items()])
+        rings = [(rank, *map(id, member.rings.values())) for rank, member in comm.members.items() if member.rings]
+        key = comm.nranks, trees, *rings
         if key not in self._known:
             self._known[key] = Layout(comm, self._links)
         return self._known[key]
@@ -153,15 +152,20 @@ def _by_links(trees: _Trees) -> _ByLinks:
 
 
 def _grouped(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
-    """The links of each rank with their channels: several at once where these go together at all ranks."""
-    groups = {frozenset(by_links.values()) for by_links in by_rank.values()}
-    together = [channel for group in groups for channels in group for channel in channels]
-    are_one = len(groups) == 1 and len(set(together)) == len(together)
+    """The links of each rank with their channels: several at once that have the same links at each of the ranks."""
+    groupings = {tuple(by_links.values()) for by_links in by_rank.values()}
+    alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for channel in sorted({channel for grouping in groupings for group in grouping for channel in group}):
+        places = [tuple([at for at, group in enumerate(some) if channel in group]) for some in groupings]
+        alike.setdefault(tuple(places), []).append(channel)
+    together = list(map(tuple, alike.values()))
+    of_grouping = {
+        some: [(at, channels) for channels in together for at, group in enumerate(some) if channels[0] in group]
+        for some in groupings
+    }
     for rank, by_links in by_rank.items():
-        if are_one:
-            yield rank, list(by_links.items())
-        else:
-            yield rank, [(links, (channel,)) for links, channels in by_links.items() for channel in channels]
+        links = list(by_links)
+        yield rank, [(links[at], channels) for at, channels in of_grouping[tuple(by_links.values())]]
 
 
 def _downward(tree: Tree) -> set[tuple[int, int]]:
@@ -258,14 +262,22 @@ def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]
 
 def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
     """The links that one of their ranks prints and the other does not: the one that does first, and where it has it."""
-    own = [(rank, links) for rank, links in tree if rank == links[-2]]
-    there = {rank for rank, _ in own}
-    down = {link for link in _downward(own) if link[1] in there}
-    up = {link for link in _upward(own) if link[0] in there}
-    for parent, child in sorted(up - down, key=lambda link: link[1]):
-        yield (child, parent), _ABOVE
-    for parent, child in sorted(down - up):
-        yield (parent, child), _BELOW
+    of_rank = {rank: links for rank, links in tree if rank == links[-2]}
+    above = [
+        (rank, links[-1])
+        for rank, links in of_rank.items()
+        if links[-1] in of_rank and rank not in of_rank[links[-1]][:-2]
+    ]
+    below = {
+        (rank, child)
+        for rank, links in of_rank.items()
+        for child in links[:-2]
+        if child in of_rank and of_rank[child][-1] != rank
+    }
+    for link in sorted(above):
+        yield link, _ABOVE
+    for link in sorted(below):
+        yield link, _BELOW
 
 
 def connected(comm: Communicator) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import ne
 from typing import NamedTuple
 
 Links = Sequence[tuple[int | None, int | None]]
@@ -23,7 +24,7 @@ def crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int | Non
     there = [hosts.get(rank) if rank is not None else None for rank in ring]
     if None in there:
         return None
-    return sum(a != b for a, b in zip(there, [*there[1:], *there[:1]], strict=True))
+    return sum(map(bool, map(ne, there, [*there[1:], *there[:1]])))
 
 
 def fewest_crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int:

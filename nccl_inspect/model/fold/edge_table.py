@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -107,24 +108,25 @@ class EdgeTable:
 
     def _of_blocks(self) -> dict[str, Column]:
         """The edges of the others: those that continue from one block to the next are one."""
-        blocks: dict[int, int] = {}
-        pieces: list[tuple[int, int, int, int, int]] = []
-        for index, burst in enumerate(self.bursts):
-            for piece in () if burst.own else burst.rows:
-                block = blocks.setdefault(id(piece.edges), len(blocks))
-                if block == len(self._blocks):
-                    self._begins.append(self._begins[-1] + len(self._blocks[-1].line) if block else 0)
-                    self._blocks.append(piece.edges)
-                begin = self._begins[block] + piece.begin
-                pieces.append((index, begin, piece.end - piece.begin, piece.base, len(burst.rows) > 1))
+        in_blocks = [[] if burst.own else burst.rows for burst in self.bursts]
+        pieces = list(chain.from_iterable(in_blocks))
         if not pieces:
             return dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
-        index, begin, size, base, is_cut = np.array(pieces, np.int64).T
+        blocks = {id(piece.edges): piece.edges for piece in pieces}
+        self._blocks = list(blocks.values())
+        ends = list(accumulate(len(block.line) for block in self._blocks))
+        self._begins = [0, *ends[:-1]]
+        begin_of = dict(zip(blocks, self._begins, strict=True))
+        block_begin = np.array([begin_of[id(piece.edges)] for piece in pieces])
+        begin, end, base = (np.array(numbers, np.int64) for numbers in list(zip(*pieces, strict=True))[1:])
+        counts = np.array(list(map(len, in_blocks)), np.int32)
+        index = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        is_cut, begin, size = counts[index] > 1, block_begin + begin, end - begin
         at = ranges(begin, size)
         every, bits = self._columns_of_blocks(), np.concatenate([block.channels for block in self._blocks])[at]
         columns = {name: column[at] for name, column in every.items()}
         columns |= {
-            "burst": np.repeat(index.astype(np.int32), size),
+            "burst": np.repeat(index, size),
             "place": columns.pop("line") + np.repeat(base, size),
         }
         if is_cut.any():
@@ -183,11 +185,6 @@ class EdgeTable:
             edge.row = row
             self._made[row] = edge
         return self._made[row]
-
-    def rows_of(self, burst: Burst) -> Sequence[int]:
-        """The rows of the edges of a burst, or of a part of one."""
-        rows: Sequence[int] = burst.at
-        return rows
 
     def of_kinds(self, value: Callable[[ChannelConnect], int]) -> Column:
         """Of each row what a function says of its event: a number, or whether something is so."""

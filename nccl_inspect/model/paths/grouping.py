@@ -19,10 +19,12 @@ from nccl_inspect.model.paths.columns import Columns
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.rows import Rows
-from nccl_inspect.util.columns import Column, distinct, joint, order_of
+from nccl_inspect.util.columns import Column, distinct, joint
 
 _LONG = 64
 """Connections of one pair that are compared with those of others; a pair that has more has a kind of its own."""
+_NEVER = np.iinfo(np.int64).max
+"""A place behind all lines."""
 
 
 class _Evidence:
@@ -61,48 +63,38 @@ class Grouping:
         self, rows: Rows, hosts: tuple[Column, Column], nic_name: NicName, scope: Callable[[Line], str]
     ) -> None:
         self._rows, self._hosts = rows, hosts
-        order = np.argsort(np.argsort(rows.spaces))
-        key = joint(rows.src, rows.dst, order[rows.space])
-        self._by_pair = np.argsort(key, kind="stable")
-        ordered = key[self._by_pair]
-        begins = np.append(True, ordered[1:] != ordered[:-1])
-        self._begins = np.flatnonzero(begins)
-        self._sizes = np.diff(self._begins, append=len(key))
-        self.pair = np.empty(len(key), np.int64)
-        self.pair[self._by_pair] = np.cumsum(begins) - 1
         details: dict[str, int] = {}
         self._detail = np.array([details.setdefault(kind.detail, len(details)) for kind in rows.table.kinds])[rows.kind]
         self._details = details
-        self._likeness = self._alike(self._signs(nic_name, scope))
-
-    def _of_pairs(self, column: Column) -> tuple[Column, Column]:
-        """The least and the greatest value of each pair."""
-        ordered = column[self._by_pair]
-        return np.minimum.reduceat(ordered, self._begins), np.maximum.reduceat(ordered, self._begins)
+        self._likeness = _alike(self._signs(nic_name, scope), rows.begins, rows.sizes)
 
     def _is_mixed(self, column: Column) -> Column:
-        low, high = self._of_pairs(column)
-        return low != high
+        """Whether the connections of each pair differ."""
+        differs = np.append(False, column[1:] != column[:-1])
+        differs[self._rows.begins] = False
+        is_mixed = np.zeros(len(self._rows.sizes), bool)
+        is_mixed[self._rows.pair[differs]] = True
+        return is_mixed
 
     def _signs(self, nic_name: NicName, scope: Callable[[Line], str]) -> Column:
         """Equal for connections that say the same of their paths."""
         rows = self._rows
         self.mixed = self._is_mixed(rows.communicator)
         # Which communicators they are matters where several ways are named with theirs; else that they are several.
-        communicator = np.where(self._is_mixed(self._detail)[self.pair], rows.communicator, NOTHING - 1 - self._nth())
+        communicator = np.where(self._is_mixed(self._detail)[rows.pair], rows.communicator, NOTHING - 1 - self._nth())
         nic = self._nics(nic_name)
         channels = rows.table.channels[rows.row]
         return distinct(rows.kind, channels, nic, rows.proxy, rows.guessed, communicator, self._scopes(scope))[1]
 
     def _nth(self) -> Column:
         """Of each connection whether its communicator is the first of its pair, the second, …"""
-        nth = np.zeros(len(self.pair), np.int64)
-        mixed = self._by_pair[self.mixed[self.pair[self._by_pair]]]
+        nth = np.zeros(len(self._rows), np.int32)
+        mixed = np.flatnonzero(self.mixed[self._rows.pair])
         if len(mixed):
-            pair = self.pair[mixed]
+            pair = self._rows.pair[mixed]
             number = distinct(pair, self._rows.communicator[mixed])[1]
-            begins = np.unique(pair, return_index=True)[1]
-            nth[mixed] = number - np.repeat(number[begins], np.diff([*begins, len(pair)]))
+            begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
+            nth[mixed] = number - np.repeat(number[begins], np.diff(begins, append=len(pair)))
         return nth
 
     def _nics(self, nic_name: NicName) -> Column:
@@ -124,27 +116,11 @@ class Grouping:
         """Whether the ends of each connection are on one host."""
         rows, (src_host, dst_host) = self._rows, self._hosts
         both = (src_host != NOTHING) & (dst_host != NOTHING)
-        ends = np.where(both, src_host == dst_host, 2 + self.pair)
+        ends = np.where(both, src_host == dst_host, 2 + rows.pair)
         devices = joint(rows.table.src_dev[rows.row], rows.table.dst_dev[rows.row])
         first, group = distinct(rows.communicator, rows.is_local, ends, np.where(both, 0, devices))
         scopes: dict[str, int] = {}
-        return np.array([scopes.setdefault(scope(rows.line(row)), len(scopes)) for row in first.tolist()])[group]
-
-    def _alike(self, signs: Column) -> Column:
-        """Equal for pairs with equal connections in equal order."""
-        ordered, is_long = signs[self._by_pair], self._sizes > _LONG
-        signature = np.where(is_long, np.cumsum(is_long), 0)
-        for place in range(min(_LONG, int(self._sizes.max(initial=0)))):
-            at = np.minimum(self._begins + place, len(ordered) - 1)
-            sign = np.where(is_long | (self._sizes <= place), NOTHING, ordered[at])
-            signature = distinct(signature, sign)[1]
-        return signature
-
-    def rows_of(self, pair: int) -> list[int]:
-        """The connections of a pair, in their order."""
-        begin = self._begins[pair]
-        rows: list[int] = self._by_pair[begin : begin + self._sizes[pair]].tolist()
-        return rows
+        return np.array([scopes.setdefault(scope(line), len(scopes)) for line in rows.lines(first)])[group]
 
     def columns(
         self, path_of: Callable[[Sequence[Line]], Path], evidence: Callable[[Edge], Evidence], hosts: Sequence[str]
@@ -161,18 +137,16 @@ class Grouping:
         number: dict[object, int] = {}
         kinds: list[PathKind] = []
         kind, detail = [], []
-        for pair in first.tolist():
-            path = path_of([rows.line(row) for row in self.rows_of(pair)])
+        for begin, size in zip(rows.begins[first].tolist(), rows.sizes[first].tolist(), strict=True):
+            path = path_of(rows.lines(slice(begin, begin + size)))
             place = number.setdefault(key_of(path), len(kinds))
             if place == len(kinds):
                 kinds.append(kind_of(path))
             kind.append(place)
             detail.append(self._details[path.detail])
-        is_chosen = self._detail == np.array(detail, np.int64)[like][self.pair]
-        chosen = self._by_pair[is_chosen[self._by_pair]]
-        chosen = chosen[order_of(self.pair[chosen], rows.place[chosen])]
-        line = chosen[np.unique(self.pair[chosen], return_index=True)[1]]
-        lines = _Evidence(rows, line, self._of_ends(chosen), evidence)
+        is_chosen = self._detail == np.repeat(np.array(detail)[like], rows.sizes)
+        line = self._firsts(is_chosen)
+        lines = _Evidence(rows, line, self._of_ends(is_chosen), evidence)
         sets, communicators = self._communicators(is_chosen, line)
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
@@ -193,18 +167,23 @@ class Grouping:
             end_lines=lines.of_end,
         )
 
-    def _of_ends(self, chosen: Column) -> dict[str, Column]:
-        """For each side the row of the first connection that each pair prints there.
+    def _firsts(self, is_wanted: Column) -> Column:
+        """Of each pair the wanted connection that stands first in the log; -1 where none is wanted."""
+        rows = self._rows
+        place = np.where(is_wanted, rows.place, _NEVER)
+        first = np.repeat(np.minimum.reduceat(place, rows.begins), rows.sizes)
+        there = np.flatnonzero((place == first) & is_wanted)[::-1]
+        firsts = np.full(len(rows.sizes), NOTHING)
+        firsts[rows.pair[there]] = there
+        return firsts
 
-        Args:
-            chosen: connections in the order of their pairs and lines.
-        """
+    def _of_ends(self, is_chosen: Column) -> dict[str, Column]:
+        """For each side the row of the first connection that each pair prints there."""
         rows, of_ends = self._rows, {}
         for side in SIDES:
-            is_there = rows.table.of_kinds(partial(_is_printed_at, side))[rows.row[chosen]]
-            there = chosen[np.flatnonzero(is_there)][::-1]
-            of_ends[side] = np.full(len(self._sizes), NOTHING)
-            of_ends[side][self.pair[there]] = rows.row[there]
+            is_printed = rows.table.of_kinds(partial(_is_printed_at, side))[rows.row]
+            firsts = self._firsts(is_chosen & is_printed)
+            of_ends[side] = np.where(firsts == NOTHING, NOTHING, rows.row[firsts])
         return of_ends
 
     def _communicators(self, is_chosen: Column, line: Column) -> tuple[list[tuple[str, ...]], Column]:
@@ -212,11 +191,34 @@ class Grouping:
         rows = self._rows
         sets: dict[tuple[str, ...], int] = {(name,): place for place, name in enumerate(rows.communicators)}
         numbers = rows.communicator[line]
-        mixed = np.flatnonzero(self.mixed[self.pair] & is_chosen)
-        some = mixed[distinct(self.pair[mixed], rows.communicator[mixed])[0]]
-        some = some[np.argsort(self.pair[some], kind="stable")]
-        pairs, begins = np.unique(self.pair[some], return_index=True)
-        names = [rows.communicators[place] for place in rows.communicator[some].tolist()]
-        for pair, begin, end in zip(pairs.tolist(), begins.tolist(), [*begins[1:].tolist(), None], strict=False):
-            numbers[pair] = sets.setdefault(tuple(names[begin:end]), len(sets))
+        mixed = np.flatnonzero(self.mixed[rows.pair] & is_chosen)
+        if not len(mixed):
+            return list(sets), numbers
+        some = mixed[distinct(rows.pair[mixed], rows.communicator[mixed])[0]]
+        pair, communicator = rows.pair[some], rows.communicator[some]
+        begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
+        sizes = np.diff(begins, append=len(pair))
+        first, like = distinct(_alike(communicator, begins, sizes))
+        places = []
+        for begin, size in zip(begins[first].tolist(), sizes[first].tolist(), strict=True):
+            names = [rows.communicators[place] for place in communicator[begin : begin + size].tolist()]
+            places.append(sets.setdefault(tuple(names), len(sets)))
+        numbers[pair[begins]] = np.array(places)[like]
         return list(sets), numbers
+
+
+def _alike(signs: Column, begins: Column, sizes: Column) -> Column:
+    """Equal for groups of rows with equal signs in equal order.
+
+    Args:
+        signs: of the rows; not negative.
+        begins: of the groups.
+        sizes: of the groups.
+    """
+    is_long = sizes > _LONG
+    signature = np.where(is_long, np.cumsum(is_long), 0)
+    for place in range(min(_LONG, int(sizes.max(initial=0)))):
+        at = np.minimum(begins + place, len(signs) - 1)
+        sign = np.where(is_long | (sizes <= place), NOTHING, signs[at])
+        signature = distinct(signature, sign)[1]
+    return signature

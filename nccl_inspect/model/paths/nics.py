@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+from typing import NamedTuple
+
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.model.fold.fold import ProcessLog
-from nccl_inspect.model.statements.index import Statements, by_process
+from nccl_inspect.model.statements.index import Statements
+
+
+class _Listed(NamedTuple):
+    place: int
+    names: dict[int, str]
 
 
 class NicNames:
@@ -16,21 +24,19 @@ class NicNames:
     """
 
     def __init__(self, statements: Statements) -> None:
-        self._listed = by_process(statements.of(NetDevices))
-        self._known: dict[tuple[Process, str], dict[int, str]] = {}
+        self._listed: dict[tuple[Process, str], list[_Listed]] = {}
+        for statement in statements.of(NetDevices):
+            event = statement.event
+            assert isinstance(event, NetDevices)
+            names = {int(device[0]): str(device[1]) for device in event.devices}
+            for process, place in zip(statement.processes, statement.places, strict=True):
+                self._listed.setdefault((process, event.net), []).append(_Listed(place, names))
 
     def of(self, log: ProcessLog, net: str, index: int) -> str | None:
         """The name of a NIC of a network, None where the process does not list it."""
-        net = listed_as(net)
-        key = (log.process, net)
-        if key not in self._known:
-            self._known[key] = {
-                int(device[0]): str(device[1])
-                for said in self._listed.get(log.process, ())
-                if isinstance(said.event, NetDevices) and said.event.net == net
-                for device in said.event.devices
-            }
-        return self._known[key].get(index)
+        lists = self._listed.get((log.process, listed_as(net)), ())
+        naming = [listed for listed in lists if index in listed.names]
+        return max(naming, key=itemgetter(0)).names[index] if naming else None
 
 
 def listed_as(net: str) -> str:

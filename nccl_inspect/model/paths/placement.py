@@ -71,16 +71,14 @@ def _told(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]
 
 
 class Placement(NamedTuple):
-    """A burst in the ranks of a space."""
+    """Bursts of a process in a communicator, in the ranks of a space."""
 
     space: str
     ranks: Sequence[int | None]
-    """For each rank that the burst may name that of the space."""
-    burst: Burst
+    """For each rank that the bursts may name that of the space."""
     communicator: str
     log: ProcessLog
-    guessed: bool
-    doubtful: bool
+    bursts: Sequence[Burst]
 
 
 class Placed:
@@ -93,7 +91,7 @@ class Placed:
 
     def __init__(self, found_by: Attribution, table: EdgeTable | None) -> None:
         self._found_by, self.table = found_by, table
-        self.bursts: list[Placement] = []
+        self.placements: list[Placement] = []
         self.hosts: dict[tuple[str, int], str] = {}
         self.fragments: list[Fragment] = []
         self._unplaced = found_by.given_up
@@ -103,11 +101,15 @@ class Placed:
         if not is_masked(log.process):
             self.hosts[rank] = log.process[0]
 
-    def add(self, space: str, ranks: Sequence[int | None], burst: Burst, name: str, log: ProcessLog) -> None:
-        """Place a burst in a space, as one of the communicator with this name."""
-        guessed = id(burst) in self._found_by.guessed
-        doubtful = guessed and id(burst) not in self._found_by.paired
-        self.bursts.append(Placement(space, ranks, burst, name, log, guessed, doubtful))
+    def doubt(self, burst: Burst) -> int:
+        """0 if the communicator of a burst is certain; 1 if only the order of use told it, 2 if ranks may be others."""
+        if id(burst) not in self._found_by.guessed:
+            return 0
+        return 1 if id(burst) in self._found_by.paired else 2
+
+    def doubts(self, bursts: Sequence[Burst]) -> list[int]:
+        """The same of several."""
+        return list(map(self.doubt, bursts)) if self._found_by.guessed else [0] * len(bursts)
 
     def give_up(self, burst: Burst) -> None:
         """Count connections that belong nowhere."""
@@ -119,26 +121,48 @@ class Placed:
         from nccl_inspect.model.paths.rows import Rows  # most logs are short
 
         assert self.table is not None
-        return Rows(self.bursts, self.table)
+        return Rows(self, self.table)
 
     @cached_property
     def lines(self) -> list[Line]:
         """Those whose ranks are known; the other end of CollNet is the network, so that it joins no ranks."""
-        owner = owners(self.bursts)
-        numbered = [
+        ordered = [
             (number, edge.place, line)
-            for number, placement in zip(owner, self.bursts, strict=True)
-            for edge in placement.burst.edges.values()
-            if (line := line_of(placement, edge))
+            for number, placement in zip(owners(self.placements), self.placements, strict=True)
+            for burst in placement.bursts
+            for edge in burst.edges.values()
+            if (line := self._line(placement, burst, edge))
         ]
-        return [line for *_, line in sorted(numbered, key=itemgetter(0, 1))]
+        return [line for *_, line in sorted(ordered, key=itemgetter(0, 1))]
+
+    def _line(self, placement: Placement, burst: Burst, edge: Edge) -> Line | None:
+        """An edge in the ranks of the space; None where the log does not tell them, and for CollNet."""
+        event, ranks = edge.event, placement.ranks
+        src, dst = _known(ranks, event.src), _known(ranks, event.dst)
+        if src is None or dst is None or event.transport == "COLLNET":
+            return None
+        return Line(
+            placement.space,
+            src,
+            dst,
+            event,
+            edge,
+            placement.communicator,
+            placement.log,
+            self.doubt(burst) > 0,
+            self.doubt(burst) > 1,
+            _known(ranks, event.pxn_rank),
+            event.src_dev,
+            event.dst_dev,
+        )
 
     @property
     def unplaced(self) -> int:
         """How many lines could not be placed."""
         if self.table is not None:
             return self._unplaced + self.rows.unplaced
-        edges = [edge for placement in self.bursts for edge in placement.burst.edges.values()]
+        bursts = (burst for placement in self.placements for burst in placement.bursts)
+        edges = [edge for burst in bursts for edge in burst.edges.values()]
         lines = sum(edge.lines for edge in edges if edge.event.transport != "COLLNET")
         return self._unplaced + lines - sum(line.edge.lines for line in self.lines)
 
@@ -151,7 +175,7 @@ class Placed:
 
     def spread_hosts(self) -> None:
         """Ranks joined by SHM or P2P are on one host, even where only one of them printed."""
-        joins = self.rows.local() if self.table is not None else _local(self.lines)
+        joins = self.rows.local(self.hosts) if self.table is not None else _local(self.lines)
         beside: dict[tuple[str, int], list[tuple[str, int]]] = {}
         for space, src, dst in joins:
             beside.setdefault((space, src), []).append((space, dst))
@@ -178,28 +202,6 @@ def _local(lines: Iterable[Line]) -> Iterator[tuple[str, int, int]]:
     return ((line.space, line.src, line.dst) for line in lines if line.event.is_local)
 
 
-def line_of(placement: Placement, edge: Edge) -> Line | None:
-    """An edge in the ranks of the space; None where the log does not tell them, and for CollNet."""
-    event = edge.event
-    src, dst = _known(placement.ranks, event.src), _known(placement.ranks, event.dst)
-    if src is None or dst is None or event.transport == "COLLNET":
-        return None
-    return Line(
-        placement.space,
-        src,
-        dst,
-        event,
-        edge,
-        placement.communicator,
-        placement.log,
-        placement.guessed,
-        placement.doubtful,
-        _known(placement.ranks, event.pxn_rank),
-        event.src_dev,
-        event.dst_dev,
-    )
-
-
 def place(
     communicators: Sequence[Communicator],
     world: Communicator | None,
@@ -221,8 +223,8 @@ def place(
             own = _known(comm.global_ranks, rank)
             if own is not None:
                 placed.name_host((space, own), member.log)
-            for burst in member.bursts:
-                placed.add(space, comm.global_ranks, burst, comm.name, member.log)
+            if member.bursts:
+                placed.placements.append(Placement(space, comm.global_ranks, comm.name, member.log, member.bursts))
     for log, burst, home in _homes(communicators, world, found_by.homeless):
         _adopt(placed, home, world, log, burst)
     placed.spread_hosts()
@@ -299,13 +301,14 @@ def _adopt(
         space, own = ("global" if world else home.name), _known(home.global_ranks, burst.key.rank)
         if own is not None and (space, own) not in placed.hosts:
             placed.name_host((space, own), log)
-        placed.add(space, home.global_ranks, burst, home.name, log)
+        placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))
     elif world is None and (fragment := _fragment(placed, log, burst)):
         fragment.take(log, burst)
         for who, host, _ in _told(log, burst):
             if host:
                 placed.hosts[fragment.name, who] = host
-        placed.add(fragment.name, range(_highest(burst) + 1), burst, fragment.name, log)
+        ranks = range(_highest(burst) + 1)
+        placed.placements.append(Placement(fragment.name, ranks, fragment.name, log, [burst]))
     else:
         placed.give_up(burst)
 

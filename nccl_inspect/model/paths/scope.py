@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
@@ -34,14 +34,25 @@ class Scope:
         self._has_one_each = cache(_has_one_each)
         self._full: dict[tuple[str, str, str], bool] = {}
         self._by_host: dict[str, dict[str, list[Member]]] = {}
-        self._ranks: dict[tuple[str, str], set[int]] = {}
-        for (space, rank), name in hosts.items():
-            self._ranks.setdefault((space, name), set()).add(rank)
-        self._devices: dict[tuple[str, str, str], set[int]] = {}
-        for space, rank, device in devices:
-            host = hosts.get((space, rank))
+        self._named = devices
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[str, str], set[int]]:
+        """The ranks on each host."""
+        ranks: dict[tuple[str, str], set[int]] = {}
+        for (space, rank), name in self._hosts.items():
+            ranks.setdefault((space, name), set()).add(rank)
+        return ranks
+
+    @cached_property
+    def _devices(self) -> dict[tuple[str, str, str], set[int]]:
+        """The ranks that have a GPU of a host."""
+        ranks: dict[tuple[str, str, str], set[int]] = {}
+        for space, rank, device in self._named:
+            host = self._hosts.get((space, rank))
             if host is not None and device is not None:
-                self._devices.setdefault((space, host, device), set()).add(rank)
+                ranks.setdefault((space, host, device), set()).add(rank)
+        return ranks
 
     def of_way(self, way: Iterable[Line]) -> str:
         """What the lines of all communicators tell, where they agree."""

@@ -1,4 +1,4 @@
-"""Where the lines of each process end, and what the last of them says."""
+"""What the last line of a process says."""
 
 from __future__ import annotations
 
@@ -7,28 +7,17 @@ from operator import itemgetter
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements.index import Line, StatementLine
 
 
-def of(
-    log: ProcessLog, ranks: list[int], where: tuple[str, int, int], stated: StatementLine | None, line: Line
-) -> LastLine:
-    """The last line of a process.
+def kept(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
+    """The last line of a process of which more than its place is kept.
 
     Args:
         log: of the process.
-        ranks: of the process.
-        where: source, line and order of its last line.
         stated: the last line that is a statement.
         line: makes evidence of lines.
     """
-    final = log.final
-    return LastLine(log.process, ranks, *where, final.device, final.time, evidence=_kept(log, stated, line))
-
-
-def _kept(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
-    """The last line of which more than its place is kept."""
     place, last = max(_ends(log, stated), key=itemgetter(0), default=(0, None))
     match last:
         case None:

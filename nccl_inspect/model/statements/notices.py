@@ -16,6 +16,9 @@ from nccl_inspect.util.secrets import masked
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import in_order, moment
 
+_UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_ordered=False)
+"""Until somebody asks who made a statement first."""
+
 
 def joined(
     statements: Iterable[Statement],
@@ -45,24 +48,29 @@ def _notice(
     statement: Statement, ranks: Mapping[Process, list[int]], releases: Mapping[str, str], line: Line
 ) -> Notice:
     event, printers = statement.event, statement.processes
-    lines = [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))]
-    return Notice(
+    notice = Notice(
         event=event and without_secrets(event),
         production=event.qualified_name if event else "",
         level=statement.level,
         message=masked(decode(statement.message)),
         count=sum(statement.counts),
         place=statement.places[0],
-        ranks=sorted({rank for process in printers for rank in ranks.get(process, ())}),
-        hosts=list(dict.fromkeys([process.host for process in printers if process.host])),
+        ranks=[],
+        hosts=[],
         processes=printers,
-        evidence=lines,
-        earliest=_earliest(statement, line) if len(printers) > 1 else _only(statement, lines[0]),
+        evidence=[],
+        earliest=_UNMADE,
         releases=releases.get(event.production, "") if event else "",
         rule=engine.rule_of(event) if event else "",
         roles=engine.roles_of(event) if event else frozenset(),
         location=statement.location,
-        until=[source_and_line(place)[1] for place in statement.lasts],
+    )
+    return notice.defer(
+        ranks=lambda: sorted({rank for process in printers for rank in ranks.get(process, ())}),
+        hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
+        evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
+        earliest=lambda: _earliest(statement, line) if len(printers) > 1 else _only(statement, notice.evidence[0]),
+        until=lambda: [source_and_line(place)[1] for place in statement.lasts],
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
@@ -39,6 +40,10 @@ class Quotes:
         if isinstance(step, Step):
             return self.message(step.place, step.origin, "INFO", step.event.message)
         return self.edge(min(step.edges.values(), key=lambda edge: edge.place))
+
+    def first_steps(self, steps: Iterable[Step], most: int) -> list[Evidence]:
+        """The lines of the first of some steps."""
+        return list(map(self.step, sorted(steps, key=itemgetter(0))[:most]))
 
     def note(self, note: Note) -> Evidence:
         """The first line of a statement."""
