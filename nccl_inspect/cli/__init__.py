@@ -27,6 +27,7 @@ EXITS_AFTERWARDS = object()
 """The object of the context if the process exits after the command."""
 _KEPT = 6 << 20
 """Bytes: more than a block of a log and its lines take; twice as many would fragment the memory."""
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
 _EXAMPLES = """
@@ -136,6 +137,10 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
     interruption.guard()
     # glibc keeps memory of a size that was freed once: else it would request each block from the system again.
     bytes(_KEPT)
+    # OpenBLAS, which numpy loads, would start a thread for each processor, and nothing here multiplies matrices. Not in
+    # os.environ: programs that a command starts get only that.
+    if _BLAS_THREADS not in os.environ:
+        os.putenv(_BLAS_THREADS, "1")
     _prepare_streams()
     # All output is written: freeing a job of ten thousand ranks would take a tenth of the run time.
     os._exit(execute(EXITS_AFTERWARDS, program, name))

@@ -152,6 +152,6 @@ def become(argv: Sequence[str]) -> int:
         NotStartedError: always, if it returns at all.
     """
     try:
-        os.execvp(argv[0], list(argv))
+        os.execvpe(argv[0], list(argv), os.environ)
     except OSError as error:
         raise NotStartedError(f"{argv[0]}: {error.strerror}", 127 if error.errno == 2 else 126) from None

@@ -176,3 +176,10 @@ def test_a_terminal_stays_a_terminal(tmp_path: Path) -> None:
     assert shown.count(b"stopped") == 1
     assert b"Traceback" not in shown
     assert (tmp_path / "out" / "job.log").read_bytes().startswith(b"True True 77\n")
+
+
+@pytest.mark.parametrize("folder_name", ["out", "/dev/null/out"], ids=["kept", "in its place"])
+def test_the_job_gets_no_setting_of_this_program(tmp_path: Path, folder_name: str) -> None:
+    done = run(tmp_path, "--quiet", "--out", folder_name, "--", "env")
+    assert b"PATH=" in done.stdout
+    assert b"OPENBLAS" not in done.stdout
