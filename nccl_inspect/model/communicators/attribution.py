@@ -85,7 +85,7 @@ def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = Non
 
         certainty = Certainty(processes, table)
     misplaced = certainty.misplaced() if certainty else set(_misplaced(processes))
-    for process in processes:
+    for process in processes if misplaced else ():
         _release(process, misplaced)
     work = _Work(processes, certainty)
     for index, process in enumerate(processes):
@@ -108,7 +108,7 @@ def _misplaced(processes: Iterable[ProcessMembers]) -> Iterator[int]:
 
 def _release(process: ProcessMembers, misplaced: AbstractSet[int]) -> None:
     """Take away from members what they cannot have."""
-    for member in process.members if misplaced else ():
+    for member in process.members:
         for burst in member.bursts:
             if id(burst) in misplaced:
                 process.leave(burst)
