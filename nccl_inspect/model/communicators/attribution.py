@@ -8,7 +8,8 @@ marked as a guess.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import field
@@ -124,16 +125,17 @@ class _Work:
         self._open: dict[Process, list[Unit]] = {}
         self._used: dict[Slot, dict[int, int]] = {}
         """The channels of a connection that are there already, by the ids of members."""
-        self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
+        self._first_uses: defaultdict[tuple[object, ...], _FirstUses] = defaultdict(_FirstUses)
+        """By what a communicator is called in every process."""
         self._kind = cache(_kind)
-        self._uses: dict[Process, int] = {}
+        self._uses: Counter[int] = Counter()
+        """How often each process used a communicator, by the ids of logs."""
         self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
-        self._direct: dict[Process, set[str | None]] = {}
+        self._direct: defaultdict[Process, set[str | None]] = defaultdict(set)
         """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         self._processes, self._certainty = processes, certainty
-        self._direct.update((process.log.process, set()) for process in processes)
         bursts = [] if certainty else [process.bursts for process in processes]
         self._twins = Twins(
             (process.log.process for process in processes),
@@ -154,8 +156,8 @@ class _Work:
         for process, made in zip(self._processes, certainty.decide(), strict=True):
             self._threads[process.log.process] = made
         for member, order in certainty.first_uses():
-            self._first_use.setdefault(self._kind(member.communicator), {}).setdefault(id(member.log), order)
-            self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
+            self._first_uses[self._kind(member.communicator)].add(member.log, order)
+            self._uses[id(member.log)] = max(order, self._uses[id(member.log)])
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
         for member, conn, ends in certainty.like():
@@ -280,12 +282,10 @@ class _Work:
         return joins_neighbours
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
-        kind = self._kind(member.communicator)
-        first_use = self._first_use.get(kind, {})
-        uses = sorted(first_use.values())
-        mine = id(member.log) in first_use
-        usual = uses[len(uses) // 2] if uses else len(self._first_use)
-        return mine, usual, member.first.place
+        first_uses = self._first_uses.get(self._kind(member.communicator))
+        if first_uses is None:
+            return False, len(self._first_uses), member.first.place
+        return first_uses.has(member.log), first_uses.usual, member.first.place
 
     def _assign(self, unit: Unit, member: Member) -> None:
         member.bursts.extend(unit.bursts)
@@ -296,9 +296,34 @@ class _Work:
             threads.setdefault(burst.key.tid, []).append(Made(burst.place, burst.key.conn, member))
         for slot, channels in unit.slots:
             self._take(member, slot, channels)
-        kind, process = self._kind(member.communicator), id(member.log)
-        order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
-        self._first_use.setdefault(kind, {}).setdefault(process, order)
+        self._uses[id(unit.log)] += 1
+        self._first_uses[self._kind(member.communicator)].add(member.log, self._uses[id(unit.log)])
+
+
+class _FirstUses:
+    """When processes first used a communicator, counted in what each of them connected."""
+
+    def __init__(self) -> None:
+        self._by_log: dict[int, int] = {}
+        self._ordered: list[int] = []
+        """The same in their order, once somebody asked."""
+
+    def add(self, log: ProcessLog, order: int) -> None:
+        """Note a use by a process; only the first one counts."""
+        if id(log) not in self._by_log:
+            self._by_log[id(log)] = order
+            if self._ordered:
+                insort(self._ordered, order)
+
+    def has(self, log: ProcessLog) -> bool:
+        """Whether a process used it."""
+        return id(log) in self._by_log
+
+    @property
+    def usual(self) -> int:
+        """The median."""
+        self._ordered = self._ordered or sorted(self._by_log.values())
+        return self._ordered[len(self._ordered) // 2]
 
 
 def _is_same_pair(unit: Unit) -> bool:

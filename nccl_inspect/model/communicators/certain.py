@@ -54,8 +54,11 @@ class Certainty:
         self._local = table.of_kinds(lambda event: event.is_local)
         self._width = np.array([channels.bit_length() for channels in table.channel_sets])[table.channels]
         self._rank = np.array([burst.key.rank for burst in table.bursts], np.int64)
-        self._process = np.repeat(np.arange(len(processes)), [len(process.bursts) for process in processes])
+        sizes = [len(process.loose) + sum(len(member.bursts) for member in process.members) for process in processes]
+        self._process = np.repeat(np.arange(len(processes)), sizes)
         """By bursts."""
+        self._owner = self._process[table.burst]
+        """The same by connections."""
         self.member = np.full(len(table), NOTHING)
         """The member that each connection went to."""
         self.conn = np.full(len(table), NOTHING)
@@ -131,7 +134,7 @@ class Certainty:
 
     def _turns(self, loose: LooseBursts) -> Column:
         """In which turn each unit was decided; -1 if it is not certain."""
-        table, process = self._table, self._process[self._table.burst]
+        table, process = self._table, self._owner
         conn = self.conn.copy()
         conn[loose.rows] = loose.conn_of_unit[loose.unit]
         slots = joint(process, conn, table.src, table.dst, self.receives)
@@ -212,10 +215,17 @@ class Certainty:
         for member, order in self._first_uses:
             yield self._members.all[member], order
 
+    def _of_open(self) -> Column:
+        """Connections of processes that have some which are not certain."""
+        is_open = np.zeros(len(self._processes), bool)
+        is_open[self._owner[self.member == NOTHING]] = True
+        return np.flatnonzero(is_open[self._owner])
+
     def direct(self) -> Iterator[tuple[ProcessLog, str | None]]:
-        """The GPUs to which processes have direct connections, as brackets name them."""
-        local = np.flatnonzero(self._local)
-        process, device = self._process[self._table.burst[local]], self._far[local]
+        """The GPUs to which these processes have direct connections, as brackets name them."""
+        rows = self._of_open()
+        rows = rows[self._local[rows]]
+        process, device = self._owner[rows], self._far[rows]
         for row in distinct(process, device)[0].tolist():
             yield self._processes[process[row]].log, self._devices[device[row]]
 
@@ -225,10 +235,7 @@ class Certainty:
 
     def like(self) -> Iterator[tuple[Member, int, Ends]]:
         """Connections that went to members and join the ranks that some that are left do in the same process."""
-        table, process = self._table, self._process[self._table.burst]
-        is_open = np.zeros(len(self._processes), bool)
-        is_open[process[self.member == NOTHING]] = True
-        rows = np.flatnonzero(is_open[process])
+        table, process, rows = self._table, self._owner, self._of_open()
         ends = joint(process[rows], table.src[rows], table.dst[rows])
         is_like = np.isin(ends, ends[self.member[rows] == NOTHING])
         rows = rows[is_like & (self.member[rows] != NOTHING) & (self.conn[rows] != NOTHING)]
