@@ -256,8 +256,8 @@ class _Work:
     def _like_elsewhere(self, unit: Unit) -> _Test:
         """Two GPUs that talk directly in one communicator do not use the network in another one."""
         direct, host = self._direct[unit.log.process], unit.log.process.host
-        ends = ((*end.other, end.kind.is_local) for end in unit.ends)
-        others = {rank for rank, device, is_local in ends if rank is not None and not is_local and device in direct}
+        far = (end.other for end in unit.ends if not end.kind.is_local)
+        others = {rank for rank, device in far if rank is not None and device in direct}
 
         def is_like(member: Member) -> bool:
             assert member.communicator is not None

@@ -89,7 +89,9 @@ class Certainty:
         if not any(member.bursts for member in self._members.all):
             return set()
         number = {id(burst): at for at, burst in enumerate(self._table.bursts)}
-        pairs = [(number[id(burst)], owner) for owner, member in enumerate(self._members.all) for burst in member.bursts]
+        pairs = [
+            (number[id(burst)], owner) for owner, member in enumerate(self._members.all) for burst in member.bursts
+        ]
         bursts, owner = np.array(pairs, np.int64).T
         rows = joined([self._table.bursts[burst].at for burst in bursts.tolist()])
         member = np.repeat(owner, np.bincount(self._table.burst, minlength=len(number))[bursts])

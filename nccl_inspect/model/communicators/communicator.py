@@ -6,7 +6,7 @@ pointers are those of one process, and until 2.22 splits of equal colour share t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
@@ -133,15 +133,15 @@ class _Join:
         by_source: dict[int, list[Member]] = {}
         for member in group:
             by_source.setdefault(source_and_line(member.first.place)[0], []).append(member)
-        turns: Counter[int] = Counter()
-        by_turn: dict[int, list[Member]] = {}
+        turns: defaultdict[int, int] = defaultdict(int)
+        by_turn: defaultdict[int, list[Member]] = defaultdict(list)
         for here in by_source.values():
-            turn = max(turns[member.rank] for member in here)
-            own: Counter[int] = Counter()
+            turn = max([turns[member.rank] for member in here])
+            own: defaultdict[int, int] = defaultdict(int)
             for member in here:
-                by_turn.setdefault(turn + own[member.rank], []).append(member)
+                by_turn[turn + own[member.rank]].append(member)
                 own[member.rank] += 1
-            turns.update({rank: turn + number - turns[rank] for rank, number in own.items()})
+            turns.update({rank: turn + number for rank, number in own.items()})
         for turn_members in by_turn.values():
             self._add(turn_members)
 

@@ -54,9 +54,11 @@ class LooseBursts:
         self._group = np.full(len(at), NOTHING)
         groups: dict[tuple[int, ...], int] = {}
         is_by_caller = np.array([some.by_caller for some in processes])[self.process]
-        for row in np.flatnonzero(~is_by_caller | (self._own_conn == RINGS_AND_TREES)).tolist():
-            index, burst = int(self.process[row]), self.bursts[row]
-            self._group[row] = groups.setdefault((index, *processes[index].together(burst)), len(groups))
+        rows = np.flatnonzero(~is_by_caller | (self._own_conn == RINGS_AND_TREES))
+        self._group[rows] = [
+            groups.setdefault((index, *processes[index].together(self.bursts[row])), len(groups))
+            for row, index in zip(rows.tolist(), self.process[rows].tolist(), strict=True)
+        ]
         for row in np.flatnonzero(self._own_conn == NOTHING).tolist():
             if conn_of(processes[self.process[row]], self.bursts[row]) is not None:
                 self.conn[row] = RINGS_AND_TREES

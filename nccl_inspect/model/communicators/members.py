@@ -7,7 +7,7 @@ there is no START: what a thread printed before COMPLETE belongs to it.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
@@ -121,8 +121,8 @@ class ProcessMembers(Record):
     """``Connected …`` lines that name no communicator: they follow the bursts of their thread."""
     parts: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By the id of a loose burst its thread and how many ``Connected …`` lines that had printed before."""
-    closed: dict[int, str] = field(default_factory=dict)
-    """By the id of a loose burst what the ``Connected …`` line that follows says of it: ``rings``, ``all trees``, …"""
+    closed: dict[tuple[int, int], str] = field(default_factory=dict)
+    """What the ``Connected …`` line says that follows a part: ``rings``, ``all trees``, …"""
     callers: set[int] = field(default_factory=set)
     """The threads that call NCCL, as far as they show: the main one, and those that begin communicators."""
     by_caller: bool = False
@@ -137,6 +137,10 @@ class ProcessMembers(Record):
         """Add a burst that a member cannot have."""
         self.loose.append(burst)
         self.parts[id(burst)] = burst.key.tid, -1 - len(self.loose)
+
+    def closing(self, burst: Burst) -> str | None:
+        """What the ``Connected …`` line that follows says of a loose burst; of send/recv none does."""
+        return None if burst.key.conn == SEND_RECV else self.closed.get(self.parts[id(burst)])
 
     def is_apart(self, burst: Burst) -> bool:
         """Whether the connections of a loose burst may be of several communicators: no line says that they are all."""
@@ -167,7 +171,7 @@ class _Walk:
         self._splits: dict[int, events.CommSplit] = {}
         self._networks: dict[int, Step] = {}
         """The ``Using network`` line of each thread, which belongs to the communicator that follows."""
-        self._children: Counter[int] = Counter()
+        self._children: defaultdict[int, int] = defaultdict(int)
         self._miscounted = False
         """Whether a child may have been counted for the wrong parent."""
 
@@ -260,16 +264,15 @@ class _Walk:
         result = self._found
         loose = result.loose
         for tid, waiting in self._waiting.items():
-            part, begin, since = (tid, 0), len(loose), len(loose)
+            part, begin = (tid, 0), len(loose)
             for step in waiting:
                 if isinstance(step, Burst):
                     loose.append(step)
                     result.parts[id(step)] = part
                 elif isinstance(step.event, events.Connected):
                     result.connected.append(step)
-                    what = step.event.what
-                    result.closed.update([(id(burst), what) for burst in loose[since:] if burst.key.conn != SEND_RECV])
-                    part, since = (tid, part[1] + 1), len(loose)
+                    result.closed[part] = step.event.what
+                    part = tid, part[1] + 1
                 else:
                     self._late(step)
             result.by_caller |= len(loose) > begin and tid in result.callers
