@@ -18,8 +18,7 @@ _MAX_TURNS = 16
 _LOW, _HALF = np.uint64((1 << 32) - 1), np.uint64(32)
 _ONE = np.uint64(1)
 _FACTORS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-_SHIFT = np.uint64(44)
-"""What spreads numbers over a million buckets: the highest bits of products with odd numbers."""
+"""What spreads numbers over buckets: the highest bits of products with odd numbers."""
 
 
 class Exclusion:
@@ -53,7 +52,8 @@ class Exclusion:
         rows = np.concatenate([loose.rows[own], taken])
         unit = np.concatenate([loose.unit[own], np.full(len(taken), NOTHING)])
         for factor in _FACTORS:  # most slots have one line, and need no sorting
-            bucket = (slots[rows].astype(np.uint64) * factor >> _SHIFT).astype(np.int64)
+            shift = np.uint64(63 - len(rows).bit_length())  # two to four buckets for each row
+            bucket = (slots[rows].astype(np.uint64) * factor >> shift).astype(np.int64)
             some = np.flatnonzero((np.bincount(bucket) > 1)[bucket])
             rows, unit = rows[some], unit[some]
         _, slot, number = np.unique(slots[rows], return_inverse=True, return_counts=True)
