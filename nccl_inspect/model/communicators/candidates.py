@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
@@ -90,7 +91,11 @@ class Unit:
     """What its connections join."""
     slots: Sequence[tuple[Slot, int]] = ()
     """What they take of a communicator."""
-    choice: Sequence[Member] = ()
+    left: dict[int, Member] = field(default_factory=dict)
+    """The candidates that are not excluded, by their ids."""
+    lost: set[int] = field(default_factory=set)
+    """The ids of those of which others have what it wants, as far as they are not struck out yet."""
+    choice: tuple[Member, ...] = ()
     """The candidates that were left when its process began to guess."""
 
     @property

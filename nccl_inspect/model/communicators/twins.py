@@ -38,17 +38,18 @@ class Twins:
         self._printed = cache(lambda process: printed(index[process]))
         self._missing = unanswered
 
-    def exclude(self, unit: Unit) -> Callable[[Member], bool]:
-        """Whether a communicator can have a unit.
+    def exclude(self, unit: Unit) -> Callable[[Member], bool] | None:
+        """Whether a communicator can have a unit; None if all can.
 
         A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
         off before some twin.
         """
-        wanted = _wanted(unit)
-        twins = {id(member): self._all(wanted, member) for member in unit.candidates}
+        if not (wanted := _wanted(unit)):
+            return None
+        twins = {key: self._all(wanted, member) for key, member in unit.left.items()}
         shown = set(twins.values())
         if not shown >= {True, False} or self._is_broken_off(wanted):
-            return lambda member: True
+            return None
         return lambda member: twins[id(member)] is not False
 
     def _is_broken_off(self, wanted: Mapping[int, AbstractSet[Printed]]) -> bool:
