@@ -64,7 +64,7 @@ class Certainty:
         self.conn = np.full(len(table), NOTHING)
         """The connection set of these, as far as it is known."""
         self._is_loose = np.ones(len(table.bursts), bool)
-        """The same; whether no member has it."""
+        """By bursts: whether no member has it."""
         self._devices = list(table.devices)
         self._fitting = np.zeros(len(table), np.uint64)
         """A bit for each member of the process that a connection fits."""

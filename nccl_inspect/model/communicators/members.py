@@ -208,7 +208,7 @@ class _Walk:
 
     def _adopt(self, member: Member, tid: int) -> None:
         """Give a member without START (until 2.18.2, or lost) what its thread printed before COMPLETE and what fits."""
-        self._waiting[tid] = [step for step in self._waiting[tid] if not _give(member, step)]
+        self._waiting[tid] = [step for step in self._waiting.pop(tid, []) if not _give(member, step)]
 
     def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
         self._found.callers.add(tid)
