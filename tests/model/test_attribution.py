@@ -183,3 +183,15 @@ def test_what_usual_jobs_print_is_placed_without_a_guess(release: Release, turn:
     assert {(path.src, path.dst) for path in read.paths} == pairs
     assert sum(path.guessed for path in read.paths) <= len(read.paths) // 4
     assert {tuple(comm.ranks) for comm in read.communicators} == {tuple(comm.ranks) for comm in job.comms}
+
+
+def test_lines_of_many_communicators_of_the_same_ranks_are_all_placed() -> None:
+    """All of them exist at once, and none of their lines names one."""
+    job = Job(simulation.RELEASES[-1], ["node-0"], 2, Random(0))
+    (world,) = job.create([[0, 1]])
+    comms = [job.create([[0, 1]], world)[0] for _ in range(160)]
+    for comm in comms:
+        job.collective([comm], trees=True)
+    found = outcome(lines_of(job))
+    assert found.wrong == found.misnamed == []
+    assert found.lines["unplaced"] == 0

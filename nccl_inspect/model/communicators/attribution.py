@@ -8,8 +8,9 @@ marked as a guess.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cache
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from nccl_inspect.model.fold.edge_table import EdgeTable
 
 _Test: TypeAlias = Callable[[Member], bool]
+_Rule: TypeAlias = Callable[[Unit], _Test | None]
+"""Gives what a candidate of a unit must be; None if it may be any."""
 MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is compared with a communicator: about a second's work."""
 
@@ -85,7 +88,7 @@ def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = Non
 
         certainty = Certainty(processes, table)
     misplaced = certainty.misplaced() if certainty else set(_misplaced(processes))
-    for process in processes:
+    for process in processes if misplaced else ():
         _release(process, misplaced)
     work = _Work(processes, certainty)
     for index, process in enumerate(processes):
@@ -108,7 +111,7 @@ def _misplaced(processes: Iterable[ProcessMembers]) -> Iterator[int]:
 
 def _release(process: ProcessMembers, misplaced: AbstractSet[int]) -> None:
     """Take away from members what they cannot have."""
-    for member in process.members if misplaced else ():
+    for member in process.members:
         for burst in member.bursts:
             if id(burst) in misplaced:
                 process.leave(burst)
@@ -122,24 +125,29 @@ class _Work:
         self.result = Attribution()
         self._left = MAX_QUESTIONS
         self._open: dict[Process, list[Unit]] = {}
-        self._used: dict[Slot, dict[int, int]] = {}
+        self._used: defaultdict[Slot, dict[int, int]] = defaultdict(dict)
         """The channels of a connection that are there already, by the ids of members."""
-        self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
+        self._wanting: defaultdict[Slot, list[tuple[Unit, int]]] = defaultdict(list)
+        """The units that want a connection, and in which channels."""
+        self._first_uses: defaultdict[tuple[object, ...], _FirstUses] = defaultdict(_FirstUses)
+        """By what a communicator is called in every process."""
         self._kind = cache(_kind)
-        self._uses: dict[Process, int] = {}
+        self._uses: Counter[int] = Counter()
+        """How often each process used a communicator, by the ids of logs."""
         self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
-        self._direct: dict[Process, set[str | None]] = {}
+        self._direct: defaultdict[Process, set[str | None]] = defaultdict(set)
         """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         self._processes, self._certainty = processes, certainty
-        self._direct.update((process.log.process, set()) for process in processes)
         bursts = [] if certainty else [process.bursts for process in processes]
         self._twins = Twins(
             (process.log.process for process in processes),
             certainty.printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
             certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
         )
+        self._rules: tuple[_Rule, ...] = self._like_elsewhere, self._twins.exclude, self._on_ring_or_tree
+        self._is_same_pair = cache(_is_same_pair)
         if certainty:
             self._begin(certainty)
             return
@@ -154,8 +162,8 @@ class _Work:
         for process, made in zip(self._processes, certainty.decide(), strict=True):
             self._threads[process.log.process] = made
         for member, order in certainty.first_uses():
-            self._first_use.setdefault(self._kind(member.communicator), {}).setdefault(id(member.log), order)
-            self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
+            self._first_uses[self._kind(member.communicator)].add(member.log, order)
+            self._uses[id(member.log)] = max(order, self._uses[id(member.log)])
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
         for member, conn, ends in certainty.like():
@@ -167,45 +175,57 @@ class _Work:
         unit.slots = list(slots_of(unit.log, unit.ends, unit.conn))
         if unit.candidates:
             self._open.setdefault(unit.log.process, []).append(unit)
+            unit.left = {id(member): member for member in unit.candidates}
+            for slot, wanted in unit.slots:
+                self._wanting[slot].append((unit, wanted))
+                unit.lost.update([member for member, used in self._used.get(slot, {}).items() if used & wanted])
         else:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
 
     def run(self) -> None:
         """Decide what is certain in all processes first: guesses go by what others did."""
-        for units in self._open.values():
+        rules = {process: iter(self._rules) for process in self._open}
+        for process, units in self._open.items():
             self._left = MAX_QUESTIONS
             units.sort(key=lambda unit: unit.place)
-            self._settle(units)
-        for units in self._open.values():
+            self._settle(units, rules[process])
+        for process, units in self._open.items():
             self._left = MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
             for unit in units:
-                unit.choice = unit.candidates
+                unit.choice = tuple(unit.left.values())
             while units:
                 if self._left <= 0:
                     self.result.given_up += sum(burst.lines for unit in units for burst in unit.bursts)
                     break
                 unit = units.pop(0)
-                self._assign(unit, min(unit.candidates, key=self._order_of_use))
-                self._settle(units)
+                self._left -= len(unit.left)
+                self._assign(unit, min(unit.left.values(), key=self._order_of_use))
+                self._settle(units, rules[process])
 
-    def _settle(self, units: list[Unit]) -> None:
-        """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
-        rules = self._free, self._like_elsewhere, self._twins.exclude, self._on_ring_or_tree
-        while units and self._left > 0:
-            for rule in rules:
-                undecided = [unit for unit in units if not self._decide(unit, rule)]
-                progress = len(undecided) < len(units)
-                units[:] = undecided
-                if progress:
-                    break
-            else:
-                return
+    def _settle(self, units: list[Unit], rules: Iterator[_Rule]) -> None:
+        """Decide what can be decided; each decision may exclude candidates of other bursts of the process.
+
+        Args:
+            units: of the process, which lose those that are decided.
+            rules: that these were not asked yet: what they say of a candidate stays the same.
+        """
+        while self._left > 0:
+            undecided = [unit for unit in units if not ((unit.lost or len(unit.left) == 1) and self._strike(unit))]
+            if len(undecided) == len(units):
+                if (rule := next(rules, None)) is None:
+                    return
+                undecided = [unit for unit in units if not self._narrow(unit, rule)]
+            units[:] = undecided
 
     def _take(self, member: Member, slot: Slot, channels: int) -> None:
-        used = self._used.setdefault(slot, {})
+        """Let a member have a connection: it prints once in a communicator; without its set it may be another one."""
+        used = self._used[slot]
         used[id(member)] = used.get(id(member), 0) | channels
+        for unit, wanted in self._wanting.get(slot, ()):
+            if wanted & channels:
+                unit.lost.add(id(member))
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections were made just before.
@@ -228,46 +248,53 @@ class _Work:
             if before:
                 made[step.printed.tid][before - 1].member.connected.append(step)
 
-    def _decide(self, unit: Unit, rule: Callable[[Unit], _Test]) -> bool:
-        self._left -= len(unit.candidates)
-        left = list(filter(rule(unit), unit.candidates))
-        if not left and rule == self._free and id(unit.bursts[0]) not in self.result.guessed:
+    def _strike(self, unit: Unit) -> bool:
+        """Strike out candidates that have what a unit wants; gives whether that decides it."""
+        lost = unit.lost & unit.left.keys()
+        self._left -= len(lost)
+        if len(lost) < len(unit.left):
+            for member in lost:
+                del unit.left[member]
+            unit.lost.clear()
+        elif id(unit.bursts[0]) not in self.result.guessed:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
             return True
-        if left:
-            unit.candidates = left
-        if len(unit.candidates) != 1:
+        return self._has_decided(unit)
+
+    def _narrow(self, unit: Unit, rule: _Rule) -> bool:
+        """Keep the candidates that a rule allows, if there are any; gives whether that decides the unit."""
+        if (is_allowed := rule(unit)) is None:
+            return False
+        self._left -= len(unit.left)
+        unit.left = {key: member for key, member in unit.left.items() if is_allowed(member)} or unit.left
+        return self._has_decided(unit)
+
+    def _has_decided(self, unit: Unit) -> bool:
+        """Assign a unit with one candidate."""
+        if len(unit.left) != 1:
             return False
         if unit.doubtful:
             self.result.guessed.update(map(id, unit.bursts))
-        self._assign(unit, unit.candidates[0])
+        self._assign(unit, *unit.left.values())
         return True
 
-    def _free(self, unit: Unit) -> _Test:
-        """A connection prints once in a communicator; without its set it may be another one."""
-        used = [(self._used[slot], channels) for slot, channels in unit.slots if slot in self._used]
-        if len(used) == 1:
-            ((others, channels),) = used
-            return lambda member: not others.get(id(member), 0) & channels
-        return lambda member: not any(others.get(id(member), 0) & channels for others, channels in used)
-
-    def _like_elsewhere(self, unit: Unit) -> _Test:
+    def _like_elsewhere(self, unit: Unit) -> _Test | None:
         """Two GPUs that talk directly in one communicator do not use the network in another one."""
         direct, host = self._direct[unit.log.process], unit.log.process.host
-        ends = ((*end.other, end.kind.is_local) for end in unit.ends)
-        others = {rank for rank, device, is_local in ends if rank is not None and not is_local and device in direct}
+        far = (end.other for end in unit.ends if not end.kind.is_local)
+        others = {rank for rank, device in far if rank is not None and device in direct}
 
         def is_like(member: Member) -> bool:
             assert member.communicator is not None
             mates = map(member.communicator.mate, others)
             return all(mate is None or mate.log.process.host != host for mate in mates)
 
-        return is_like
+        return is_like if others else None
 
-    def _on_ring_or_tree(self, unit: Unit) -> _Test:
+    def _on_ring_or_tree(self, unit: Unit) -> _Test | None:
         """Connections of set 0 join neighbours in rings and trees."""
         if not unit.simple:
-            return lambda member: True
+            return None
 
         def joins_neighbours(member: Member) -> bool:
             comm = member.communicator
@@ -280,35 +307,58 @@ class _Work:
         return joins_neighbours
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
-        kind = self._kind(member.communicator)
-        first_use = self._first_use.get(kind, {})
-        uses = sorted(first_use.values())
-        mine = id(member.log) in first_use
-        usual = uses[len(uses) // 2] if uses else len(self._first_use)
-        return mine, usual, member.first.place
+        first_uses = self._first_uses.get(self._kind(member.communicator))
+        if first_uses is None:
+            return False, len(self._first_uses), member.first.place
+        return first_uses.has(member.log), first_uses.usual, member.first.place
 
     def _assign(self, unit: Unit, member: Member) -> None:
         member.bursts.extend(unit.bursts)
-        if _is_same_pair(unit):
+        named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None} if unit.choice else ()
+        if self._is_same_pair(frozenset(named), unit.choice):
             self.result.paired.update(map(id, unit.bursts))
         for burst in unit.bursts:
             threads = self._threads.setdefault(unit.log.process, {})
             threads.setdefault(burst.key.tid, []).append(Made(burst.place, burst.key.conn, member))
         for slot, channels in unit.slots:
             self._take(member, slot, channels)
-        kind, process = self._kind(member.communicator), id(member.log)
-        order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
-        self._first_use.setdefault(kind, {}).setdefault(process, order)
+        self._uses[id(unit.log)] += 1
+        self._first_uses[self._kind(member.communicator)].add(member.log, self._uses[id(unit.log)])
 
 
-def _is_same_pair(unit: Unit) -> bool:
-    """Whether the lines were guessed and join the same ranks of the job in each communicator that they may be of.
+class _FirstUses:
+    """When processes first used a communicator, counted in what each of them connected."""
+
+    def __init__(self) -> None:
+        self._by_log: dict[int, int] = {}
+        self._ordered: list[int] = []
+        """The same in their order, once somebody asked."""
+
+    def add(self, log: ProcessLog, order: int) -> None:
+        """Note a use by a process; only the first one counts."""
+        if id(log) not in self._by_log:
+            self._by_log[id(log)] = order
+            if self._ordered:
+                insort(self._ordered, order)
+
+    def has(self, log: ProcessLog) -> bool:
+        """Whether a process used it."""
+        return id(log) in self._by_log
+
+    @property
+    def usual(self) -> int:
+        """The median."""
+        self._ordered = self._ordered or sorted(self._by_log.values())
+        return self._ordered[len(self._ordered) // 2]
+
+
+def _is_same_pair(named: Iterable[int], choice: Sequence[Member]) -> bool:
+    """Whether ranks were guessed to be of one of several communicators, and are the same ranks of the job in each.
 
     So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
     paths.
     """
-    named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None} if unit.choice else ()
-    joined = ([_global(member, rank) for rank in named] for member in unit.choice)
+    joined = ([_global(member, rank) for rank in named] for member in choice)
     first = next(joined, None)
     return first is not None and all(ranks == first for ranks in joined)
 

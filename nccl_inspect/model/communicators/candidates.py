@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
@@ -90,7 +91,11 @@ class Unit:
     """What its connections join."""
     slots: Sequence[tuple[Slot, int]] = ()
     """What they take of a communicator."""
-    choice: Sequence[Member] = ()
+    left: dict[int, Member] = field(default_factory=dict)
+    """The candidates that are not excluded, by their ids."""
+    lost: set[int] = field(default_factory=set)
+    """The ids of those of which others have what it wants, as far as they are not struck out yet."""
+    choice: tuple[Member, ...] = ()
     """The candidates that were left when its process began to guess."""
 
     @property
@@ -126,12 +131,12 @@ def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candid
     shared = [member for member in groups[0] if all(id(member) in group for group in several)] if several else groups[0]
     if shared:
         conns = {conn_of(process, burst) for burst in bursts}
-        simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
+        simple = all(process.closing(burst) in _SIMPLE for burst in bursts)
         yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
         return
     for burst, group in zip(bursts, groups, strict=True):
         if group or burst.size == 1:
-            simple = process.closed.get(id(burst)) in _SIMPLE
+            simple = process.closing(burst) in _SIMPLE
             yield Unit(process.log, [burst], group, conn_of(process, burst), simple)
         else:
             yield from edge_units(process, burst, candidates)
@@ -139,7 +144,7 @@ def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candid
 
 def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
     """The connection set of a loose burst, as printed or as what follows tells."""
-    if burst.key.conn is None and id(burst) in process.closed:
+    if burst.key.conn is None and process.closing(burst) is not None:
         return RINGS_AND_TREES
     return burst.key.conn
 

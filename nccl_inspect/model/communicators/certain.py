@@ -54,12 +54,17 @@ class Certainty:
         self._local = table.of_kinds(lambda event: event.is_local)
         self._width = np.array([channels.bit_length() for channels in table.channel_sets])[table.channels]
         self._rank = np.array([burst.key.rank for burst in table.bursts], np.int64)
-        self._process = np.repeat(np.arange(len(processes)), [len(process.bursts) for process in processes])
+        sizes = [len(process.loose) + sum(len(member.bursts) for member in process.members) for process in processes]
+        self._process = np.repeat(np.arange(len(processes)), sizes)
         """By bursts."""
+        self._owner = self._process[table.burst]
+        """The same by connections."""
         self.member = np.full(len(table), NOTHING)
         """The member that each connection went to."""
         self.conn = np.full(len(table), NOTHING)
         """The connection set of these, as far as it is known."""
+        self._is_loose = np.ones(len(table.bursts), bool)
+        """By bursts: whether no member has it."""
         self._devices = list(table.devices)
         self._fitting = np.zeros(len(table), np.uint64)
         """A bit for each member of the process that a connection fits."""
@@ -81,22 +86,20 @@ class Certainty:
 
     def misplaced(self) -> AbstractSet[int]:
         """The ids of bursts inside of START and COMPLETE that do not fit their member."""
-        number = {id(burst): at for at, burst in enumerate(self._table.bursts)}
-        owners = {id(member): at for at, member in enumerate(self._members.all)}
-        pairs = [
-            (number[id(burst)], owners[id(member)])
-            for process in self._processes
-            for member in process.members
-            for burst in member.bursts
-        ]
-        if not pairs:
+        if not any(member.bursts for member in self._members.all):
             return set()
+        number = {id(burst): at for at, burst in enumerate(self._table.bursts)}
+        pairs = [
+            (number[id(burst)], owner) for owner, member in enumerate(self._members.all) for burst in member.bursts
+        ]
         bursts, owner = np.array(pairs, np.int64).T
         rows = joined([self._table.bursts[burst].at for burst in bursts.tolist()])
         member = np.repeat(owner, np.bincount(self._table.burst, minlength=len(number))[bursts])
         self.member[rows], self.conn[rows] = member, RINGS_AND_TREES
         fit = self.fits(rows, member) & (self._members.rank[member] == self._rank[self._table.burst[rows]])
         lost = np.unique(self._table.burst[rows[~fit]])
+        self._is_loose[bursts] = False
+        self._is_loose[lost] = True
         gone = np.isin(self._table.burst, lost)
         self.member[gone] = self.conn[gone] = NOTHING
         return {id(self._table.bursts[burst]) for burst in lost.tolist()}
@@ -104,7 +107,7 @@ class Certainty:
     def decide(self) -> list[dict[int, list[Made]]]:
         """Give members what is certain, and find of each process what its threads made for whom."""
         made: list[dict[int, list[Made]]] = [{} for _ in self._processes]
-        loose = LooseBursts(self._processes, self._members, self._table)
+        loose = LooseBursts(self._processes, self._members, self._table, self._process, self._is_loose)
         for process in loose.passed_over:
             some = self._processes[process]
             self._left[process].extend(units_of(some, FittingMembers(some)))
@@ -118,12 +121,12 @@ class Certainty:
     def _fit(self, loose: LooseBursts) -> Column:
         """Of each loose connection a bit for each member of its process that it fits."""
         members = self._members
-        number = members.number[loose.process]
+        number, rank = members.number[loose.process], self._rank[self._table.burst[loose.rows[loose.begin]]]
         fitting = np.zeros(len(loose.rows), np.uint64)
         for index in range(int(number.max(initial=0))):
             some = np.flatnonzero(number > index)
             member = members.begin[loose.process[some]] + index
-            prints = members.rank[member] == loose.rank[some]
+            prints = members.rank[member] == rank[some]
             some, member = some[prints], member[prints]
             at = ranges(loose.begin[some], loose.size[some])
             fit = self.fits(loose.rows[at], np.repeat(member, loose.size[some]))
@@ -133,7 +136,7 @@ class Certainty:
 
     def _turns(self, loose: LooseBursts) -> Column:
         """In which turn each unit was decided; -1 if it is not certain."""
-        table, process = self._table, self._process[self._table.burst]
+        table, process = self._table, self._owner
         conn = self.conn.copy()
         conn[loose.rows] = loose.conn_of_unit[loose.unit]
         slots = joint(process, conn, table.src, table.dst, self.receives)
@@ -153,15 +156,18 @@ class Certainty:
         member[units] = members.begin[process] + number_of_bit(loose.candidates[units])
         self.member[loose.rows] = member[loose.unit]
         self.conn[loose.rows] = np.where(member[loose.unit] == NOTHING, NOTHING, loose.conn_of_unit[loose.unit])
-        self._count_uses(process, member[units], order_of(process, turn[units], loose.place_of_unit[units]))
-        whole = np.flatnonzero(~loose.is_alone & (turn[loose.unit_of_burst] != NOTHING))
+        size = np.where(loose.is_of_alike, np.bincount(loose.unit, minlength=loose.units), 1)[units]
+        self._count_uses(process, member[units], size, order_of(process, turn[units], loose.place_of_unit[units]))
+        is_whole = loose.is_alike | ~loose.is_alone
+        whole = np.flatnonzero(is_whole & (turn[loose.unit_of_burst] != NOTHING))
         owners = member[loose.unit_of_burst[whole]].tolist()
-        for at, owner, index in zip(whole.tolist(), owners, loose.process[whole].tolist(), strict=True):
+        places = np.where(loose.is_alike, loose.last, loose.place)[whole].tolist()
+        for at, owner, index, place in zip(whole.tolist(), owners, loose.process[whole].tolist(), places, strict=True):
             burst, one = loose.bursts[at], members.all[owner]
             one.bursts.append(burst)
             tid, conn, _ = burst.key
-            made[index].setdefault(tid, []).append(Made(burst.place, conn, one))
-        apart = np.flatnonzero(loose.is_alone[loose.burst] & (turn[loose.unit] != NOTHING))
+            made[index].setdefault(tid, []).append(Made(place, conn, one))
+        apart = np.flatnonzero(~is_whole[loose.burst] & (turn[loose.unit] != NOTHING))
         for group in groups(joint(loose.burst[apart], member[loose.unit[apart]])):
             some = apart[group]
             burst, owner = loose.bursts[loose.burst[some[0]]], members.all[member[loose.unit[some[0]]]]
@@ -173,11 +179,12 @@ class Certainty:
             own = made[int(loose.process[loose.burst[some[0]]])].setdefault(tid, [])
             own.extend(Made(place, conn, owner) for place in places)
 
-    def _count_uses(self, process: Column, member: Column, order: Column) -> None:
+    def _count_uses(self, process: Column, member: Column, size: Column, order: Column) -> None:
         """Number what each process decided in its order, and note the first number of each member."""
-        process, member = process[order], member[order]
+        process, member, size = process[order], member[order], size[order]
         begins = np.flatnonzero(np.append(True, process[1:] != process[:-1])[: len(process)])
-        number = 1 + np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))
+        before = np.cumsum(size) - size
+        number = 1 + before - np.repeat(before[begins], np.diff([*begins, len(order)]))
         members, at = np.unique(member, return_index=True)
         self._first_uses = list(zip(members.tolist(), number[at].tolist(), strict=True))
 
@@ -210,10 +217,17 @@ class Certainty:
         for member, order in self._first_uses:
             yield self._members.all[member], order
 
+    def _of_open(self) -> Column:
+        """Connections of processes that have some which are not certain."""
+        is_open = np.zeros(len(self._processes), bool)
+        is_open[self._owner[self.member == NOTHING]] = True
+        return np.flatnonzero(is_open[self._owner])
+
     def direct(self) -> Iterator[tuple[ProcessLog, str | None]]:
-        """The GPUs to which processes have direct connections, as brackets name them."""
-        local = np.flatnonzero(self._local)
-        process, device = self._process[self._table.burst[local]], self._far[local]
+        """The GPUs to which these processes have direct connections, as brackets name them."""
+        rows = self._of_open()
+        rows = rows[self._local[rows]]
+        process, device = self._owner[rows], self._far[rows]
         for row in distinct(process, device)[0].tolist():
             yield self._processes[process[row]].log, self._devices[device[row]]
 
@@ -223,10 +237,7 @@ class Certainty:
 
     def like(self) -> Iterator[tuple[Member, int, Ends]]:
         """Connections that went to members and join the ranks that some that are left do in the same process."""
-        table, process = self._table, self._process[self._table.burst]
-        is_open = np.zeros(len(self._processes), bool)
-        is_open[process[self.member == NOTHING]] = True
-        rows = np.flatnonzero(is_open[process])
+        table, process, rows = self._table, self._owner, self._of_open()
         ends = joint(process[rows], table.src[rows], table.dst[rows])
         is_like = np.isin(ends, ends[self.member[rows] == NOTHING])
         rows = rows[is_like & (self.member[rows] != NOTHING) & (self.conn[rows] != NOTHING)]

@@ -6,7 +6,7 @@ pointers are those of one process, and until 2.22 splits of equal colour share t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
@@ -79,27 +79,25 @@ class _Join:
 
     def all(self, members: list[Member]) -> list[Communicator]:
         """Join parents before their children, whose identity is that of the parent."""
-        order = {id(member): at for at, member in enumerate(members)}
-        children: dict[int, list[Member]] = {}
-        generation = []
+        depths: dict[int, int] = {}
+        generations: list[list[Member]] = []
         for member in members:
-            if member.parent is None or member.parent.communicator is not None:
-                generation.append(member)
-            else:
-                children.setdefault(id(member.parent), []).append(member)
-        while generation:
+            depth = depths[id(member)] = depths[id(member.parent)] + 1 if member.parent else 0
+            if depth == len(generations):
+                generations.append([])
+            generations[depth].append(member)
+        for generation in generations:
             self._generation(generation)
-            below = (child for member in generation for child in children.get(id(member), ()))
-            generation = sorted(below, key=lambda member: order[id(member)])
         return sorted(self._found, key=lambda comm: comm.first)
 
-    def _generation(self, members: list[Member]) -> None:
+    def _generation(self, members: Iterable[Member]) -> None:
         named: dict[tuple[object, ...], list[Member]] = {}
         counted: dict[tuple[object, ...], list[Member]] = {}
         vague: dict[tuple[object, ...], list[Member]] = {}
+        kinds = {"named": named, "counted": counted, "vague": vague}
         for member in members:
             kind, key = _identity(member)
-            {"named": named, "counted": counted, "vague": vague}[kind].setdefault(key, []).append(member)
+            kinds[kind].setdefault(key, []).append(member)
         for group in named.values():
             self._in_turn(group)
         for key, group in counted.items():
@@ -135,24 +133,24 @@ class _Join:
         by_source: dict[int, list[Member]] = {}
         for member in group:
             by_source.setdefault(source_and_line(member.first.place)[0], []).append(member)
-        turns: Counter[int] = Counter()
-        by_turn: dict[int, list[Member]] = {}
+        turns: defaultdict[int, int] = defaultdict(int)
+        by_turn: defaultdict[int, list[Member]] = defaultdict(list)
         for here in by_source.values():
-            turn = max(turns[member.rank] for member in here)
-            own: Counter[int] = Counter()
+            turn = max([turns[member.rank] for member in here])
+            own: defaultdict[int, int] = defaultdict(int)
             for member in here:
-                by_turn.setdefault(turn + own[member.rank], []).append(member)
+                by_turn[turn + own[member.rank]].append(member)
                 own[member.rank] += 1
-            turns.update({rank: turn + number - turns[rank] for rank, number in own.items()})
+            turns.update({rank: turn + number for rank, number in own.items()})
         for turn_members in by_turn.values():
             self._add(turn_members)
 
     def _add(self, members: list[Member]) -> None:
         comm = _make(members[0])
+        comm.first = min([member.first.place for member in members])
         for member in members:
             member.communicator = comm
             comm.members[member.rank] = member
-            comm.first = min(comm.first, member.first.place)
         self._found.append(comm)
 
 
@@ -200,7 +198,6 @@ def _make(member: Member) -> Communicator:
     init, split = member.init, member.split
     return Communicator(
         name="",
-        first=member.first.place,
         nranks=init.nranks,
         parent=member.parent.communicator if member.parent else None,
         color=_color(member),

@@ -17,7 +17,8 @@ _MAX_TURNS = 16
 """How often what was decided may decide more; a process that needs more turns is left."""
 _LOW, _HALF = np.uint64((1 << 32) - 1), np.uint64(32)
 _ONE = np.uint64(1)
-_BUCKETS = (1 << 20) - 3
+_FACTORS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+"""What spreads numbers over buckets: the highest bits of products with odd numbers."""
 
 
 class Exclusion:
@@ -50,9 +51,11 @@ class Exclusion:
         taken = np.flatnonzero((member != NOTHING) & (member < self._members))
         rows = np.concatenate([loose.rows[own], taken])
         unit = np.concatenate([loose.unit[own], np.full(len(taken), NOTHING)])
-        hashed = slots[rows] % _BUCKETS
-        some = np.flatnonzero((np.bincount(hashed) > 1)[hashed])  # most slots have one line, and need no sorting
-        rows, unit = rows[some], unit[some]
+        for factor in _FACTORS:  # most slots have one line, and need no sorting
+            shift = np.uint64(63 - len(rows).bit_length())  # two to four buckets for each row
+            bucket = (slots[rows].astype(np.uint64) * factor >> shift).astype(np.int64)
+            some = np.flatnonzero((np.bincount(bucket) > 1)[bucket])
+            rows, unit = rows[some], unit[some]
         _, slot, number = np.unique(slots[rows], return_inverse=True, return_counts=True)
         some = np.flatnonzero((number > 1)[slot])
         rows, slot, unit = rows[some], slot[some], unit[some]
@@ -66,7 +69,9 @@ class Exclusion:
         rows, slot, unit = rows[order], slot[order], unit[order]
         begins = np.flatnonzero(np.append(True, (slot[1:] != slot[:-1]) | (unit[1:] != unit[:-1]))[: len(rows)])
         self._slot, self._unit = slot[begins], unit[begins]
-        self._channels = np.bitwise_or.reduceat(channels[rows], begins) if len(begins) else channels[rows]
+        self._channels, clash = _united(channels[rows], begins)
+        unit = self._unit[clash]
+        self._in_conflict[loose.process_of_unit[unit[loose.is_of_alike[unit] & self._is_open[unit]]]] = True
 
     def _decide(self) -> None:
         candidates = self._loose.candidates
@@ -94,10 +99,8 @@ class Exclusion:
         order = np.argsort(at, kind="stable")
         at, channels, unit = at[order], self._channels[some[order]], unit[order]
         begins = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
-        both = np.bitwise_or.reduceat(channels, begins)
-        # Sums are the same as unions where no bit is in two.
-        low, high = np.add.reduceat(channels & _LOW, begins), np.add.reduceat(channels >> _HALF, begins)
-        clash = (low != both & _LOW) | (high != both >> _HALF) | (both & self._used[at[begins]] != 0)
+        both, clash = _united(channels, begins)
+        clash |= both & self._used[at[begins]] != 0
         self._in_conflict[self._loose.process_of_unit[unit[begins[clash]]]] = True
         self._used[at[begins]] |= both
 
@@ -119,6 +122,16 @@ class Exclusion:
             has = self._used[self._slot[some] * self._members + member] & self._channels[some]
             blocked |= (has != 0).astype(np.uint64) << np.uint64(member)
         return blocked
+
+
+def _united(bits: Column, begins: Column) -> tuple[Column, Column]:
+    """Of some groups of numbers the bits that are in one of them, and whether one is in two."""
+    if not len(begins):
+        return bits, bits != 0
+    both = np.bitwise_or.reduceat(bits, begins)
+    # Sums are the same as unions where no bit is in two.
+    low, high = np.add.reduceat(bits & _LOW, begins), np.add.reduceat(bits >> _HALF, begins)
+    return both, (low != both & _LOW) | (high != both >> _HALF)
 
 
 def number_of_bit(bits: Column) -> Column:

@@ -8,10 +8,9 @@ import numpy as np
 
 from nccl_inspect.model.communicators.candidates import conn_of
 from nccl_inspect.model.communicators.member_table import MemberTable
-from nccl_inspect.model.communicators.members import RINGS_AND_TREES, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, ProcessMembers
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable
-from nccl_inspect.model.fold.process_log import Burst
-from nccl_inspect.util.columns import Column, ranges
+from nccl_inspect.util.columns import Column, order_of, ranges
 
 MOST_MEMBERS = 64
 """Members of one process that each of its connections is compared with here."""
@@ -25,31 +24,44 @@ class LooseBursts:
         processes: with their members.
         members: all of these.
         table: of all connections.
+        process: of each burst of the table the number of its process.
+        is_loose: of each burst of the table whether no member has it.
     """
 
-    def __init__(self, processes: Sequence[ProcessMembers], members: MemberTable, table: EdgeTable) -> None:
+    def __init__(
+        self,
+        processes: Sequence[ProcessMembers],
+        members: MemberTable,
+        table: EdgeTable,
+        process: Column,
+        is_loose: Column,
+    ) -> None:
         self._members, self._table = members, table
-        self.bursts: list[Burst] = []
-        self.passed_over: list[int] = []
+        is_small = members.are_few(MOST_MEMBERS)
+        self.passed_over = np.flatnonzero(~is_small).tolist()
         """The other processes, by their numbers."""
-        groups: dict[tuple[int, ...], int] = {}
-        number = {id(burst): at for at, burst in enumerate(table.bursts)}
-        bursts: list[tuple[int, ...]] = []
-        for index, process in enumerate(processes):
-            if not members.are_few(index, MOST_MEMBERS):
-                self.passed_over.append(index)
-                continue
-            for burst in process.loose:
-                conn, (_, own, rank) = conn_of(process, burst), burst.key
-                group = NOTHING
-                if not process.is_apart(burst):
-                    group = groups.setdefault((index, *process.together(burst)), len(groups))
-                conns = NOTHING if conn is None else conn, NOTHING if own is None else own
-                bursts.append((index, *conns, group, burst.place, rank, number[id(burst)]))
-            self.bursts += process.loose
-        columns = np.array(bursts, np.int64).reshape(-1, 7).T
-        self.process, self.conn, self._own_conn, self._group, self.place, self.rank, at = columns
+        at = np.flatnonzero(is_loose & is_small[process])
+        at = at[order_of(process[at], table.place[table.begins[at]])]
         first, self.size = table.begins[at], table.begins[at + 1] - table.begins[at]
+        self.process, self.place, self.last = process[at], table.place[first], table.place[first + self.size - 1]
+        """The process of each burst, and its first and its last line."""
+        self.bursts = [table.bursts[burst] for burst in at.tolist()]
+        own = [NOTHING if burst.key.conn is None else burst.key.conn for burst in self.bursts]
+        self._own_conn = np.array(own, np.int64)
+        """Connection sets as printed."""
+        self.conn = self._own_conn.copy()
+        """The same, or as what follows tells."""
+        self._group = np.full(len(at), NOTHING)
+        groups: dict[tuple[int, ...], int] = {}
+        is_by_caller = np.array([some.by_caller for some in processes])[self.process]
+        rows = np.flatnonzero(~is_by_caller | (self._own_conn == RINGS_AND_TREES))
+        self._group[rows] = [
+            groups.setdefault((index, *processes[index].together(self.bursts[row])), len(groups))
+            for row, index in zip(rows.tolist(), self.process[rows].tolist(), strict=True)
+        ]
+        for row in np.flatnonzero(self._own_conn == NOTHING).tolist():
+            if conn_of(processes[self.process[row]], self.bursts[row]) is not None:
+                self.conn[row] = RINGS_AND_TREES
         self._groups = len(groups)
         self.begin = np.cumsum(self.size) - self.size
         """The first of its connections among all rows, which are places in the table of all."""
@@ -63,7 +75,8 @@ class LooseBursts:
             fitting: of each row a bit for each member of its process that the connection fits.
         """
         group, rows = self._group, np.arange(len(self.rows))
-        fits = self._living(np.bitwise_and.reduceat(fitting, self.begin), self.process, self.place, self.conn)
+        common = np.bitwise_and.reduceat(fitting, self.begin)
+        fits = self._living(common, self.process, self.conn, self.place, self.place)
         grouped = np.flatnonzero(group != NOTHING)
         shared = np.full(self._groups + 1, _ALL)
         np.bitwise_and.at(shared, group[grouped], fits[grouped])
@@ -71,12 +84,15 @@ class LooseBursts:
         in_group = shared[group] != 0
         alone = ~in_group & ((group == NOTHING) | ((fits == 0) & (self.size > 1)))
         self.is_alone = alone
-        """Bursts whose connections are units of their own."""
+        """Bursts whose connections are decided each on its own."""
+        self.is_alike = alone & self._are_alike(common, fitting)
+        """Those whose connections have the same candidates: they are one unit."""
+        is_split = alone & ~self.is_alike
         singles = self._groups + np.arange(len(self.bursts))
         self.unit_of_burst = np.where(in_group, group, singles)
         self.unit = self.unit_of_burst[self.burst]
         """By rows; units are groups of bursts, bursts, or connections."""
-        apart = rows[alone[self.burst]]
+        apart = rows[is_split[self.burst]]
         self.unit[apart] = self._groups + len(self.bursts) + np.arange(len(apart))
         self.units = self._groups + len(self.bursts) + len(apart)
         first = np.zeros(self.units, np.int64)
@@ -89,23 +105,40 @@ class LooseBursts:
         self.conn_of_unit = np.where(is_row, self._own_conn[burst], self.conn[burst])
         several = np.unique(group[grouped[self.conn[grouped] != self.conn_of_unit[group[grouped]]]])
         self.conn_of_unit[several] = NOTHING
+        self.is_of_alike = np.zeros(self.units, bool)
+        self.is_of_alike[self.unit_of_burst[self.is_alike]] = True
         self.candidates = np.zeros(self.units, np.uint64)
         """By units, a bit for each member of the process."""
-        self.candidates[self.unit_of_burst] = np.where(in_group, shared[group], np.where(alone, 0, fits))
+        self.candidates[self.unit_of_burst] = np.where(in_group, shared[group], np.where(is_split, 0, fits))
         own = self.unit[apart]
-        units = self.process_of_unit[own], self.place_of_unit[own], self.conn_of_unit[own]
-        self.candidates[own] = self._living(fitting[apart], *units)
-        self.is_doubtful = is_row & (self.candidates & (self.candidates - np.uint64(1)) != 0)
+        place = self.place_of_unit[own]
+        self.candidates[own] = self._living(
+            fitting[apart], self.process_of_unit[own], self.conn_of_unit[own], place, place
+        )
+        is_open = self.candidates & (self.candidates - np.uint64(1)) != 0
+        self.is_doubtful = (is_row | self.is_of_alike) & is_open
         """Units that may be of several members, and then together."""
 
-    def _living(self, fits: Column, process: Column, place: Column, conn: Column) -> Column:
-        """Of the bits for members that connections of a set fit those of members that they can be of at their place."""
+    def _are_alike(self, common: Column, fitting: Column) -> Column:
+        """Bursts of send/recv whose connections all fit the same members, each of which lives at all of them or none.
+
+        Args:
+            common: of each burst a bit for each member that all of its connections fit.
+            fitting: the same of each row.
+        """
+        alike = np.bitwise_or.reduceat(fitting, self.begin) == common
+        own = common, self.process, self._own_conn
+        at_all, at_some = self._living(*own, self.place, self.last), self._living(*own, self.last, self.place)
+        return alike & (at_all == at_some) & (self._own_conn == SEND_RECV)
+
+    def _living(self, fits: Column, process: Column, conn: Column, since: Column, until: Column) -> Column:
+        """Of the bits for members those of members that can have connections of a set and live between two places."""
         members = self._members
         living = np.zeros(len(process), np.uint64)
         for index in range(int(fits.max(initial=0)).bit_length()):
             some = np.flatnonzero(fits & np.uint64(1 << index))
             member = members.begin[process[some]] + index
-            lives = (members.first[member] <= place[some]) & (place[some] <= members.last[member])
+            lives = (members.first[member] <= since[some]) & (until[some] <= members.last[member])
             lives &= ~(members.eager[member] & (conn[some] == RINGS_AND_TREES))
             living[some[lives]] |= np.uint64(1 << index)
         return living

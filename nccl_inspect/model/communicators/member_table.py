@@ -76,7 +76,8 @@ class MemberTable:
         one, other = self._names[0][member], self._names[1][member]
         return (device == 0) | (one == NOTHING) | (one == device) | (other == device)
 
-    def are_few(self, process: int, most: int) -> bool:
-        """Whether a process has no more members than these, and all their ranks are listed."""
-        begin, end = self.begin[process], self.begin[process] + self.number[process]
-        return bool(end - begin <= most and self._listed[begin:end].all())
+    def are_few(self, most: int) -> Column:
+        """Whether a process has no more members than these, and all their ranks are listed; by processes."""
+        owner = np.repeat(np.arange(len(self.number)), self.number)
+        unlisted = np.bincount(owner[self._listed == 0], minlength=len(self.number))
+        return (self.number <= most) & (unlisted == 0)

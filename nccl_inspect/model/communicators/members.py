@@ -7,8 +7,11 @@ there is no START: what a thread printed before COMPLETE belongs to it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event import types as events
@@ -24,6 +27,7 @@ RINGS_AND_TREES = 0
 """The connection set of collectives."""
 SEND_RECV = 1
 """That of send/recv, of which no line says that it is complete."""
+_PLACE = attrgetter("place")
 
 
 class Gpu(NamedTuple):
@@ -77,8 +81,7 @@ class Member:
         init = self.init
         self.rank = init.rank
         self.gpu = Gpu(self.log.process, init.bus_id or f"cuda{init.cuda_dev}")
-        names = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
-        self.device_names = frozenset([str(name) for name in names if name is not None])
+        self.device_names = _names(init.bus_id, init.nvml_dev, init.cuda_dev)
 
     @property
     def network(self) -> str | None:
@@ -100,6 +103,13 @@ class Member:
         return self.first.place <= place and (self.ended is None or place <= self.ended.place)
 
 
+@lru_cache(maxsize=1024)
+def _names(bus_id: str | None, nvml_dev: int | None, cuda_dev: int | None) -> frozenset[str]:
+    """How brackets of connection lines may name a GPU."""
+    names = (nvml_dev, bus_id, cuda_dev if nvml_dev is None else None)
+    return frozenset([str(name) for name in names if name is not None])
+
+
 @record
 class ProcessMembers(Record):
     """The communicators of one process and the bursts that name none."""
@@ -111,8 +121,8 @@ class ProcessMembers(Record):
     """``Connected …`` lines that name no communicator: they follow the bursts of their thread."""
     parts: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By the id of a loose burst its thread and how many ``Connected …`` lines that had printed before."""
-    closed: dict[int, str] = field(default_factory=dict)
-    """By the id of a loose burst what the ``Connected …`` line that follows says of it: ``rings``, ``all trees``, …"""
+    closed: dict[tuple[int, int], str] = field(default_factory=dict)
+    """What the ``Connected …`` line says that follows a part: ``rings``, ``all trees``, …"""
     callers: set[int] = field(default_factory=set)
     """The threads that call NCCL, as far as they show: the main one, and those that begin communicators."""
     by_caller: bool = False
@@ -128,6 +138,10 @@ class ProcessMembers(Record):
         self.loose.append(burst)
         self.parts[id(burst)] = burst.key.tid, -1 - len(self.loose)
 
+    def closing(self, burst: Burst) -> str | None:
+        """What the ``Connected …`` line that follows says of a loose burst; of send/recv none does."""
+        return None if burst.key.conn == SEND_RECV else self.closed.get(self.parts[id(burst)])
+
     def is_apart(self, burst: Burst) -> bool:
         """Whether the connections of a loose burst may be of several communicators: no line says that they are all."""
         return self.by_caller and burst.key.conn != RINGS_AND_TREES
@@ -141,8 +155,7 @@ class ProcessMembers(Record):
 def of_process(log: ProcessLog) -> ProcessMembers:
     """Walk through the steps of a process in their order."""
     walk = _Walk(log)
-    for step in log.steps:
-        walk.take(step)
+    walk.take(log.steps)
     return walk.finish()
 
 
@@ -153,42 +166,24 @@ class _Walk:
         self._building: dict[int, Member] = {}
         """The communicator that each thread is between START and COMPLETE of."""
         self._live: dict[str, Member] = {}
-        self._waiting: dict[int, list[Step | Burst]] = {}
+        self._waiting: defaultdict[int, list[Step | Burst]] = defaultdict(list)
         """What each thread printed outside of START and COMPLETE."""
         self._splits: dict[int, events.CommSplit] = {}
         self._networks: dict[int, Step] = {}
         """The ``Using network`` line of each thread, which belongs to the communicator that follows."""
-        self._children: Counter[int] = Counter()
+        self._children: defaultdict[int, int] = defaultdict(int)
         self._miscounted = False
         """Whether a child may have been counted for the wrong parent."""
 
-    def take(self, step: Step | Burst) -> None:
-        tid = step.printed.tid
-        event = step.event if isinstance(step, Step) else None
-        match event:
-            case events.CommInit():
-                assert isinstance(step, Step)
-                self._init(tid, step, event)
-            case events.CommSplit():
-                self._splits[tid] = event
-            case events.CommNoColor():
-                self._no_color(tid, event)
-            case events.NetworkInUse():
-                assert isinstance(step, Step)
-                self._networks[tid] = step
-            case events.CommShape(comm=comm):
-                if member := self._live.get(comm) or self._building.get(tid):
-                    member.shape = event
-            case events.CommEnd(comm=comm):
-                assert isinstance(step, Step)
-                if member := self._live.pop(comm, None):
-                    member.ended = step
-            case _:
-                member = self._building.get(tid)
-                if member and (not isinstance(step, Burst) or _can_have(member, step)):
-                    _give(member, step)
-                else:
-                    self._waiting.setdefault(tid, []).append(step)
+    def take(self, steps: Iterable[Step | Burst]) -> None:
+        """Take in steps in their order."""
+        building, waiting = self._building, self._waiting
+        for step in steps:
+            tid = step.printed.tid
+            if turn := _TURNS.get(type(step.event)):
+                turn(self, tid, step, step.event)
+            elif not (member := building.get(tid)) or not _give(member, step):
+                waiting[tid].append(step)
 
     def _init(self, tid: int, step: Step, event: events.CommInit) -> None:
         member = self._building.get(tid)
@@ -207,17 +202,13 @@ class _Walk:
             member = self._begin(tid, step, event)
             self._adopt(member, tid)
         member.completed = step
-        self._building = {thread: other for thread, other in self._building.items() if other is not member}
+        began = member.first.printed.tid
+        if self._building.get(began) is member:
+            del self._building[began]
 
     def _adopt(self, member: Member, tid: int) -> None:
         """Give a member without START (until 2.18.2, or lost) what its thread printed before COMPLETE and what fits."""
-        left: list[Step | Burst] = []
-        for waiting in self._waiting.pop(tid, []):
-            if isinstance(waiting, Burst) and not _can_have(member, waiting):
-                left.append(waiting)
-            else:
-                _give(member, waiting)
-        self._waiting[tid] = left
+        self._waiting[tid] = [step for step in self._waiting.pop(tid, []) if not _give(member, step)]
 
     def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
         self._found.callers.add(tid)
@@ -244,34 +235,49 @@ class _Walk:
         roots = [other for other in self._live.values() if other.is_root and other.gpu == member.gpu]
         return roots[0] if len(roots) == 1 else None
 
-    def _no_color(self, tid: int, event: events.CommNoColor) -> None:
+    def _split(self, tid: int, _step: Step, event: events.CommSplit) -> None:
+        self._splits[tid] = event
+
+    def _network(self, tid: int, step: Step, _event: events.NetworkInUse) -> None:
+        self._networks[tid] = step
+
+    def _shape(self, tid: int, _step: Step, event: events.CommShape) -> None:
+        if member := self._live.get(event.comm) or self._building.get(tid):
+            member.shape = event
+
+    def _end(self, _tid: int, step: Step, event: events.CommEnd) -> None:
+        if member := self._live.pop(event.comm, None):
+            member.ended = step
+
+    def _no_color(self, tid: int, _step: Step, event: events.CommNoColor) -> None:
         """Count a child of the only communicator that it can be: a root with this rank here."""
         roots = [member for member in self._live.values() if member.is_root and member.rank == event.rank]
         if len(roots) > 1:
-            roots = [member for member in roots if member.first.origin.tid == tid]
+            roots = [member for member in roots if member.first.printed.tid == tid]
         if len(roots) == 1:
             self._children[id(roots[0])] += 1
         elif roots:
             self._miscounted = True
 
     def finish(self) -> ProcessMembers:
+        """What was found, and what names no communicator."""
         result = self._found
+        loose = result.loose
         for tid, waiting in self._waiting.items():
-            part = 0
-            since: list[Burst] = []
+            part, begin = (tid, 0), len(loose)
             for step in waiting:
                 if isinstance(step, Burst):
-                    result.loose.append(step)
-                    result.parts[id(step)] = tid, part
-                    since.append(step)
+                    loose.append(step)
+                    result.parts[id(step)] = part
                 elif isinstance(step.event, events.Connected):
                     result.connected.append(step)
-                    result.closed.update((id(burst), step.event.what) for burst in since if burst.key.conn != 1)
-                    part, since = part + 1, []
+                    result.closed[part] = step.event.what
+                    part = tid, part[1] + 1
                 else:
                     self._late(step)
-        result.loose.sort(key=lambda burst: burst.place)
-        if len({member.gpu for member in result.members}) == 1:
+            result.by_caller |= len(loose) > begin and tid in result.callers
+        loose.sort(key=_PLACE)
+        if len({member.gpu.device for member in result.members}) == 1:
             went_on = max(map(_last_step, result.members))
             for member in result.members:
                 member.went_on = went_on
@@ -302,24 +308,33 @@ def _is_repeated(member: Member, event: events.CommInit) -> bool:
     return member.started is not None or event.comm_id is not None
 
 
-def _can_have(member: Member, burst: Burst) -> bool:
-    """Whether connection lines can be this member's, as far as the member alone tells."""
-    return burst.key.rank == member.rank and burst.highest < member.init.nranks
-
-
-def _give(member: Member, step: Step | Burst) -> None:
+def _give(member: Member, step: Step | Burst) -> bool:
+    """Add a line to a member; but for connections that it cannot have, as far as the member alone tells."""
     if isinstance(step, Burst):
+        if step.key.rank != member.rank or step.highest >= member.init.nranks:
+            return False
         member.bursts.append(step)
-        return
+        return True
     match step.event:
-        case events.ChannelCounts() as counts:
-            member.counts = counts
-            member.layout.append(step)
-        case events.RingOrder(channel=channel) as ring:
-            member.rings.setdefault(channel, ring)
-            member.layout.append(step)
         case events.TreeLinks(trees=trees):
             member.trees = member.trees or trees
-            member.layout.append(step)
+        case events.ChannelCounts() as counts:
+            member.counts = counts
+        case events.RingOrder(channel=channel) as ring:
+            member.rings.setdefault(channel, ring)
         case events.Connected():
             member.connected.append(step)
+            return True
+    member.layout.append(step)
+    return True
+
+
+_TURNS: Mapping[object, Callable[..., None]] = {
+    events.CommInit: _Walk._init,
+    events.CommSplit: _Walk._split,
+    events.CommNoColor: _Walk._no_color,
+    events.NetworkInUse: _Walk._network,
+    events.CommShape: _Walk._shape,
+    events.CommEnd: _Walk._end,
+}
+"""What is done with events that say which communicator a thread is busy with, or that name one."""

@@ -55,7 +55,7 @@ def _by_thread(process: ProcessMembers) -> dict[int, list[Member]]:
     """The communicators that each thread starts, in their order."""
     threads: dict[int, list[Member]] = {}
     for member in sorted(process.members, key=_begin):
-        threads.setdefault(member.first.origin.tid, []).append(member)
+        threads.setdefault(member.first.printed.tid, []).append(member)
     return threads
 
 

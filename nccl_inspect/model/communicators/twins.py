@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeAlias
 
 from nccl_inspect.event.base import Process
@@ -34,21 +34,22 @@ class Twins:
         printed: Callable[[int], AbstractSet[Printed]],
         unanswered: Callable[[], AbstractSet[Pair]],
     ) -> None:
-        self._index = {process: index for index, process in enumerate(processes)}
-        self._find, self._missing = printed, unanswered
-        self._printed: dict[Process, AbstractSet[Printed]] = {}
+        index = {process: number for number, process in enumerate(processes)}
+        self._printed = cache(lambda process: printed(index[process]))
+        self._missing = unanswered
 
-    def exclude(self, unit: Unit) -> Callable[[Member], bool]:
-        """Whether a communicator can have a unit.
+    def exclude(self, unit: Unit) -> Callable[[Member], bool] | None:
+        """Whether a communicator can have a unit; None if all can.
 
         A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
         off before some twin.
         """
-        wanted = _wanted(unit)
-        twins = {id(member): self._all(wanted, member) for member in unit.candidates}
+        if not (wanted := _wanted(unit)):
+            return None
+        twins = {key: self._all(wanted, member) for key, member in unit.left.items()}
         shown = set(twins.values())
         if not shown >= {True, False} or self._is_broken_off(wanted):
-            return lambda member: True
+            return None
         return lambda member: twins[id(member)] is not False
 
     def _is_broken_off(self, wanted: Mapping[int, AbstractSet[Printed]]) -> bool:
@@ -68,14 +69,9 @@ class Twins:
             mate = comm.members.get(rank)
             if mate is None:
                 has_all = None
-            elif not twins <= self._of(mate.log.process):
+            elif not twins <= self._printed(mate.log.process):
                 return False
         return has_all
-
-    def _of(self, process: Process) -> AbstractSet[Printed]:
-        if process not in self._printed:
-            self._printed[process] = self._find(self._index[process])
-        return self._printed[process]
 
 
 def printed(ends: Iterable[Ends]) -> set[Printed]:

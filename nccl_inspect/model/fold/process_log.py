@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -132,6 +132,8 @@ class Burst(Record):
     """Edges in columns; they come after the others, and may be more lines of these."""
     at: Any = None
     """Where its edges are in the table of all, where there is one."""
+    event: ClassVar[None] = None
+    """Instead of that of a step."""
 
     @property
     def origin(self) -> Origin:

@@ -41,7 +41,7 @@ class _Copy:
         self.steps += 1
         self.opening = self.opening or step
         if isinstance(step, Step):
-            self.said.add((step.origin.tid, step.event.message))
+            self.said.add((step.printed.tid, step.event.message))
             return
         for key, edge in step.edges.items():
             place = step.key.tid, step.key.conn, *key
@@ -58,8 +58,8 @@ class _Copy:
 
 def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
     """The log of a process with each line once, and the first steps of what was left out."""
-    proofs = [event for step in log.steps if (event := _proof(step))]
-    if len({proof.message for proof in proofs}) == len(proofs):
+    proofs = [step.event.message for step in log.steps if type(step.event) is events.CommInit and step.event.comm_id]
+    if len(set(proofs)) == len(proofs):
         return log, []
     copies = _copies(log)
     kept: list[_Copy] = []
@@ -105,5 +105,5 @@ def _beginning(bootstraps: Sequence[int], after: int, place: int) -> int:
 
 def _proof(step: Step | Burst) -> events.CommInit | None:
     """The event, if its line can occur only once in a log."""
-    event = step.event if isinstance(step, Step) else None
+    event = step.event
     return event if isinstance(event, events.CommInit) and event.comm_id else None

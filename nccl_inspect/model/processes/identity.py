@@ -40,8 +40,8 @@ def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
         alike.setdefault((process.host, process.pid), []).append(log)
     separate: list[ProcessLog] = []
     for group in alike.values():
-        several = sum(bool(log.bootstraps) for log in group) > 1
-        separate.extend(group if several or len(group) == 1 else [_together(group, owners)])
+        is_one = len(group) > 1 and sum(bool(log.bootstraps) for log in group) < 2
+        separate.extend([_together(group, owners)] if is_one else group)
     return separate
 
 
@@ -50,15 +50,15 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
 
     Such as ``loss 0.5node-1:11:11 [0] NCCL INFO …`` and ``ode-1:11:11 [0] NCCL INFO …``.
     """
-    large = {(log.process.host, log.process.pid): log.process for log in logs if _size(log) > _MANY}
+    large = {(log.process.host, log.process.pid): log.process for log in logs if _is_larger(log, _MANY)}
     by_pid: dict[int, list[Process]] = {}
     for process in large.values():
         by_pid.setdefault(process.pid, []).append(process)
     owners: dict[Process, Process] = {}
     for log in logs if large else ():
-        host, pid, _ = log.process
-        if _size(log) > _FEW:
+        if _is_larger(log, _FEW):
             continue
+        host, pid, _ = log.process
         ends = (large.get((host[at:], pid)) for at in range(len(host)))
         alike = by_pid.get(pid, ())
         wholes = (
@@ -71,8 +71,8 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
     return owners
 
 
-def _size(log: ProcessLog) -> int:
-    return len(log.steps) + log.note_count
+def _is_larger(log: ProcessLog, most: int) -> bool:
+    return len(log.steps) > most or len(log.steps) + log.note_count > most
 
 
 def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> ProcessLog:
