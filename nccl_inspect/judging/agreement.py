@@ -7,7 +7,6 @@ Based on the sources of 2.30.7: each rank decides from its own environment which
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 from nccl_inspect.event.base import Process, is_named
@@ -175,7 +174,7 @@ def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
     return [
         setting
         if all(owners.get(rank, set()) <= set(setting.processes) for rank in setting.ranks or ())
-        else replace(setting, ranks=[])
+        else setting.with_fields(ranks=[])
         for setting in settings
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -86,7 +85,7 @@ def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
     if not named:
         return
     finding.culprits = [*named, *beside]
-    scene = replace(case.scene, bad=len(case.group.bad), good=good, explained=explanation.explained)
+    scene = case.scene.with_fields(bad=len(case.group.bad), good=good, explained=explanation.explained)
     finding.where = words.line(named, beside, scene, facts.job)
     step = words.step(named, beside, scene, facts.job)
     if step and finding.severity != "info":

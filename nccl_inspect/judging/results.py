@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from nccl_inspect.judging import clouds
@@ -112,4 +111,4 @@ def _for_cloud(facts: Facts, rule: Rule, result: Result) -> Result:
     """The result; a finding without steps for clouds where the job does not run."""
     if not isinstance(result, Finding):
         return result
-    return replace(result, fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))
+    return result.with_fields(fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))

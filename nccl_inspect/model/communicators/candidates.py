@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
-from nccl_inspect.util.records import record
+from nccl_inspect.util.records import Slotted, record
 
 _SIMPLE = ("rings", "all trees")
 Slot: TypeAlias = tuple[int, int, int, int | None, bool]
@@ -74,7 +74,7 @@ class Candidates(Protocol):
 
 
 @record
-class Unit:
+class Unit(Slotted):
     """Bursts that belong together, with the members they may belong to."""
 
     log: ProcessLog

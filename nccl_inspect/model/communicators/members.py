@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record, Slotted, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators.communicator import Communicator
@@ -35,7 +35,7 @@ class Gpu(NamedTuple):
 
 
 @record
-class Member:
+class Member(Slotted):
     """One rank of one communicator, as its process shows it."""
 
     log: ProcessLog
