@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, Slotted, record
 
 if TYPE_CHECKING:

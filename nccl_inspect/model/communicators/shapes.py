@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+from nccl_inspect.util.named_tuples import NamedTuple
 
 Links = Sequence[tuple[int | None, int | None]]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from nccl_inspect.scanning.found import Extent, Found, Row
 from nccl_inspect.scanning.line_table import Heads, LineTable
 from nccl_inspect.scanning.spans import Column, Rows, firsts, number_of
 from nccl_inspect.util.columns import distinct
+from nccl_inspect.util.named_tuples import NamedTuple
 
 _step = partial(tuple.__new__, Step)
 """Makes a step of its fields in a third of the time."""
