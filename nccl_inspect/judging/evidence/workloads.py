@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
@@ -302,6 +301,8 @@ def _command(case: Case, changes: Sequence[Change]) -> str:
         part[change.keys[-1]] = [*there, *change.value] if there else change.value
     if len(own) > 1:
         spec["containers"] = [own]
+    import json  # few logs have such files beside them
+
     patch = json.dumps({"spec": {"template": {"spec": spec}}}, separators=(",", ":"))
     return f"kubectl {in_namespace(pod.namespace)}patch {pod.kind.lower()} {pod.name} -p '{patch}'"
 
