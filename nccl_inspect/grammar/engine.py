@@ -17,8 +17,6 @@ from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
-_BEGINNING = 8
-"""Bytes: of productions whose messages begin with them, the leads are found when one does; a short run needs few."""
 _BARE_LEAD = 8
 _CUT_FROM = 900
 """Bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included."""
@@ -59,8 +57,6 @@ class Grammar:
 
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
-        self._by_beginning: dict[bytes, list[Production]] = {}
-        """Those whose leads are not known yet, by the first bytes of their messages."""
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
         self._needled: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
         """The same with needles, as far as they have been needed."""
@@ -93,29 +89,13 @@ class Grammar:
         return self._named.get((dialect, name))
 
     def _index(self, production: Production) -> None:
-        begins = production.line[:_BEGINNING]
-        if len(begins) == _BEGINNING and _SPECIAL.isdisjoint(begins):
-            self._by_beginning.setdefault(begins.encode()[:_BEGINNING], []).append(production)
-            return
-        leads = _leads(production.line)
-        for start in {lead[:_BEGINNING] for lead in leads if len(lead) >= _BEGINNING}:
-            self._by_beginning.setdefault(start, []).append(production)
-        for lead in leads:
-            if len(lead) < _LEAD_SIZES[-1]:
+        for lead in _leads(production.line):
+            for size in _LEAD_SIZES:
+                if len(lead) >= size:
+                    self._by_lead.setdefault(lead[:size], []).append((lead, production))
+                    break
+            else:
                 self._loose.append(production)
-            elif len(lead) < _BEGINNING:
-                self._by_lead.setdefault(lead[: _LEAD_SIZES[-1]], []).append((lead, production))
-
-    def _index_beginning(self, begins: bytes) -> None:
-        """Index the productions whose messages begin with these bytes."""
-        by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
-        for production in self._by_beginning.get(begins, ()):
-            for lead in _leads(production.line):
-                if lead.startswith(begins):
-                    size = next(size for size in _LEAD_SIZES if len(lead) >= size)
-                    by_lead.setdefault(lead[:size], []).append((lead, production))
-        self._by_lead.update(by_lead)
-        self._by_beginning.pop(begins, None)  # last: threads ask at once
 
     def _index_bare(self, production: Production) -> None:
         for lead in notation.leads(notation.parse(production.line)):
@@ -191,8 +171,6 @@ class Grammar:
         return next(filter(None, map(self._parse, _texts(message))), None)
 
     def _parse(self, message: bytes) -> Parsed | None:
-        if (begins := message[:_BEGINNING]) in self._by_beginning:
-            self._index_beginning(begins)
         for size in _LEAD_SIZES:
             begins = message[:size]
             if begins in self._by_lead:
@@ -212,14 +190,16 @@ class Grammar:
 
     def candidates(self, message: bytes) -> Iterable[Production]:
         """The productions whose literals match, longest lead first."""
-        yield from (production for production in self.beginnings(message) if production.may_fit(message))
+        for size in _LEAD_SIZES:
+            for lead, production in self._by_lead.get(message[:size], ()):
+                if message.startswith(lead) and production.may_fit(message):
+                    yield production
         for production in self._loose:
             if production.may_fit(message):
                 yield production
 
     def beginnings(self, message: bytes) -> Iterable[Production]:
         """The productions whose beginning a message may be."""
-        self._index_beginning(message[:_BEGINNING])
         for size in _LEAD_SIZES:
             for lead, production in self._by_lead.get(message[:size], ()):
                 if message.startswith(lead):
@@ -295,7 +275,7 @@ _FIELD = r"\{\w+(?::[^=?{}][^{}]*)?\}"
 _UP_TO_FIELD = re.compile(rf"\??(?:[^{{}}«»¦]|\{{\w+:[=?][^{{}}]*\}})*(?P<field>{_FIELD})")
 _OPTIONS = re.compile(rf"«(?P<options>[^«»]*)»(?P<optional>\??)(?P<after>[^{{}}«»¦␣]*)(?P<end>{_FIELD}|$)?")
 _FROM_FIELD = re.compile(_FIELD + r"(?:[^{}¦]|\{[^{}]*\}|\{\{|\}\})*")
-_SPECIAL = frozenset("{}«␣")
+_SPECIAL = frozenset("{}␣")
 _PLAIN_LEAD = re.compile("[^{}«␣]+")
 
 
