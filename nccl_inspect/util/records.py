@@ -178,16 +178,11 @@ def _first_ones() -> Callable[..., None]:
             kind.__init__ = cast(Any, _as_dataclass(kind)).__init__
             kind.__init__(self, *given, **values)
             return
-        _fill(self, [slot for slot in slots(kind) if _is_given(kind.declared[slot[0]])], given, values)
+        _fill(self, _given_slots(kind), given, values)
         if hasattr(kind, "__post_init__"):
             self.__post_init__()
 
     return init
-
-
-def _is_given(default: object) -> bool:
-    """Whether a constructor takes the field with this default."""
-    return not isinstance(default, Field) or default.init
 
 
 def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any], values: dict[str, Any]) -> None:
@@ -221,6 +216,13 @@ def slots(kind: Any) -> list[tuple[str, Any, Any]]:
         (name, default.default if isinstance(default, Field) else default, getattr(kind, name).__set__)
         for name, default in kind.declared.items()
     ]
+
+
+@cache
+def _given_slots(kind: Any) -> list[tuple[str, Any, Any]]:
+    """The same for the fields that a constructor takes."""
+    left_out = {name for name, default in kind.declared.items() if isinstance(default, Field) and not default.init}
+    return [slot for slot in slots(kind) if slot[0] not in left_out]
 
 
 def values(record: Frozen) -> tuple[object, ...]:
