@@ -70,6 +70,6 @@ class _Named(tuple[Any, ...]):
 _MOST = 32
 """Fields of a named tuple."""
 _PLACES = [f"item_{place}" for place in range(_MOST)]
-_SAMPLE = namedtuple("_SAMPLE", tuple(_PLACES))
-_ITEMS = [vars(_SAMPLE)[name] for name in _PLACES]
+_MADE = vars(namedtuple("_Made", _PLACES))
+_ITEMS = [_MADE[name] for name in _PLACES]
 """What gives the value of the first field of a named tuple, of the second and so on: what Python makes for each."""
