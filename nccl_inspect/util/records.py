@@ -33,7 +33,7 @@ class Slotted:
 
     __slots__ = ()
     __dataclass_fields__ = _DataclassFields()
-    declared: ClassVar[dict[str, object]] = {}
+    _declared: ClassVar[dict[str, object]] = {}
     """The names of all fields, each with its default, ``field()``, or ``MISSING``."""
 
     def with_fields(self, **changed: object) -> Self:
@@ -98,7 +98,7 @@ class Deferring(Record):
 
 
 def _names(record: Any) -> list[str]:
-    own = type(record).declared.items()
+    own = type(record)._declared.items()
     return [name for name, default in own if not isinstance(default, Field) or default.compare]
 
 
@@ -150,8 +150,8 @@ def _with_slots(kind: Any) -> Any:
         for name, annotation in body.get("__annotations__", {}).items()
         if "ClassVar[" not in str(annotation)  # a text, or what it stands for
     }
-    body["__slots__"] = tuple(name for name in own if name not in kind.declared)
-    body["declared"] = kind.declared | own
+    body["__slots__"] = tuple(name for name in own if name not in kind._declared)
+    body["_declared"] = kind._declared | own
     made = type(kind)(kind.__name__, kind.__bases__, body)
     made.__qualname__ = kind.__qualname__
     return made
@@ -160,7 +160,7 @@ def _with_slots(kind: Any) -> Any:
 @cache
 def _as_dataclass(kind: type[Slotted]) -> type:
     """What Python makes of a dataclass with these fields: what it knows of them, and the constructor."""
-    own = [(name, Any, default) if default is not MISSING else (name, Any) for name, default in kind.declared.items()]
+    own = [(name, Any, default) if default is not MISSING else (name, Any) for name, default in kind._declared.items()]
     body = {name: getattr(kind, name) for name in ("__doc__", "__post_init__") if hasattr(kind, name)}
     is_made = not issubclass(kind, Frozen)
     return make_dataclass(kind.__name__, own, namespace=body, init=is_made, eq=False, repr=False)
@@ -203,7 +203,7 @@ def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any
 
 def _made(kind: Any, name: str) -> Any:
     """What a field is if no value is given for it."""
-    default = kind.declared[name]
+    default = kind._declared[name]
     if not isinstance(default, Field) or default.default_factory is MISSING:
         raise TypeError(f"{kind.__name__} lacks '{name}'")
     return default.default_factory()
@@ -214,14 +214,14 @@ def slots(kind: Any) -> list[tuple[str, Any, Any]]:
     """For each field of a class its name, its default, and what puts a value in its place."""
     return [
         (name, default.default if isinstance(default, Field) else default, getattr(kind, name).__set__)
-        for name, default in kind.declared.items()
+        for name, default in kind._declared.items()
     ]
 
 
 @cache
 def _given_slots(kind: Any) -> list[tuple[str, Any, Any]]:
     """The same for the fields that a constructor takes."""
-    left_out = {name for name, default in kind.declared.items() if isinstance(default, Field) and not default.init}
+    left_out = {name for name, default in kind._declared.items() if isinstance(default, Field) and not default.init}
     return [slot for slot in slots(kind) if slot[0] not in left_out]
 
 
@@ -233,7 +233,7 @@ def values(record: Frozen) -> tuple[object, ...]:
 
 @cache
 def _values(kind: Any) -> Callable[[object], tuple[object, ...]]:
-    names = list(kind.declared)
+    names = list(kind._declared)
     return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
 
 

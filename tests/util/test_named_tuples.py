@@ -31,10 +31,8 @@ class Theirs(typing.NamedTuple):
 
 
 def test_they_are_tuples_with_names() -> None:
-    pairs: list[typing.Any] = [(kind("a"), kind("b", lines=(1,))) for kind in (Own, Theirs)]
-    own: typing.Any
-    theirs: typing.Any
-    for own, theirs in zip(*pairs, strict=True):
+    kinds: tuple[typing.Any, typing.Any] = (Own, Theirs)
+    for own, theirs in (tuple(kind("a") for kind in kinds), tuple(kind("b", lines=(1,)) for kind in kinds)):
         assert own == theirs and hash(own) == hash(theirs) and isinstance(own, tuple)
         assert (own.name, own.number, own.lines) == (theirs.name, theirs.number, theirs.lines)
         assert repr(own).removeprefix("Own") == repr(theirs).removeprefix("Theirs")
