@@ -74,8 +74,10 @@ class Target:
         Raises:
             NcclInspectError: it cannot be made.
         """
+        if self.folder is None and self._output == "-":
+            return nullcontext(sys.stdout.buffer)
         if self.folder is None:
-            return nullcontext(sys.stdout.buffer) if self._output == "-" else atomic_files.replacing(self._output, "-o")
+            return atomic_files.compressing(self._output, "-o")
         path = self.folder / self._rename(self.inside(name))
         stem, number = path.name, 1
         while path in self._used:

@@ -51,7 +51,7 @@ Exit status: 130 Ctrl-C; an incomplete FILE is not written.
     metavar="FILE",
     type=shared.FILE,
     default="-",
-    help="Write to FILE; several files go to a folder of this name, or to an archive: FILE.tar.gz.",
+    help="Write to FILE, FILE.gz compressed; several files go to a folder of this name, or to an archive: FILE.tar.gz.",
 )
 @click.option("--overwrite", is_flag=True, help="Write into a non-empty folder. Inputs are never overwritten.")
 @click.option(

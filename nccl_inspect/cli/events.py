@@ -36,7 +36,12 @@ Exit status: 130 Ctrl-C; FILE is not written.
 @click.command(epilog=_EXAMPLES, short_help="Export typed events as parquet, arrow, csv or jsonl.")
 @shared.inputs
 @click.option(
-    "-o", "--output", metavar="FILE", type=shared.FILE, default="-", help="Write to FILE; its suffix sets the format."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=shared.FILE,
+    default="-",
+    help="Write to FILE; its suffix sets the format. FILE.gz is compressed.",
 )
 @click.option(
     "--format",
@@ -156,7 +161,7 @@ def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
         NcclInspectError: the format cannot go to standard output.
     """
     if output != "-":
-        return atomic_files.replacing(output, "-o")
+        return atomic_files.compressing(output, "-o")
     form = writers.FORMATS[name]
     if not form.streams:
         raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from nccl_inspect.util.atomic_files import uncompressed
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _TELLING = frozenset(
     (
@@ -33,7 +35,7 @@ def formats(names: Iterable[str], load: Callable[[str], object] | None = None) -
         if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
             return value
         output = ctx.params.get("output", "-")
-        suffix = PurePath(output).suffix.lower().removeprefix(".")
+        suffix = PurePath(uncompressed(output)).suffix.lower().removeprefix(".")
         name = suffix if suffix in choices else _named_by(suffix, choices, load)
         if suffix in _TELLING and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(

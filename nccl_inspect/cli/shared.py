@@ -244,7 +244,7 @@ def color_option(command: _Command) -> _Command:
 
 def output_options(command: _Command) -> _Command:
     """Add --output and --no-color; they become the argument ``out``."""
-    words = "Write to FILE instead of standard output."
+    words = "Write to FILE instead of standard output; FILE.gz is compressed."
     # It is parsed first: its suffix may imply the format.
     target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
     return color_option(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))

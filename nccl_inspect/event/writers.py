@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import Told
 from nccl_inspect.event.types import KINDS, Event, Where
+from nccl_inspect.util.atomic_files import uncompressed
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_REMEMBERED = 8 << 20
@@ -54,9 +55,10 @@ def format_of(target: str) -> str:
     Raises:
         NcclInspectError: its suffix says nothing.
     """
-    suffix = PurePath(target).suffix.lower()
+    inner = uncompressed(target)
+    suffix = PurePath(inner).suffix.lower()
     for name, form in FORMATS.items():
-        if suffix in form.suffixes:
+        if suffix in form.suffixes and (form.text or inner == target):
             return name
     suffixes = ", ".join(form.suffixes[0] for form in FORMATS.values())
     raise NcclInspectError(f"{target}: its suffix names no format", f"known are {suffixes}; or say --format")

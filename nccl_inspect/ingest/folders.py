@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from nccl_inspect.ingest.sources import compression, log_detection
+from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.files import Beside, File, Pass, of_regular, unreadable
 from nccl_inspect.ingest.sources.log_detection import OTHER, OWN, UNKNOWN
 from nccl_inspect.ingest.sources.streams import HEAD
@@ -93,6 +93,7 @@ def why(head: bytes) -> str:
     """Why a file that could be read is neither a log nor wanted."""
     if not head:
         return log_detection.EMPTY
-    if compression.is_packed(head):
-        return UNKNOWN
-    return OWN if log_detection.is_report(head) else log_detection.ZEROS if not head.strip(b"\0") else UNKNOWN
+    text = log_detection.unpacked(head)
+    if text and log_detection.is_report(text):
+        return OWN
+    return UNKNOWN if head.strip(b"\0") else log_detection.ZEROS

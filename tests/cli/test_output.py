@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import stat
@@ -234,3 +235,32 @@ def test_a_terminal_without_our_characters_gets_those_of_ascii() -> None:
     assert b"\\u" not in done.stdout
     done = subprocess.run([*EXE, "summarize", "…"], env=environment, capture_output=True, timeout=60, check=False)
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *(("summarize", "new.json"), ("summarize", "new.txt"), ("paths", "new.csv"), ("topology", "new.dot")),
+        *(("events", "new.jsonl"), ("events", "new.csv"), ("anonymize", "new.log")),
+    ],
+)
+def test_what_goes_to_a_gz_file_is_compressed(command: str, name: str, tmp_path: Path) -> None:
+    for target in (name, f"{name}.gz", f"again.{name}.GZ"):
+        result = shell(f"TOOL {command} {LOG} -o {target}", tmp_path)
+        assert result.returncode == 0
+    packed = (tmp_path / f"{name}.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / name).read_bytes()
+    assert (tmp_path / f"again.{name}.GZ").read_bytes() == packed
+
+
+def test_a_compressed_report_in_the_folder_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_bytes(Path(LOG).read_bytes())
+    for name in ("first.json.gz", "second.json.gz"):
+        assert shell(f"TOOL summarize . -o {name}", tmp_path).returncode == 0
+    assert (tmp_path / "first.json.gz").read_bytes() == (tmp_path / "second.json.gz").read_bytes()
+
+
+def test_a_format_that_is_compressed_itself_is_not_compressed_again(tmp_path: Path) -> None:
+    result = shell(f"TOOL events {LOG} -o new.parquet.gz", tmp_path)
+    assert result.returncode == 2
+    assert b"its suffix names no format" in result.stderr

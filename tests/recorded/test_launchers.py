@@ -211,4 +211,4 @@ def test_an_exception_of_any_name_is_told(name: str) -> None:
 def test_who_waited_is_told_as_waiting() -> None:
     lead = nccl_inspect.read(FOLDER / "torchrun-hang.log.gz").findings[0]
     assert "it timed out waiting for another process" in lead.cause
-    assert lead.fix[0] == "Look at rank 2 first: its own output, its last step."
+    assert lead.fix[0] == "Look at the output of rank 2 first, and at the last step there."
