@@ -98,7 +98,7 @@ def _log(log: ProcessLog) -> tuple[Any, ...]:
 
 def _step(step: Any) -> Any:
     if not isinstance(step, Burst):
-        return step
+        return step.place, step.origin, step.event
     edges = [
         (key, one.stated, one.origin, one.place, one.channels, one.lines, one.level) for key, one in step.edges.items()
     ]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.scanning.line_table import Printers, Table, Times
+from nccl_inspect.scanning.line_table import Printed, Printers, Table, Times
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
 from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, again, record
@@ -93,7 +93,7 @@ class ConnectionTable(Table):
 
 
 def _kind(event: ChannelConnect) -> tuple[object, ...]:
-    """What an edge states besides numbers and devices: see :func:`~nccl_inspect.model.fold.process_log.edge_key`."""
+    """What an edge states besides numbers and devices: see :func:`~nccl_inspect.model.fold.edge_key.edge_key`."""
     return event.direction, event.detail, event.gdr, event.shared
 
 
@@ -147,6 +147,10 @@ class Edges(Record):
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""
         return self.printers.origin(int(self.printer[edge]), b"" if self.time is None else bytes(self.time[edge]))
+
+    def printed(self, edges: Rows) -> Printed:
+        """Who printed the first lines of some edges."""
+        return Printed(self.printers, self.printer[edges], None if self.time is None else self.time[edges])
 
     def level(self, edge: int) -> str:
         """The level of its lines."""

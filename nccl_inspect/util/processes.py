@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import mmap
+import os
 import pickle
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from nccl_inspect.util.interruption import PROCESS, Held, left_to_parent
-from nccl_inspect.util.records import Record, record
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+_ALIGNED = 64
+"""Columns of numbers begin at a multiple of this many bytes, as those that are made here do."""
+_NUMBER = 8
+"""Bytes of a number in a file."""
 
 
 def can_fork() -> bool:
@@ -21,31 +29,21 @@ def can_fork() -> bool:
     return sys.platform == "linux" and threading.active_count() == 1
 
 
-@record
-class Helper(Record):
-    """A process, and where its result comes from."""
-
-    process: BaseProcess
-    connection: Connection
+class Helper(Protocol):
+    """A process that works."""
 
     def result(self) -> Any:
-        """What its work gave; None when it died, also while it sent that."""
-        try:
-            sizes = self.connection.recv()
-            pieces = [bytearray(size) for size in sizes]
-            for piece in pieces:
-                if piece:
-                    self.connection.recv_bytes_into(piece)
-        except (EOFError, OSError):
-            return None
-        return pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - from our own process
+        """What its work gave; None when it could not be started, failed or died."""
+
+    def end(self) -> None:
+        """End it where it still runs."""
 
 
 class Helpers:
     """Starts processes; they are killed where this is left, and when this process is interrupted."""
 
     def __init__(self) -> None:
-        self._processes: list[BaseProcess] = []
+        self._started: list[Helper] = []
         self._undone = PROCESS.undone_by(self._end)
 
     def __enter__(self) -> Helpers:
@@ -63,26 +61,117 @@ class Helpers:
             work: a function of a module; what it gives can be pickled.
             values: its arguments.
         """
-        context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
         with Held():
-            ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(work, values, theirs), daemon=True)
-            process.start()
-            self._processes.append(process)
-        theirs.close()
-        return Helper(process, ours)
+            try:
+                helper: Helper = _Fork(work, values) if can_fork() else _Spawned(work, values)
+            except OSError:  # no process or memory is to be had
+                helper = _NotStarted()
+            self._started.append(helper)
+        return helper
 
     def _end(self) -> None:
-        for process in self._processes:
-            process.kill()
+        for helper in self._started:
+            helper.end()
 
 
-def _work(work: Callable[..., object], values: tuple[object, ...], connection: Connection) -> None:
+class _NotStarted:
+    def result(self) -> None:
+        return
+
+    def end(self) -> None:
+        return
+
+
+class _Fork:
+    """A fork of this process; what its work gave is in memory that both have, so columns are not copied.
+
+    Args:
+        work: what it does.
+        values: the arguments.
+    """
+
+    def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
+        self._file = os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
+        self.pid = os.fork()
+        self._runs = True
+        if not self.pid:
+            self._work(work, values)
+
+    def _work(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
+        status = 1
+        try:
+            left_to_parent()
+            _write(self._file, work(*values))
+            status = 0
+        finally:  # nothing of what the other process is in the middle of goes on here
+            os._exit(status)
+
+    def result(self) -> Any:
+        """What its work gave; None when it failed or died."""
+        return None if self._ended() else _read(self._file)
+
+    def _ended(self) -> int:
+        """Its exit status, once it has ended."""
+        _, status = os.waitpid(self.pid, 0)
+        self._runs = False
+        return status
+
+    def end(self) -> None:
+        """End it where it still runs."""
+        if self._runs:
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGKILL)
+                self._ended()
+
+
+class _Spawned:
+    """A new process, where no fork is possible."""
+
+    def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
+        from multiprocessing import get_context  # forks need none
+
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe(duplex=False)
+        self._process: BaseProcess = context.Process(target=_send, args=(work, values, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def result(self) -> Any:
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            return None
+        finally:
+            self._process.join()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _send(work: Callable[..., object], values: tuple[object, ...], connection: Connection) -> None:
     left_to_parent()
-    columns: list[pickle.PickleBuffer] = []
-    result = pickle.dumps(work(*values), pickle.HIGHEST_PROTOCOL, buffer_callback=columns.append)
-    pieces = [memoryview(result), *(column.raw() for column in columns)]  # columns are sent as they are
     with suppress(BrokenPipeError):  # nobody is there any more
-        connection.send([len(piece) for piece in pieces])
-        for piece in filter(len, pieces):
-            connection.send_bytes(piece)
+        connection.send(work(*values))
+
+
+def _write(file: BinaryIO, result: object) -> None:
+    """Write a result into a file: columns as they are, then everything else, where all this stands, and where that."""
+    columns: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(result, pickle.HIGHEST_PROTOCOL, buffer_callback=columns.append)
+    spans = []
+    for piece in (*(column.raw() for column in columns), memoryview(rest)):
+        begin = file.seek(-file.tell() % _ALIGNED, os.SEEK_CUR)
+        spans.append((begin, begin + file.write(piece)))
+    index = file.tell()
+    pickle.dump(spans, file)
+    file.write(index.to_bytes(_NUMBER, "little"))
+    file.flush()
+
+
+def _read(file: BinaryIO) -> Any:
+    """The result in a file; what is changed of it is changed here only."""
+    data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    spans = pickle.loads(data[int.from_bytes(data[-_NUMBER:], "little") :])  # noqa: S301 - from our own process
+    *columns, rest = (data[begin:end] for begin, end in spans)
+    return pickle.loads(rest, buffers=columns)  # noqa: S301 - likewise

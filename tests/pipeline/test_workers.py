@@ -6,6 +6,10 @@ import gzip
 import json
 import os
 import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -171,26 +175,55 @@ def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
     assert partition.planned(torn.read_bytes(), 4, 1) == []
 
 
-def test_columns_are_handed_over_as_they_are() -> None:
+@pytest.fixture(params=["forked", "spawned"])
+def helpers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[processes.Helpers]:
+    """Processes of both kinds."""
+    if request.param == "spawned":
+        monkeypatch.setattr(processes, "can_fork", lambda: False)
+    elif not processes.can_fork():
+        pytest.skip("another thread runs")
+    with processes.Helpers() as started:
+        yield started
+
+
+def test_columns_are_handed_over_as_they_are(helpers: processes.Helpers) -> None:
     numpy = pytest.importorskip("numpy")
     columns = [numpy.arange(1 << 20), numpy.zeros(0), numpy.arange(10)[::2], {"a": numpy.ones((2, 3))}]
-    with processes.Helpers() as helpers:
-        handed_over = helpers.start(list, columns).result()
+    columns += [numpy.arange(3, dtype="u1"), numpy.arange(5.0)]
+    handed_over = helpers.start(list, columns).result()
     assert repr(handed_over) == repr(columns)
+    assert all(column.flags.aligned for column in (*handed_over[:3], handed_over[5]))
     handed_over[0][0] = 7  # like those that were made here
 
 
-def test_a_process_that_dies_at_any_moment_has_no_result() -> None:
-    with processes.Helpers() as helpers:
-        assert helpers.start(bytes, 3).result() == bytes(3)
-        assert helpers.start(os._exit, 1).result() is None
-        sending = helpers.start(bytes, 1 << 24)
-        assert sending.connection.poll(60)
-        sending.process.kill()
-        sending.process.join()
-        assert sending.result() is None
+def test_processes_that_die_or_fail_have_no_result(helpers: processes.Helpers) -> None:
+    assert helpers.start(bytes, 3).result() == bytes(3)
+    assert helpers.start(os._exit, 1).result() is None
+    assert helpers.start(int, "x").result() is None
+    assert helpers.start(os.kill, 0, 0).result() is None  # gives None
 
 
-def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes.Helper, "result", lambda _: None)
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_no_process_is_left_where_nobody_wants_its_result(helpers: processes.Helpers) -> None:
+    assert helpers.start(bytes, 3).result() == bytes(3)
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = children.read_text()
+    with processes.Helpers() as others:
+        others.start(time.sleep, 600)
+        others.start(os._exit, 0)
+    assert children.read_text() == before
+
+
+def test_where_no_process_is_to_be_had_all_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(processes, "can_fork", lambda: True)
+    monkeypatch.setattr(os, "fork", fork)
+    same(sample_data.files("timestamps")[0], 3)
+
+
+def test_a_worker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = processes.Helpers.start
+    monkeypatch.setattr(processes.Helpers, "start", lambda self, *_: start(self, os._exit, 1))
     same(sample_data.files("timestamps")[0], 3)

@@ -57,17 +57,42 @@ class Frame(NamedTuple):
     def at(self, head: bytes) -> Origin:
         """The origin of a prefix with another time."""
         _, process, tid, device, _, location, label, rank, wrapped, lead = self.origin
-        stamp = None
-        if self.stamp is not None:
-            stamp = self.stamp[0] + head[self.begin : len(head) - self.rest].decode("ascii") + self.stamp[1]
+        stamp = self.stated(head[self.begin : len(head) - self.rest])
         lead = lead and head[: len(lead)]
         # Each line with a time has its own: this takes a third of what calling the class takes.
         return _new(Origin, (head, process, tid, device, stamp, location, label, rank, wrapped, lead))
+
+    def stated(self, time: bytes) -> str | None:
+        """The time that such an origin states."""
+        return None if self.stamp is None else self.stamp[0] + time.decode("ascii") + self.stamp[1]
 
     def with_time(self, time: bytes) -> Origin:
         """The origin of a prefix with another time; more bytes may follow it."""
         own = self.origin.head
         return self.at(own[: self.begin] + time[: len(self.time)] + own[len(own) - self.rest :])
+
+
+class Late(NamedTuple):
+    """Who printed a line with a time of its own: its origin is made when somebody asks."""
+
+    frame: Frame
+    digits: bytes
+    """Its time as it stands; more bytes may follow it."""
+
+    @property
+    def time(self) -> str | None:
+        """As of the origin, as is the next."""
+        return self.frame.stated(self.digits[: len(self.frame.time)])
+
+    @property
+    def tid(self) -> int:
+        """The thread."""
+        return self.frame.origin.tid
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of the line."""
+        return self.frame.with_time(self.digits)
 
 
 class Timed:

@@ -22,7 +22,7 @@ from nccl_inspect.util.records import Frozen, frozen
 
 _SLACK = 4
 """What is larger than its share by less than the share divided by this stays whole."""
-_FIRST = 0.8
+_FIRST = 0.85
 """How much the first process reads, as a part of what each other does: most of what is new comes at the beginning of a
 log, and it puts together what the others found."""
 

@@ -214,7 +214,7 @@ class _Work:
         connect for others.
         """
         threads = self._threads.get(process.log.process, {})
-        closing = {step.origin.tid for step in process.connected}
+        closing = {step.printed.tid for step in process.connected}
         helped = [
             connection
             for tid in threads.keys() - closing
@@ -224,9 +224,9 @@ class _Work:
         made = {tid: sorted([*threads.get(tid, ()), *helped], key=_PLACE) for tid in closing}
         places = {tid: list(map(_PLACE, some)) for tid, some in made.items()}
         for step in process.connected:
-            before = bisect_left(places[step.origin.tid], step.place)
+            before = bisect_left(places[step.printed.tid], step.place)
             if before:
-                made[step.origin.tid][before - 1].member.connected.append(step)
+                made[step.printed.tid][before - 1].member.connected.append(step)
 
     def _decide(self, unit: Unit, rule: Callable[[Unit], _Test]) -> bool:
         self._left -= len(unit.candidates)

@@ -164,7 +164,7 @@ class _Walk:
         """Whether a child may have been counted for the wrong parent."""
 
     def take(self, step: Step | Burst) -> None:
-        tid = step.origin.tid
+        tid = step.printed.tid
         event = step.event if isinstance(step, Step) else None
         match event:
             case events.CommInit():

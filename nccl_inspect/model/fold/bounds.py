@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import chain
+from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import Event
@@ -13,19 +15,31 @@ MAX_CHANNELS = 4096
 """MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more."""
 
 
-def is_plausible(event: Event) -> bool:
-    """Whether the ranks and channels of an event can be real."""
-    match event:
-        case events.CommInit(rank=rank, nranks=nranks):
-            return 0 <= rank < nranks <= MAX_RANKS
-        case events.ChannelConnect(channel=channel, src=src, dst=dst, pxn_rank=proxy, nic_index=nic):
-            ranks = (rank for rank in (src, dst, proxy) if rank is not None)
-            return 0 <= channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks) and (nic or 0) >= 0
-        case events.RingOrder(ranks=ranks, channel=channel):
-            return 0 <= channel < MAX_CHANNELS and (not ranks or (min(ranks) >= 0 and max(ranks) < MAX_RANKS))
-        case events.TreeLinks(trees=trees):
-            channels = [tree[0] for tree in trees]
-            numbers = chain.from_iterable(trees)
-            return not trees or (min(numbers) >= -1 and min(channels) >= 0 and max(channels) < MAX_CHANNELS)
-        case _:
-            return True
+def _of_init(event: events.CommInit) -> bool:
+    return 0 <= event.rank < event.nranks <= MAX_RANKS
+
+
+def _of_connection(event: events.ChannelConnect) -> bool:
+    ranks = (rank for rank in (event.src, event.dst, event.pxn_rank) if rank is not None)
+    is_sound = 0 <= event.channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks)
+    return is_sound and (event.nic_index or 0) >= 0
+
+
+def _of_ring(event: events.RingOrder) -> bool:
+    ranks = event.ranks
+    return 0 <= event.channel < MAX_CHANNELS and (not ranks or (min(ranks) >= 0 and max(ranks) < MAX_RANKS))
+
+
+def _of_trees(event: events.TreeLinks) -> bool:
+    trees = event.trees
+    channels = [tree[0] for tree in trees]
+    return not trees or (min(chain.from_iterable(trees)) >= -1 and min(channels) >= 0 and max(channels) < MAX_CHANNELS)
+
+
+ARE_PLAUSIBLE: Mapping[type[Event], Callable[[Any], bool]] = {
+    events.CommInit: _of_init,
+    events.ChannelConnect: _of_connection,
+    events.RingOrder: _of_ring,
+    events.TreeLinks: _of_trees,
+}
+"""Whether the ranks and channels of an event can be real, by its kind; those of others are not numbers of such."""

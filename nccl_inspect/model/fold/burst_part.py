@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.model.fold.edge_key import edge_key
 from nccl_inspect.model.fold.edge_table import EdgeTable
-from nccl_inspect.model.fold.process_log import Burst, Edge, edge_key
+from nccl_inspect.model.fold.process_log import Burst, Edge
 from nccl_inspect.util.columns import Column
 from nccl_inspect.util.records import record
 
@@ -70,4 +71,4 @@ class BurstPart(Burst):
 
 def part_of(burst: Burst, table: EdgeTable, at: Column) -> BurstPart:
     """Some edges of a burst, by their rows in the table of all."""
-    return BurstPart(burst.key, int(table.place[at[0]]), burst.origin, at=at, table=table)
+    return BurstPart(burst.key, int(table.place[at[0]]), burst.printed, at=at, table=table)

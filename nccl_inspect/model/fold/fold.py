@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -18,7 +18,7 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.call_counts import counted
 from nccl_inspect.model.fold.note import Note
-from nccl_inspect.model.fold.places import position, source_and_line
+from nccl_inspect.model.fold.places import Move, position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
     MAX_LONG,
@@ -27,10 +27,9 @@ from nccl_inspect.model.fold.process_log import (
     BurstKey,
     Edge,
     ProcessLog,
-    Step,
-    edge_key,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
+from nccl_inspect.model.fold.step import Step
 from nccl_inspect.model.fold.uses import (
     BOOTSTRAP,
     CALL,
@@ -45,7 +44,6 @@ from nccl_inspect.model.fold.uses import (
     STEP,
     UNKNOWN,
     Use,
-    fate_of,
     used,
 )
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
@@ -54,6 +52,7 @@ from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.statement_table import StatementTable
+    from nccl_inspect.model.fold.step_table import Apart, StepTable, Take
 
 
 class Fold:
@@ -70,7 +69,9 @@ class Fold:
     def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
         self._most_processes = most_processes
         self.sources: list[SourceCounts] = []
-        self.processes: dict[Process, ProcessLog] = {}
+        self._processes: dict[Process, ProcessLog] = {}
+        self._step_table: StepTable | None = None
+        """What waits to be put into what processes printed."""
         self.unrecognised: dict[bytes, Note] = {}
         self.partial = False
         """Whether the reading was interrupted."""
@@ -84,6 +85,30 @@ class Fold:
         """What processes stated, in columns; see :class:`ProcessLog`."""
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        from nccl_inspect.model.fold.packed_logs import packed  # only several processes hand folds over
+
+        logs = packed(self.processes.values())  # what waits is put into these
+        return {**self.__dict__, "_processes": logs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from nccl_inspect.model.fold.packed_logs import unpacked
+
+        logs = unpacked(state["_processes"], state["statement_table"])
+        self.__dict__.update(state, _processes={log.process: log for log in logs})
+
+    @property
+    def processes(self) -> dict[Process, ProcessLog]:
+        """What each process printed."""
+        self._put_steps()
+        return self._processes
+
+    def _put_steps(self, apart: Apart | None = None) -> None:
+        """Put what was read in columns into what processes printed, and lines that belong between that."""
+        step_table, self._step_table = self._step_table, None
+        if step_table is not None:
+            step_table.put_into_logs(apart)
 
     @property
     def wrapped(self) -> bool:
@@ -100,24 +125,38 @@ class Fold:
         base = 0 if block.has_places else position(len(self.sources) - 1, 0)
         block.close()
         take = partial(self._take_of, block=block, base=base)
-        tables = None
         if block.lines is not None:
-            from nccl_inspect.model.fold.tables import Tables  # large logs only
-
-            tables = Tables(block, fate_of, base)
-        logs = [self._log(base | extent.first, extent.opening) for extent in block.extents.values()]
-        if tables is not None:
-            apart = [log for log in logs if log.process in self.processes] if self.sources[-1].crowded else logs
-            tables.note_into(self._columns(), apart, block.by_process)
-        for log, (process, extent) in zip(logs, block.extents.items(), strict=True):
-            rows = block.by_process.get(process, ())
-            if tables is None:
-                take(log, rows)
-            else:
-                tables.put_into(log, rows, take)
-            log.last, log.final = base | extent.last, extent.final
+            self._take_columns(block, base, take)
+        else:
+            processes = self.processes
+            for process, extent in block.extents.items():
+                log = processes.get(process) or self._log(base | extent.first, extent.opening)
+                take(log, block.by_process[process])
+                log.last, log.final = base | extent.last, extent.final
         for number, origin, text, count in block.unknown:
             self._unknown(base | number, origin, text, count)
+
+    def _take_columns(self, block: Found, base: int, take: Take) -> None:
+        """Take in lines of which most were read in columns."""
+        from nccl_inspect.model.fold.step_table import Apart, StepTable  # large logs only
+        from nccl_inspect.model.fold.tables import Tables
+
+        tables, self._step_table = Tables(block, base), self._step_table or StepTable()
+        extents, processes = tables.extents, self._processes
+        logs = [
+            processes.get(process) or self._log(base | first, extents.openings[at])
+            for at, (process, first) in enumerate(zip(extents.processes, extents.first, strict=True))
+        ]
+        apart = [log for log in logs if log.process in processes] if self.sources[-1].crowded else logs
+        kept = tables.note_into(self._columns(), apart, block.by_process)
+        tables.put_into(self._step_table, logs)
+        if block.by_process or kept or self._step_table.is_full:
+            rows = {
+                process: [*block.by_process.get(process, ()), *kept.get(process, ())]
+                for process in extents.processes
+                if process in block.by_process or process in kept
+            }
+            self._put_steps(Apart(rows, base, take))
 
     def _columns(self) -> StatementTable:
         from nccl_inspect.model.fold.statement_table import StatementTable  # large logs only
@@ -169,13 +208,13 @@ class Fold:
             counted(log.calls, place, text.parsed.event)
 
     def _log(self, place: int, origin: Origin) -> ProcessLog:
-        log = self.processes.get(origin.process)
+        log = self._processes.get(origin.process)
         if log is None:
             log = ProcessLog(origin.process)
             source = self.sources[source_and_line(place)[0]]
-            source.crowded |= len(self.processes) >= self._most_processes
+            source.crowded |= len(self._processes) >= self._most_processes
             if not source.crowded:
-                self.processes[origin.process] = log
+                self._processes[origin.process] = log
         if not log.first:
             log.first, log.opening = place, origin
         return log
@@ -204,6 +243,7 @@ class Fold:
 
     def take_repeated(self, repeated_lines: Sequence[Repeated]) -> None:
         """Take in countable lines of the source begun last, in the order of their first ones."""
+        self._put_steps()
         base = position(len(self.sources) - 1, 0)
         for repeated in repeated_lines:
             place, end = base | repeated.first, base | repeated.last
@@ -284,13 +324,11 @@ class Fold:
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         sources_before = len(self.sources) - goes_on
         lines_before = self.sources[-1].counts.lines if goes_on else 0
-
-        def move(place: int) -> int:
-            source, line = source_and_line(place)
-            return position(source + sources_before, line if source else line + lines_before)
-
+        others = position(sources_before, 0)
+        move = Move(others + lines_before, others if len(later.sources) > 1 else others + lines_before)
         logs = [
-            (self.processes.setdefault(process, ProcessLog(process)), log) for process, log in later.processes.items()
+            (self.processes.get(process) or self.processes.setdefault(process, ProcessLog(process)), log)
+            for process, log in later.processes.items()
         ]
         if later.statement_table is not None:
             self._columns().take_in(later.statement_table, logs, move)
@@ -326,5 +364,4 @@ __all__ = [
     "Note",
     "ProcessLog",
     "Step",
-    "edge_key",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
+from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
+from nccl_inspect.model.fold.edge_key import edge_key
 from nccl_inspect.model.fold.note import Note
+from nccl_inspect.model.fold.places import Move
+from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, record
@@ -27,14 +31,6 @@ LONG = 4096
 """Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
 MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
-
-
-class Step(NamedTuple):
-    """One event in the order of its process."""
-
-    place: int
-    origin: Origin
-    event: Event
 
 
 @record
@@ -115,9 +111,12 @@ class EdgeRows(NamedTuple):
         """An event of each of their kinds."""
         return [self.edges.kinds[kind] for kind in set(self.edges.kind[self.begin : self.end].tolist())]
 
-    def moved(self, move: Callable[[int], int]) -> EdgeRows:
+    def moved(self, move: Move) -> EdgeRows:
         """The same in the fold that takes it in."""
-        return self._replace(base=self.base + move(self.place) - self.place)
+        if move.first == move.others:
+            return EdgeRows(self.edges, self.begin, self.end, self.base + move.first)
+        place = self.place
+        return EdgeRows(self.edges, self.begin, self.end, self.base + move(place) - place)
 
 
 @record
@@ -126,13 +125,19 @@ class Burst(Record):
 
     key: BurstKey
     place: int
-    origin: Origin
+    printed: Origin | Late
+    """Who printed the first line."""
     own: dict[tuple[object, ...], Edge] = field(default_factory=dict)
     """Edges that were made."""
     rows: list[EdgeRows] = field(default_factory=list)
     """Edges in columns; they come after the others, and may be more lines of these."""
     at: Any = None
     """Where its edges are in the table of all, where there is one."""
+
+    @property
+    def origin(self) -> Origin:
+        """Who printed the first line, and when."""
+        return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
     @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
@@ -217,7 +222,7 @@ class Burst(Record):
             self.add(key, edge)
         self.rows += later.rows
 
-    def move(self, move: Callable[[int], int]) -> None:
+    def move(self, move: Move) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
         self.rows = [part.moved(move) for part in self.rows]
@@ -266,30 +271,30 @@ class ProcessLog(Record):
         """How many statements it made."""
         return len(self.own) if self.statement_table is None else self.statement_table.size(self.process)
 
-    def step(self, place: int, origin: Origin, event: Event) -> None:
+    def step(self, place: int, printed: Origin | Late, event: Event) -> None:
         """Add an event whose order matters."""
-        self.steps.append(Step(place, origin, event))
-        self.open.pop(origin.tid, None)
-        self.begun.setdefault(origin.tid, None)
+        self.steps.append(Step(place, printed, event))
+        self.open.pop(printed.tid, None)
+        self.begun.setdefault(printed.tid, None)
 
-    def burst(self, place: int, origin: Origin, conn: int | None, rank: int) -> Burst:
+    def burst(self, place: int, printed: Origin | Late, conn: int | None, rank: int) -> Burst:
         """The burst that a connection line at this place belongs to."""
-        burst = self.continued(place, origin.tid, conn, rank)
+        burst = self.continued(place, printed.tid, conn, rank)
         if burst is None:
-            burst = Burst(BurstKey(origin.tid, conn, rank), place, origin)
-            self.open[origin.tid] = burst
-            self.begun.setdefault(origin.tid, burst)
+            burst = Burst(BurstKey(printed.tid, conn, rank), place, printed)
+            self.open[printed.tid] = burst
+            self.begun.setdefault(printed.tid, burst)
             self.steps.append(burst)
         return burst
 
     def continued(self, place: int, tid: int, conn: int | None, rank: int) -> Burst | None:
         """The burst that a connection line at this place continues."""
         burst = self.open.get(tid)
-        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self._began_anew(burst.place, place):
+        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self.began_anew(burst.place, place):
             return None
         return burst
 
-    def _began_anew(self, since: int, until: int) -> bool:
+    def began_anew(self, since: int, until: int) -> bool:
         """Whether a process began between two places: one that was started again may have the same pid and threads."""
         after = bisect_right(self.bootstraps, since)
         return after < len(self.bootstraps) and self.bootstraps[after] < until
@@ -329,7 +334,7 @@ class ProcessLog(Record):
             return level, production or "unrecognised"
         return key
 
-    def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
+    def merge(self, later: ProcessLog, move: Move) -> None:
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
         if not self.first:
             self.first, self.opening = move(later.first), later.opening
@@ -339,7 +344,8 @@ class ProcessLog(Record):
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
-                self.steps.append(Step(move(step.place), step.origin, step.event))
+                place, printed, event = step
+                self.steps.append(step_of((move(place), printed, event)))
             elif id(step) not in joined:
                 step.move(move)
                 self.steps.append(step)
@@ -359,31 +365,15 @@ class ProcessLog(Record):
             else:
                 notes[key] = note
 
-    def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
+    def _join(self, later: ProcessLog, move: Move) -> set[int]:
         """Join bursts that continue across the border; returns the ids of the later halves."""
         joined = set()
         for tid, burst in later.begun.items():
             open_burst = self.open.get(tid)
             if burst is None or open_burst is None or open_burst.key != burst.key:
                 continue
-            if not self._began_anew(open_burst.place, move(burst.place)):
+            if not self.began_anew(open_burst.place, move(burst.place)):
                 burst.move(move)
                 open_burst.join(burst)
                 joined.add(id(burst))
         return joined
-
-
-def edge_key(event: ChannelConnect) -> tuple[object, ...]:
-    """What makes two connection lines of a burst the same edge: everything but the channel."""
-    return (
-        event.src,
-        event.dst,
-        event.direction,
-        event.detail,
-        event.nic_index,
-        event.gdr,
-        event.pxn_rank,
-        event.shared,
-        event.src_dev,
-        event.dst_dev,
-    )

@@ -17,6 +17,7 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.note import Note, Wording
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import MAX_NOTES, ProcessLog
+from nccl_inspect.scanning.line_table import Printed, joined
 from nccl_inspect.util.columns import Column, distinct
 from nccl_inspect.util.named_tuples import NamedTuple
 
@@ -37,8 +38,8 @@ class Rows(NamedTuple):
     """Of the first line."""
     last: Column
     times: Column
-    origins: list[Origin]
-    """Of the first lines."""
+    printed: Printed
+    """Who printed the first lines."""
 
 
 class StatementText(NamedTuple):
@@ -57,7 +58,7 @@ class StatementTable:
         self._numbers: dict[Process, int] = {}
         self._sizes: list[int] = []
         """By the numbers of processes how many rows they have at most."""
-        self._parts: list[tuple[NDArray[Any], list[Origin]]] = []
+        self._parts: list[tuple[NDArray[Any], Printed]] = []
         self._rows: list[tuple[int, int, int, int, int]] = []
         self._origins: list[Origin] = []
         """Of these rows."""
@@ -127,14 +128,14 @@ class StatementTable:
         if len(self._rows) > self._limit:
             self._settle()
 
-    def add(self, columns: Sequence[Column], origins: list[Origin]) -> None:
+    def add(self, columns: Sequence[Column], printed: Printed) -> None:
         """Add statements of a block.
 
         Args:
             columns: as in :class:`Rows`.
-            origins: of their first lines.
+            printed: who printed their first lines.
         """
-        self._parts.append((np.array(columns, np.int64), origins))
+        self._parts.append((np.array(columns, np.int64), printed))
         numbers, sizes = np.unique(columns[0], return_counts=True)
         for number, more in zip(numbers.tolist(), sizes.tolist(), strict=True):
             self._sizes[number] += more
@@ -163,20 +164,20 @@ class StatementTable:
         wording = np.array([self.wording(stated.wording, stated) for stated in later._texts], np.int64)
         places = _moved(rows.place[chosen], move), _moved(rows.last[chosen], move)
         columns = number[rows.process[chosen]], wording[rows.wording[chosen]], *places, rows.times[chosen]
-        self.add(columns, [rows.origins[at] for at in chosen.tolist()])
+        self.add(columns, rows.printed.at(chosen))
 
     def rows(self) -> Rows:
         """All statements."""
         self._settle()
-        ((columns, origins),) = self._parts
+        ((columns, printed),) = self._parts
         process, wording, place, last, times = columns
-        return Rows(process, wording, place, last, times, origins)
+        return Rows(process, wording, place, last, times, printed)
 
     def _settle(self) -> None:
         """Put together what states the same."""
         if self._by_process is not None:
             return
-        origins = [origin for _, some in self._parts for origin in some] + self._origins
+        printed = joined([*(some for _, some in self._parts), Printed.of(self._origins)])
         one_by_one = np.array(self._rows, np.int64).reshape(-1, 5).T
         columns = np.concatenate([*(part for part, _ in self._parts), one_by_one], axis=1)
         order = np.argsort(columns[2], kind="stable")
@@ -188,7 +189,7 @@ class StatementTable:
             begins = np.searchsorted(group[together], np.arange(len(first)))
             kept[3] = np.maximum.reduceat(columns[3][together], begins)
             kept[4] = np.add.reduceat(columns[4][together], begins)
-        self._parts = [(kept, [origins[at] for at in order[first].tolist()])]
+        self._parts = [(kept, printed.at(order[first]))]
         self._rows, self._origins = [], []
         self._limit = max(MANY, 2 * len(first))
         sizes = np.bincount(kept[0], minlength=len(self._sizes))
@@ -199,15 +200,15 @@ class StatementTable:
         """The statements of a process as objects."""
         self._settle()
         assert self._by_process is not None
-        ((columns, origins),), (order, begins), number = self._parts, self._by_process, self._numbers[process]
+        ((columns, printed),), (order, begins), number = self._parts, self._by_process, self._numbers[process]
         at = order[begins[number] : begins[number + 1]]
         notes: dict[object, Note] = {}
         for row, wording, place, last, times in zip(at.tolist(), *columns[1:, at].tolist(), strict=True):
             key, event = self._texts[wording]
-            notes[key] = Note(event, origins[row], key[0], key[1], place, last, times)
+            notes[key] = Note(event, printed[row], key[0], key[1], place, last, times)
         return notes
 
-    def by_text(self, logs: Sequence[ProcessLog]) -> Iterator[tuple[Wording, Event | None, list[list[Any]]]]:
+    def by_text(self, logs: Sequence[ProcessLog]) -> Iterator[tuple[Wording, Event | None, list[Any]]]:
         """The statements of some processes by text, in the order of their first lines.
 
         Args:
@@ -228,12 +229,14 @@ class StatementTable:
         more = [(at, self.wording(note.wording, note), note.place, note.last, note.count) for at, note in objects]
         columns = np.array([owner_of[rows.process], *rows[1:5]])[:, chosen]
         columns = np.concatenate([columns, np.array(more, np.int64).reshape(-1, 5).T], axis=1)
-        origins = [rows.origins[at] for at in chosen.tolist()] + [note.origin for _, note in objects]
+        printed = joined([rows.printed.at(chosen), Printed.of([note.origin for _, note in objects])])
         in_order = np.lexsort((columns[0], columns[2]))
         first, text = distinct(columns[1][in_order])
         by_text = in_order[np.argsort(text, kind="stable")]
         owners, wordings, *numbers = columns[:, by_text].tolist()
-        listed = [logs[at].process for at in owners], [origins[at] for at in by_text.tolist()], *numbers
+        printed = printed.at(by_text)
+        origins = printed if printed.printers.frames else printed.origins
+        listed = [logs[at].process for at in owners], origins, *numbers
         ends = np.cumsum(np.bincount(text, minlength=len(first))).tolist()
         for begin, end in zip([0, *ends], ends, strict=False):
             yield *self._texts[wordings[begin]], [column[begin:end] for column in listed]

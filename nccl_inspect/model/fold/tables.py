@@ -5,29 +5,23 @@ Loaded where there are such only: this module needs numpy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import groupby, repeat
-from operator import itemgetter
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.model.fold.process_log import LONG, MAX_NOTES, Burst, BurstKey, EdgeRows, ProcessLog, Step
+from nccl_inspect.model.fold.process_log import LONG, MAX_NOTES, Burst, BurstKey, EdgeRows, ProcessLog
 from nccl_inspect.model.fold.statement_table import StatementTable
-from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, IN_ORDER, KEPT
+from nccl_inspect.model.fold.step_table import Ends, Entries, StepTable
+from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, IN_ORDER, KEPT, fate_of
 from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, edges
-from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.found import Extent, Found, Row
-from nccl_inspect.scanning.line_table import Heads, LineTable
+from nccl_inspect.scanning.line_table import Heads, LineTable, Printed
 from nccl_inspect.scanning.spans import Column, Rows, firsts, number_of
 from nccl_inspect.util.columns import distinct
 from nccl_inspect.util.named_tuples import NamedTuple
-
-_step = partial(tuple.__new__, Step)
-"""Makes a step of its fields in a third of the time."""
 
 
 class _Statements(NamedTuple):
@@ -51,42 +45,27 @@ class _Bursts(NamedTuple):
     bursts: list[Burst]
 
 
-class _Sorted:
-    """Entries by process, and those of a process in the order of their lines.
+class Extents(NamedTuple):
+    """Where processes begin and end in a block, in the order in which they begin."""
 
-    Args:
-        process: the number of the process of each entry.
-        line: its line.
-        entries: in any order.
-    """
-
-    def __init__(self, process: NDArray[Any], line: Rows, entries: Iterable[Any]) -> None:
-        self.order = np.lexsort((line, process))
-        given = list(entries)
-        self._entries = [given[at] for at in self.order.tolist()]
-        self._begins = np.searchsorted(process[self.order], np.arange(process.max(initial=-1) + 2))
-        self._bounds = self._begins.tolist()
-
-    def of(self, process: int) -> list[Any]:
-        """Those of a process."""
-        begin, end = self._bounds[process : process + 2] if process + 1 < len(self._bounds) else (0, 0)
-        return self._entries[begin:end]
-
-    def places(self) -> Rows:
-        """The place of each, as sorted, among those of its process."""
-        return np.arange(len(self._entries)) - np.repeat(self._begins[:-1], np.diff(self._begins))
+    processes: list[Process]
+    first: list[int]
+    """The number of the first line, and who printed it."""
+    openings: Printed
+    last: Column
+    """The number of the last line, and who printed it."""
+    finals: Printed
 
 
 class Tables:
-    """The lines in the tables of a block, by process; where processes begin and end in these is put into the block.
+    """The lines in the tables of a block, by process.
 
     Args:
         block: what was found.
-        fate_of: what becomes of lines with a text.
         base: what makes a place of the number of a line.
     """
 
-    def __init__(self, block: Found, fate_of: Callable[[Text], int], base: int) -> None:
+    def __init__(self, block: Found, base: int) -> None:
         lines, connections = block.lines, block.connections
         assert lines is not None
         self._lines, self._base = lines, base
@@ -104,110 +83,93 @@ class Tables:
         for table in (lines, connections):
             if table is not None:
                 is_row[table.at] = True
-        _extend(block.extents, heads, np.flatnonzero(is_row), self._process_of, list(numbers))
+        self.extents = _extents(block.extents, heads, np.flatnonzero(is_row), self._process_of, list(numbers))
+        """Also of the processes of which lines were read one by one."""
         _unknown(block, lines)
         self._fates = np.fromiter(map(fate_of, lines.texts), np.uint8, len(lines.texts))
         fate = self._fates[lines.text]
-        bursts = _Bursts(np.zeros(0, np.int32), np.zeros(0, np.int64), [])
+        self._in_order = np.flatnonzero(fate & IN_ORDER)
+        self._bursts = _Bursts(np.zeros(0, np.int32), np.zeros(0, np.int64), [])
         if connections is not None:
-            bursts = self._bursts(connections, *self._breaks(block, fate, fate_of))
-        self._steps, self._ends = self._ordered(np.flatnonzero(fate & IN_ORDER), bursts)
+            self._bursts = self._bursts_of(connections, *self._breaks(block, fate))
 
     def note_into(
         self, statement_table: StatementTable, logs: Iterable[ProcessLog], by_process: Mapping[Process, Sequence[Row]]
-    ) -> None:
+    ) -> dict[Process, list[Row]]:
         """Add the statements to those of all blocks, before anything is put into logs.
-
-        Those of processes that have too many, or long ones, are put into their logs line by line.
 
         Args:
             statement_table: of all blocks.
             logs: of the processes that are kept apart.
             by_process: lines that were read one by one.
+
+        Returns:
+            Lines to put into logs one by one, as statements of processes that have too many, or long ones, are.
         """
         lines, texts = self._lines, self._lines.texts
         is_said = (self._fates & (COUNTED | ENDS_ALL) > 0)[lines.text]
-        is_long = np.array([len(text.message) > LONG for text in texts], bool)[lines.text]
+        is_long = np.zeros(len(texts), bool)
+        for text in np.flatnonzero(self._fates & (COUNTED | ENDS_ALL)).tolist():
+            is_long[text] = len(texts[text].message) > LONG
         process = self._process_of[lines.printer]
         statements = self._statements(np.flatnonzero(is_said), process)
         sizes = np.bincount(process[statements.first], minlength=len(self._numbers))
-        sizes[process[is_said & is_long]] = MAX_NOTES
-        number = np.full(len(sizes), -1)
+        sizes[process[is_long[lines.text]]] = MAX_NOTES
+        number, listed = np.full(len(sizes), -1), sizes.tolist()
         for log in logs:
             at = self._numbers.get(log.process)
-            if at is not None and sizes[at]:
-                rows = by_process.get(log.process, ())
-                more = MAX_NOTES if any(len(text.message) > LONG for _, _, text, _ in rows) else len(rows)
-                if statement_table.adopt(log, int(sizes[at]) + more):
+            if at is not None and (more := listed[at]):
+                if rows := by_process.get(log.process):
+                    more += MAX_NOTES if any(len(text.message) > LONG for _, _, text, _ in rows) else len(rows)
+                if statement_table.adopt(log, more):
                     number[at] = statement_table.number(log.process)
         self._put(statement_table, statements, number[process[statements.first]])
         fate = np.where(is_said & (number[process] < 0), KEPT, self._fates[lines.text])
-        self._bootstraps = self._sorted(np.flatnonzero(fate & ENDS_ALL), lambda line, *_: (line + self._base).tolist())
-        self._kept = self._sorted(
-            np.flatnonzero(fate & KEPT), lambda line, *more: zip(line.tolist(), *more, repeat(None))
-        )
+        self._bootstraps = np.flatnonzero(fate & ENDS_ALL)
+        return self._kept(np.flatnonzero(fate & KEPT))
 
-    def put_into(self, log: ProcessLog, rows: Sequence[Row], take: Callable[[ProcessLog, Sequence[Row]], None]) -> None:
-        """Add the other lines of a process to what it printed.
+    def _kept(self, rows: Rows) -> dict[Process, list[Row]]:
+        """Some rows as lines that were read one by one."""
+        lines, kept = self._lines, dict[Process, list[Row]]()
+        origins = lines.heads.origins(lines.at[rows])
+        for line, origin, text in zip(lines.line[rows].tolist(), origins, lines.text[rows].tolist(), strict=True):
+            kept.setdefault(origin.process, []).append((line, origin, lines.texts[text], None))
+        return kept
+
+    def put_into(self, step_table: StepTable, logs: Iterable[ProcessLog]) -> None:
+        """Add steps, bursts and bootstraps to those of all blocks, after the statements.
 
         Args:
-            log: of the process.
-            rows: its lines that were read one by one.
-            take: takes such lines in.
+            step_table: of all blocks.
+            logs: of the processes in the order in which they begin.
         """
-        process = self._numbers.get(log.process, len(self._numbers))
-        steps, kept = self._steps.of(process), self._kept.of(process)
-        log.bootstraps += self._bootstraps.of(process)
-        if rows or kept:
-            self._merge_into(log, steps, [*rows, *kept], take)
-            return
-        continuing = set[int]()
-        for tid, first, last in self._ends.get(process, ()):
-            begin, end = steps[first], steps[last]
-            if isinstance(begin, Step):
-                log.begun.setdefault(tid, None)
-            elif burst := log.continued(begin.place, *begin.key):
-                burst.rows += begin.rows
-                continuing.add(first)
-                end = burst if first == last else end
-            else:
-                log.begun.setdefault(tid, begin)
-            if isinstance(end, Step):
-                log.open.pop(tid, None)
-            else:
-                log.open[tid] = end
-        log.steps += [step for at, step in enumerate(steps) if at not in continuing] if continuing else steps
-
-    def _merge_into(
-        self, log: ProcessLog, entries: list[Any], rows: list[Row], take: Callable[[ProcessLog, Sequence[Row]], None]
-    ) -> None:
-        """The same where some lines were read one by one, in the order of lines."""
-        places = [(entry.place, entry) for entry in entries] + [(self._base | row[0], row) for row in rows]
-        for kind, some in groupby(sorted(places, key=itemgetter(0)), lambda placed: type(placed[1])):
-            run = [entry for _, entry in some]
-            if kind is tuple:
-                take(log, run)
-            for entry in run if kind is not tuple else ():
-                if kind is Step:
-                    log.step(*entry)
-                else:
-                    log.burst(entry.place, entry.origin, entry.key.conn, entry.key.rank).rows += entry.rows
+        lines, heads, bursts, extents = self._lines, self._lines.heads, self._bursts, self.extents
+        numbers = step_table.numbers(logs)
+        number = np.array([numbers.get(process, -1) for process in self._numbers], np.int32)
+        owners = number.tolist()
+        thread = np.array(step_table.threads((owners[process], tid) for process, tid in self._threads), np.int32)
+        at = lines.at[self._in_order]
+        printer = np.concatenate([heads.printer[at], bursts.printer])
+        texts = lines.text[self._in_order].tolist()
+        entries = Entries(
+            number[self._process_of[printer]],
+            thread[self._thread_of[printer]],
+            np.concatenate([heads.line[at], bursts.line]) + self._base,
+            [parsed.event for parsed in [lines.texts[text].parsed for text in texts] if parsed],
+            heads.printed(at),
+            bursts.bursts,
+        )
+        at = lines.at[self._bootstraps]
+        begun = number[self._process_of[heads.printer[at]]], heads.line[at] + self._base
+        ends = (
+            np.array([numbers[process] for process in extents.processes], np.int32),
+            extents.last + self._base,
+            extents.finals,
+        )
+        step_table.add(entries, begun, Ends(*ends))
 
     def _thread(self, process: int, tid: int) -> int:
         return self._threads.setdefault((process, tid), len(self._threads))
-
-    def _sorted(self, rows: Rows, entries: Callable[..., Iterable[Any]]) -> _Sorted:
-        """Some rows as they are.
-
-        Args:
-            rows: of the lines.
-            entries: makes them of numbers of lines, of origins and of texts.
-        """
-        lines = self._lines
-        at, texts = lines.at[rows], lines.texts
-        line = lines.heads.line[at]
-        made = entries(line, lines.heads.origins(at), [texts[text] for text in lines.text[rows].tolist()])
-        return _Sorted(self._process_of[lines.heads.printer[at]], line, made)
 
     def _statements(self, rows: Rows, process: Column) -> _Statements:
         """Statements, by process, place in the source and text.
@@ -249,48 +211,23 @@ class Tables:
         place = lines.line[first] + self._base
         columns = process[chosen], np.array(numbers, np.int64)[wording], place
         statement_table.add(
-            [*columns, statements.last[chosen], statements.times[chosen]], lines.heads.origins(lines.at[first])
+            [*columns, statements.last[chosen], statements.times[chosen]], lines.heads.printed(lines.at[first])
         )
 
-    def _ordered(self, rows: Rows, bursts: _Bursts) -> tuple[_Sorted, dict[int, list[tuple[int, int, int]]]]:
-        """Events whose order matters and bursts; and by process where those of each thread begin and end among them."""
-        lines = self._lines
-        at = lines.at[rows]
-        line, printer = lines.heads.line[at], lines.heads.printer[at]
-        is_event = np.zeros(len(lines.texts), bool)
-        is_event[lines.text[rows]] = True
-        events = [
-            text.parsed.event if some and text.parsed else None
-            for text, some in zip(lines.texts, is_event.tolist(), strict=True)
-        ]
-        said = map(events.__getitem__, lines.text[rows].tolist())
-        steps = map(_step, zip((line + self._base).tolist(), lines.heads.origins(at), said, strict=True))
-        printer = np.concatenate([printer, bursts.printer])
-        line = np.concatenate([line, bursts.line])
-        ordered = _Sorted(self._process_of[printer], line, [*steps, *bursts.bursts])
-        thread, place = self._thread_of[printer[ordered.order]], ordered.places()
-        first, last = np.full((2, len(self._threads)), -1)
-        first[thread[::-1]], last[thread] = place[::-1], place
-        ends: dict[int, list[tuple[int, int, int]]] = {}
-        for (process, tid), since, until in zip(self._threads, first.tolist(), last.tolist(), strict=True):
-            if since >= 0:
-                ends.setdefault(process, []).append((tid, since, until))
-        return ordered, ends
-
-    def _bursts(self, table: ConnectionTable, breaks: Rows, breaking: Rows) -> _Bursts:
+    def _bursts_of(self, table: ConnectionTable, breaks: Rows, breaking: Rows) -> _Bursts:
         """The bursts of a table, and the lines that end those of threads."""
         grouped = edges(table, self._thread_of, breaks, breaking)
         begin = np.concatenate(([0], grouped.ends[:-1]))
         line, printer = grouped.line[begin], grouped.printer[begin]
         columns = begin, grouped.ends, line + self._base, grouped.columns["conn"][begin], grouped.rank[begin]
+        listed = grouped.printed(begin).late, *(column.tolist() for column in columns)
         bursts = []
-        for first, end, place, conn, rank in zip(*(column.tolist() for column in columns), strict=True):
-            origin = grouped.origin(first)
-            key = BurstKey(origin.tid, None if conn == NONE else conn, rank)
-            bursts.append(Burst(key, place, origin, rows=[EdgeRows(grouped, first, end, self._base)]))
+        for printed, first, end, place, conn, rank in zip(*listed, strict=True):
+            key = BurstKey(printed.tid, None if conn == NONE else conn, rank)
+            bursts.append(Burst(key, place, printed, {}, [EdgeRows(grouped, first, end, self._base)]))
         return _Bursts(printer, line, bursts)
 
-    def _breaks(self, block: Found, fate: NDArray[np.uint8], fate_of: Callable[[Text], int]) -> tuple[Rows, Rows]:
+    def _breaks(self, block: Found, fate: NDArray[np.uint8]) -> tuple[Rows, Rows]:
         """The lines that end bursts, and whose: threads."""
         lines, origins = self._lines, self._lines.heads.printers.origins
         ending = np.flatnonzero(fate & ENDS_BURST)
@@ -319,28 +256,30 @@ class Tables:
         return np.concatenate([broken_at, line]), np.concatenate([broken_threads, self._thread_of[printer]])
 
 
-def _extend(extents: dict[Process, Extent], heads: Heads, at: Rows, process_of: Column, all: Sequence[Process]) -> None:
-    """Let the processes begin and end where they do in tables."""
+def _extents(
+    others: dict[Process, Extent], heads: Heads, at: Rows, process_of: Column, all: Sequence[Process]
+) -> Extents:
+    """Where processes begin and end in tables, and in lines that were read one by one."""
     process = process_of[heads.printer[at]]
     first, last = np.full((2, len(all)), -1)
     first[process[::-1]] = at[::-1]
     last[process] = at
     printing = np.flatnonzero(first >= 0)
     printing = printing[np.argsort(first[printing])]
-    begin, end = first[printing], last[printing]
-    columns = heads.line[begin].tolist(), heads.origins(begin), heads.line[end].tolist(), heads.origins(end)
-    is_mixed = bool(extents)
-    for number, extent in zip(printing.tolist(), map(Extent, *columns), strict=True):
-        earlier = extents.get(all[number])
-        if earlier is not None and earlier.first < extent.first:
-            extent = extent._replace(first=earlier.first, opening=earlier.opening)
-        if earlier is not None and earlier.last > extent.last:
-            extent = extent._replace(last=earlier.last, final=earlier.final)
-        extents[all[number]] = extent
-    if is_mixed:
-        ordered = sorted(extents.items(), key=lambda entry: entry[1].first)
-        extents.clear()
-        extents.update(ordered)
+    begin, end = heads.printed(first[printing]), heads.printed(last[printing])
+    lines = heads.line[first[printing]].tolist(), heads.line[last[printing]]
+    processes = [all[number] for number in printing.tolist()]
+    if not others:
+        return Extents(processes, lines[0], begin, lines[1], end)
+    extents = dict(others)
+    for owner, extent in zip(processes, map(Extent, lines[0], begin, lines[1].tolist(), end), strict=True):
+        other = others.get(owner, extent)
+        opening, final = min(extent, other, key=attrgetter("first")), max(extent, other, key=attrgetter("last"))
+        extents[owner] = Extent(opening.first, opening.opening, final.last, final.final)
+    ordered = sorted(extents.items(), key=lambda entry: entry[1].first)
+    columns = list(zip(*(extent for _, extent in ordered), strict=True))
+    firsts, openings, lasts, finals = map(list, columns)
+    return Extents([owner for owner, _ in ordered], firsts, Printed.of(openings), np.array(lasts), Printed.of(finals))
 
 
 def _unknown(block: Found, table: LineTable) -> None:

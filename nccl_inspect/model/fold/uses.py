@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from nccl_inspect.event import types as events
-from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.model.fold.bounds import is_plausible
-from nccl_inspect.model.fold.process_log import edge_key
+from nccl_inspect.model.fold.bounds import ARE_PLAUSIBLE
+from nccl_inspect.model.fold.edge_key import edge_key
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.named_tuples import NamedTuple
@@ -27,7 +27,6 @@ SEQUENCE = (
 )
 """Events whose order matters: they say which communicator a thread is busy with."""
 
-_CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
 SAID = (NOTE, BOOTSTRAP)
 COUNTABLE = (NOTHING, UNKNOWN, NOTE)
@@ -36,69 +35,74 @@ COUNTED, IN_ORDER, KEPT, ENDS_BURST, ENDS_ALL = 1, 2, 4, 8, 16
 each matters otherwise; each ends the burst of its thread; each is counted, and ends those of all threads."""
 
 
+_FATES = {
+    NOTE: COUNTED,
+    STEP: IN_ORDER | ENDS_BURST,
+    CONNECTS: KEPT | ENDS_BURST,
+    BOOTSTRAP: ENDS_ALL,
+    REFUSED: KEPT,
+    CALL: KEPT,
+    LOOSE: KEPT,
+}
+
+
 class Use(NamedTuple):
     """What is done with a text, found out once."""
 
     how: int
+    fate: int
+    """What becomes of the lines with it."""
     conn: int | None = None
     """Of a connection: see :class:`~nccl_inspect.model.fold.process_log.BurstKey`."""
     rank: int = 0
     edge: tuple[object, ...] = ()
 
 
-_USES = [Use(how) for how in range(LOOSE + 1)]
+_USES = [Use(how, _FATES.get(how, 0)) for how in range(LOOSE + 1)]
+_STATED = Use(UNKNOWN, COUNTED)
+"""Of a statement that no production knows."""
 
 
 def used(text: Text) -> Use:
     """What is done with a text; remembered with it."""
-    use = text.use = _USES[_how(text)]
-    if use.how == CONNECTS:
-        assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
-        event = text.parsed.event
-        rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
-        use = text.use = Use(CONNECTS, event.conn, rank, edge_key(event))
+    use = text.use = _use(text)
     return use
 
 
-def _how(text: Text) -> int:
+def _use(text: Text) -> Use:
     parsed = text.parsed
     if parsed is None:
-        return UNKNOWN
+        return _STATED if text.level in STATEMENTS else _USES[UNKNOWN]
     kind = parsed.kind
-    if kind in _CHECKED and not is_plausible(parsed.event):
-        return REFUSED
-    if kind is ChannelConnect:
-        return CONNECTS
-    if kind in SEQUENCE:
-        return STEP
-    return _usually(parsed.production, kind.kept, kind.__name__, text.level in STATEMENTS)
+    if kind in ARE_PLAUSIBLE and not ARE_PLAUSIBLE[kind](parsed.event):
+        return _USES[REFUSED]
+    if kind is not ChannelConnect:
+        return _usually(parsed.production, kind.__name__, text.level)
+    event = parsed.event
+    assert isinstance(event, ChannelConnect)
+    rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
+    return Use(CONNECTS, _FATES[CONNECTS], event.conn, rank, edge_key(event))
 
 
 @cache
-def _usually(production: Production, is_kept: bool, kind: str, is_statement: bool) -> int:
+def _usually(production: Production, event: str, level: str) -> Use:
     """What is done with messages of a production, whatever they say."""
-    if kind == events.BootstrapInterface.__name__:
+    return _USES[_how(production, events.KINDS[event], level)]
+
+
+def _how(production: Production, kind: type[Event], level: str) -> int:
+    if kind in SEQUENCE:
+        return STEP
+    if kind is events.BootstrapInterface:
         return BOOTSTRAP
     if production.constants.get("tone") == "loose":
         return LOOSE
-    if is_kept or is_statement:
+    if kind.kept or level in STATEMENTS:
         return NOTE
-    return CALL if kind == events.Collective.__name__ else NOTHING
+    return CALL if kind is events.Collective else NOTHING
 
 
 def fate_of(text: Text) -> int:
     """What becomes of the lines with a text."""
-    how = (text.use or used(text)).how
-    if how == UNKNOWN and text.level in STATEMENTS:
-        return COUNTED
-    return _FATES.get(how, KEPT)
-
-
-_FATES = {
-    NOTHING: 0,
-    UNKNOWN: 0,
-    NOTE: COUNTED,
-    STEP: IN_ORDER | ENDS_BURST,
-    CONNECTS: KEPT | ENDS_BURST,
-    BOOTSTRAP: ENDS_ALL,
-}
+    use: Use = text.use or used(text)
+    return use.fate

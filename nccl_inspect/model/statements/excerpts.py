@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from nccl_inspect.event import types as events
 from nccl_inspect.ingest.lines.elisions import PASTE
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import ProcessLog, Step
+from nccl_inspect.model.fold.process_log import ProcessLog
+from nccl_inspect.model.fold.step import Step
 from nccl_inspect.model.job import Setting
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from operator import attrgetter
+from typing import Any
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines.prefix import Origin
@@ -29,7 +30,7 @@ class Statement(Record):
     message: bytes
     location: str | None
     processes: list[Process] = field(default_factory=list)
-    origins: list[Origin] = field(default_factory=list)
+    origins: Sequence[Origin] = field(default_factory=list)
     """Of the first line of each process, as is the next."""
     places: list[int] = field(default_factory=list)
     lasts: list[int] = field(default_factory=list)
@@ -45,8 +46,14 @@ class StatementLine(NamedTuple):
     """A line of a process that is a statement."""
 
     place: int
-    origin: Origin
+    row: int
+    """Of its process."""
     statement: Statement
+
+    @property
+    def origin(self) -> Origin:
+        """Who printed it."""
+        return self.statement.origins[self.row]
 
     @property
     def event(self) -> Event | None:
@@ -72,19 +79,16 @@ class Statements:
                 Statement(event, *wording, *columns) for wording, event, columns in statement_table.by_text(logs)
             ]
             return
-        distinct: dict[Wording, Statement] = {}
+        distinct: dict[Wording, tuple[Event | None, list[tuple[Any, ...]]]] = {}
         rows = [(note, log.process) for log in logs for note in log.notes.values()]
         rows.sort(key=lambda row: row[0].place)
         for note, process in rows:
-            statement = distinct.get(note.wording)
-            if statement is None:
-                statement = distinct[note.wording] = Statement(note.event, *note.wording)
-            statement.processes.append(process)
-            statement.origins.append(note.origin)
-            statement.places.append(note.place)
-            statement.lasts.append(note.last)
-            statement.counts.append(note.count)
-        self.all = list(distinct.values())
+            _, stated = distinct.setdefault(note.wording, (note.event, []))
+            stated.append((process, note.origin, note.place, note.last, note.count))
+        self.all = [
+            Statement(event, *wording, *map(list, zip(*stated, strict=True)))
+            for wording, (event, stated) in distinct.items()
+        ]
 
     def where(self, is_wanted: Callable[[Event], bool]) -> Iterator[Statement]:
         """The statements whose event is wanted."""
@@ -102,18 +106,15 @@ class Statements:
             for row, (process, place) in enumerate(zip(statement.processes, statement.lasts, strict=True)):
                 if place > places.get(process, -1):
                     places[process], last[process] = place, (statement, row)
-        return {
-            process: StatementLine(places[process], statement.origins[row], statement)
-            for process, (statement, row) in last.items()
-        }
+        return {process: StatementLine(places[process], row, statement) for process, (statement, row) in last.items()}
 
 
 def by_process(statements: Iterable[Statement]) -> dict[Process, list[StatementLine]]:
     """Statements by process, those of a process in the order of their first lines."""
     processes: dict[Process, list[StatementLine]] = {}
     for statement in statements:
-        for process, place, origin in zip(statement.processes, statement.places, statement.origins, strict=True):
-            processes.setdefault(process, []).append(StatementLine(place, origin, statement))
+        for row, (process, place) in enumerate(zip(statement.processes, statement.places, strict=True)):
+            processes.setdefault(process, []).append(StatementLine(place, row, statement))
     for lines in processes.values():
         lines.sort(key=attrgetter("place"))
     return processes

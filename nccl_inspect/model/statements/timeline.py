@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from nccl_inspect.event import types as events
 from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.inventory import Progress, Stamp
 from nccl_inspect.util.times import Moment, moment
@@ -53,7 +54,7 @@ def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int 
             yield member
 
 
-def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin]]]:
+def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin | Late]]]:
     log = process.log
     ended = member.ended if member.ended and isinstance(member.ended.event, events.CommEnd) else None
     marks = (
@@ -69,5 +70,5 @@ def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tup
             yield name, (when, mark[0], mark[1])
 
 
-def _stamp(when: Moment, place: int, origin: Origin, where: Callable[[int], tuple[str, int, int]]) -> Stamp:
-    return Stamp(when.seconds, origin.time or "", *where(place)[:2])
+def _stamp(when: Moment, place: int, printed: Origin | Late, where: Callable[[int], tuple[str, int, int]]) -> Stamp:
+    return Stamp(when.seconds, printed.time or "", *where(place)[:2])
