@@ -7,15 +7,14 @@ for the ranks that did not make it, and for those that made it but are in an ear
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from nccl_inspect.artifacts.calls import Call
-from nccl_inspect.util.records import Record
+from nccl_inspect.util.records import Frozen, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Blocked(Record):
+@frozen
+class Blocked(Frozen):
     """A call that is not over, or that ranks made in different ways."""
 
     pending: Mapping[int, Call]

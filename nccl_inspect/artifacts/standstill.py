@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nccl_inspect.artifacts import pairwise, peers
 from nccl_inspect.artifacts.calls import SYMMETRIC, Call
@@ -34,8 +34,8 @@ class Part(Frozen):
     """The one it is about; for a rank that did not make it, the last one that it made."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Link(Record):
+@frozen
+class Link(Frozen):
     """Ranks that wait in a call for others."""
 
     ranks: tuple[int, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -89,7 +88,7 @@ def command(
     if is_brief:
         out.write(_brief(job, form))
     else:
-        style = replace(out.style, only=only, indent=out.style.indent if indent is None else indent)
+        style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
         out.write_lines(report.lines(form, job, style))
     return shared.status(job, fail_on)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
-from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import NamedTuple
 
 from nccl_inspect.culprits.traits import Trait
+from nccl_inspect.util.named_tuples import NamedTuple
+from nccl_inspect.util.records import Frozen, frozen
 
 MOST = 4
 """Culprits named together at most; a fault with more of them is everywhere."""
@@ -56,8 +56,8 @@ class Count(NamedTuple):
     good: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attribution:
+@frozen
+class Attribution(Frozen):
     """An explanation."""
 
     culprits: list[Count]

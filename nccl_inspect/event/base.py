@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from nccl_inspect.util import secrets as masking
-from nccl_inspect.util.records import Frozen
+from nccl_inspect.util.named_tuples import NamedTuple
+from nccl_inspect.util.records import Frozen, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,7 @@ class Where(NamedTuple):
 _NOWHERE = Where()
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class Event(Frozen):
     """What every event has: the message, the production that recognised it, and where it stood."""
 
@@ -131,7 +132,7 @@ class Event(Frozen):
     @classmethod
     def build(cls, production: Maker, values: Mapping[str, Any], message: str) -> Event:
         """The event of a parsed message: its values, and the constants that the production states."""
-        constants = {name: _constant(text) for name, text in production.constants.items()}
+        constants: dict[str, Any] = {name: _constant(text) for name, text in production.constants.items()}
         return cls(
             dialect=production.dialect,
             production=production.name,
@@ -157,7 +158,7 @@ def _constant(text: str) -> object:
     return int(text) if text.isdecimal() else _FLAGS.get(text, text)
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class Message(Event):
     """Recognised, and nothing that the model needs."""
 
@@ -174,7 +175,7 @@ class Message(Event):
         return {"values": tuple(item for item in values.items() if item[0][:2] != "__")}
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class Notice(Message):
     """A statement that rules look for by the name of its production."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nccl_inspect.event.base import Notice
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import named
 
 _RANK = later(r"\d{1,7}")
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class ProcessEnded(Notice):
     """A launcher, a shell or a process itself says that a process ended: which one, and how."""
 

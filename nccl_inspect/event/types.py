@@ -7,31 +7,31 @@ translates them. Pointers and bus ids are text as printed; sizes are bytes, time
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nccl_inspect.event.base import Event, Message, Notice, Where
 from nccl_inspect.event.process_ended import ProcessEnded
 from nccl_inspect.util.ports import with_merged
+from nccl_inspect.util.records import named
 
 __all__ = ["KINDS", "Event", "Message", "Notice", "ProcessEnded", "Where"]
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class NcclVersion(Event):
     """The library version of a process (debug.cc, init.cc)."""
 
     version: str
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CudaDriver(Event):
     """The CUDA level of the driver: 13000 is 13.0."""
 
     cuda_version: int
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class EnvSetting(Event):
     """A variable that was read from the environment, or that a plugin put there."""
 
@@ -41,7 +41,7 @@ class EnvSetting(Event):
     """``environment``, ``config`` or ``plugin``."""
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class PluginStatus(Event):
     """A plugin was found, loaded, missed, broken or chosen."""
 
@@ -54,14 +54,14 @@ class PluginStatus(Event):
     detail: str | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class NetworkInUse(Event):
     """``Using network X``: the network of the communicator whose start follows on the same thread."""
 
     net: str
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class NetDevices(Event):
     """The devices that a built-in network can use, in the order of their index."""
 
@@ -76,7 +76,7 @@ class NetDevices(Event):
         return Event.arrange(with_merged(values) if "_merged" in values else values)
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class BootstrapInterface(Event):
     """The interface used for set-up traffic; ``devices`` are what old releases list behind it."""
 
@@ -85,7 +85,7 @@ class BootstrapInterface(Event):
     devices: tuple[Any, ...] = ()
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class OfiProvider(Event):
     """aws-ofi-nccl: the libfabric provider that was selected."""
 
@@ -94,7 +94,7 @@ class OfiProvider(Event):
     nics: int | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class OfiPlatform(Event):
     """aws-ofi-nccl: the instance type it runs on."""
 
@@ -103,7 +103,7 @@ class OfiPlatform(Event):
     """The topology file that NCCL is to use for it."""
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class GdrDecision(Event):
     """Why a NIC and a GPU use GPUDirect RDMA or not (subsystems NET and GRAPH)."""
 
@@ -117,7 +117,7 @@ class GdrDecision(Event):
     """The farthest class (up to 2.5: the nearest) with which it is (not) allowed."""
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CommInit(Event):
     """One rank starts to build a communicator, or has finished (init.cc)."""
 
@@ -140,7 +140,7 @@ class CommInit(Event):
     world_rank: int | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CommSplit(Event):
     """``bootstrapSplit``: the next start on this thread is a split (2.18 to 2.22)."""
 
@@ -154,14 +154,14 @@ class CommSplit(Event):
     next_rank: int
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CommNoColor(Event):
     """This rank takes part in a split without becoming a member of a child."""
 
     rank: int
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CommShape(Event):
     """How the ranks of a communicator lie on nodes, as NCCL sees them (2.20 and later)."""
 
@@ -174,7 +174,7 @@ class CommShape(Event):
     mnnvl: int | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CommEnd(Event):
     """A communicator was destroyed or aborted in this process."""
 
@@ -187,7 +187,7 @@ class CommEnd(Event):
     """Destroy, Abort or Revoke."""
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class InitTimings(Event):
     """Where the time of an initialisation went, in seconds (2.22 and later)."""
 
@@ -205,7 +205,7 @@ class InitTimings(Event):
     rest: float | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class ChannelCounts(Event):
     """How many channels the communicator has for each kind of traffic."""
 
@@ -216,7 +216,7 @@ class ChannelCounts(Event):
     p2p_per_peer: int
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class RingOrder(Event):
     """The order of the ranks in the ring of one channel; printed by rank 0."""
 
@@ -227,7 +227,7 @@ class RingOrder(Event):
     """The list was cut by NCCL."""
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class TreeLinks(Event):
     """The tree neighbours of the printing rank: (channel, down, down, down, rank, up), -1 for none."""
 
@@ -236,7 +236,7 @@ class TreeLinks(Event):
     """The list was cut by NCCL."""
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class Connected(Event):
     """An algorithm's connections are all there."""
 
@@ -247,7 +247,7 @@ class Connected(Event):
     """1 when all ring NET edges of all ranks use GDR, and also when there is none."""
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class ChannelConnect(Event):
     """One connection of one channel, by the path it takes (transport/*.cc)."""
 
@@ -291,7 +291,7 @@ class ChannelConnect(Event):
         return self.transport == "SHM" or (self.transport == "P2P" and self.mechanism != "MNNVL")
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class P2pCheck(Event):
     """Whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
 
@@ -300,7 +300,7 @@ class P2pCheck(Event):
     all_cuda: int | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class P2pRefused(Event):
     """The driver or the hardware refuses peer access between two GPUs."""
 
@@ -309,7 +309,7 @@ class P2pRefused(Event):
     peer_gpu: str | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class Collective(Event):
     """One call of a collective or of send/recv (subsystem COLL)."""
 
@@ -330,7 +330,7 @@ class Collective(Event):
     global_rank: int | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class ErrorCascade(Event):
     """``file:line -> code``: an error passed up the call stack; the cause is the WARN before the first frame."""
 
@@ -341,7 +341,7 @@ class ErrorCascade(Event):
     thread: str | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CudaFailure(Event):
     """A CUDA call failed."""
 
@@ -352,7 +352,7 @@ class CudaFailure(Event):
     error: str
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class CollectiveTimeout(Event):
     """PyTorch waited for a collective longer than the process group allows: this rank came, another did not."""
 
@@ -369,7 +369,7 @@ class CollectiveTimeout(Event):
     ran_ms: int | None = None
 
 
-@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+@named
 class NcclTestResult(Event):
     """One row of nccl-tests: times in microseconds, bandwidths in GB/s; None where the test did not run or check."""
 

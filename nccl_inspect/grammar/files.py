@@ -89,16 +89,17 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     head, *blocks = text.split("\nproduction: ")
     common = _entries(head, name)
     dialect, family = (common.get(key, [""])[0] for key in ("dialect", "family"))
+    has_bare = "\nfollows: " in text or "\nbare: yes" in text  # few files
     productions = []
     for block in blocks:
         label = block[: block.find("\n")]
         line = _value(block, "line")
         if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
-        follows = _value(block, "follows")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
-        production.follows = follows
-        production.bare = bool(follows) or "\nbare: yes" in block
+        if has_bare:
+            production.follows = _value(block, "follows")
+            production.bare = bool(production.follows) or "\nbare: yes" in block
         production.foreign = "foreign" in common
         production.general = "general" in common
         production.traced = "traced" in common

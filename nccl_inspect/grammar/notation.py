@@ -29,9 +29,10 @@ The guillemets were chosen because NCCL prints brackets, bars, parentheses and q
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
+from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Literal(NamedTuple):

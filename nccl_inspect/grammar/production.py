@@ -60,6 +60,7 @@ class Production:
         "_literals",
         "_load",
         "_needle",
+        "_nodes",
         "_past_word",
         "_regex",
         "_shape",
@@ -95,6 +96,7 @@ class Production:
         """The multi-line message that this line without a prefix continues."""
         self._load = load
         self._details: Details | None = None
+        self._nodes: notation.Sequence | None = None
         self._shape: Shape | None = None
         self._needle: bytes | None = None
         self._literals: list[bytes] | None = None
@@ -123,13 +125,20 @@ class Production:
         return self._details
 
     @property
+    def nodes(self) -> notation.Sequence:
+        """The parsed notation."""
+        if self._nodes is None:
+            self._nodes = notation.parse(self.line)
+        return self._nodes
+
+    @property
     def shape(self) -> Shape:
         """The compiled notation."""
         if self._shape is None:
             fragments = {
                 name: Shape(notation.parse(text), whole=False) for name, text in self.details.fragments.items()
             }
-            self._shape = Shape(notation.parse(self.line), fragments)
+            self._shape = Shape(self.nodes, fragments)
         return self._shape
 
     @property
@@ -184,8 +193,7 @@ class Production:
         if self.needle not in message or (self._shape is None and not self._holds_all(message)):
             return False
         if self._beginnings is None:
-            nodes = notation.parse(self.line)
-            lead, nodes = notation.past_word(nodes) or ("", nodes)
+            lead, nodes = notation.past_word(self.nodes) or ("", self.nodes)
             self._past_word = len(lead.encode())
             self._beginnings = tuple(lead.encode() for lead in notation.leads(nodes, limit=256))
         return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from fnmatch import fnmatchcase
 
 from nccl_inspect.model.finding import Finding, Suppressed
@@ -43,7 +43,7 @@ class Terms(Frozen):
 
     def with_user_severities(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with the severities that the user set."""
-        return [replace(f, severity=self.severities.get(f.rule, f.severity)) for f in findings]
+        return [f.with_fields(severity=self.severities.get(f.rule, f.severity)) for f in findings]
 
     def split_accepted(self, findings: Iterable[Finding]) -> tuple[list[Finding], list[Suppressed]]:
         """Findings that count, and findings that are accepted."""

@@ -7,8 +7,6 @@ Based on the sources of 2.30.7: each rank decides from its own environment which
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
-from typing import NamedTuple
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
@@ -17,6 +15,7 @@ from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import ranks_word
 
 
@@ -175,7 +174,7 @@ def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
     return [
         setting
         if all(owners.get(rank, set()) <= set(setting.processes) for rank in setting.ranks or ())
-        else replace(setting, ranks=[])
+        else setting.with_fields(ranks=[])
         for setting in settings
     ]
 

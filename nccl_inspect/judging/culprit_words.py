@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Culprit
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import be, ranks_word
 
 _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
@@ -20,8 +20,8 @@ _TOUCH = {"send": "leave", "receive": "arrive at", None: "touch"}
 _USE = {"send": "leave through", "receive": "arrive through", None: "use"}
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+@frozen
+class Scene(Frozen):
     """The comparison that led to the culprits."""
 
     noun: str

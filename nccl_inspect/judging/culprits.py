@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Traits
@@ -18,6 +16,7 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
@@ -86,7 +85,7 @@ def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
     if not named:
         return
     finding.culprits = [*named, *beside]
-    scene = replace(case.scene, bad=len(case.group.bad), good=good, explained=explanation.explained)
+    scene = case.scene.with_fields(bad=len(case.group.bad), good=good, explained=explanation.explained)
     finding.where = words.line(named, beside, scene, facts.job)
     step = words.step(named, beside, scene, facts.job)
     if step and finding.severity != "info":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import partial, wraps
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -83,7 +82,7 @@ class Facts:
             marking[row] = ways.setdefault(hardware, len(ways))
         keys = list(ways)
         return refined(
-            paths, marking, lambda kind, mark: replace(kind, pair_class=keys[mark][0], on_fabric=keys[mark][1])
+            paths, marking, lambda kind, mark: kind.with_fields(pair_class=keys[mark][0], on_fabric=keys[mark][1])
         )
 
     def link(self, kind: PathKind) -> str | None:

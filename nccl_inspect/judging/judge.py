@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import culprits, first_failure, placeholders, placement, results, verdicts
@@ -43,7 +42,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
     kept = last_words.with_fatal_errors(facts, kept)
     culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
-    kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
+    kept = [finding.with_fields(fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
     counting = kept
     suppressed: list[Suppressed] = []
@@ -85,7 +84,7 @@ def _confirmed(findings: list[Finding]) -> list[Finding]:
     proven = {rule for finding in findings if finding.confidence == "certain" for rule in finding.explains}
     sure = [finding.rule in proven and not finding.clue for finding in findings]
     return [
-        replace(finding, confidence="certain") if is_sure else finding
+        finding.with_fields(confidence="certain") if is_sure else finding
         for finding, is_sure in zip(findings, sure, strict=True)
     ]
 
@@ -214,7 +213,7 @@ def _joined(
     leads = [name for name in (*leading, *first, *over) if present.get(name, -1) >= own]
     causes = [name for name in (*proven, *leading, *first, *causing) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
-    return replace(finding, because=[name for name in causes if name != finding.rule], root=not leads)
+    return finding.with_fields(because=[name for name in causes if name != finding.rule], root=not leads)
 
 
 def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:

@@ -5,8 +5,8 @@ A rule names its effects, so a new cause is a new file and edits none of them.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from functools import cache
 
 from nccl_inspect.judging.engine import Rule, registered
@@ -55,7 +55,7 @@ class Relations:
     def _matching(self, pattern: str) -> Iterable[str]:
         if _GLOB.isdisjoint(pattern):
             return (pattern,) if pattern in self._rules else ()
-        return [name for name in self._rules if fnmatchcase(name, pattern)]
+        return fnmatch.filter(self._rules, pattern)
 
 
 @cache

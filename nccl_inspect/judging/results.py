@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 from nccl_inspect.judging import clouds
 from nccl_inspect.judging.engine import CATEGORIES, Effects, Registered, Result, Rule
@@ -12,6 +10,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.relations import relations
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
+from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Mark(NamedTuple):
@@ -112,4 +111,4 @@ def _for_cloud(facts: Facts, rule: Rule, result: Result) -> Result:
     """The result; a finding without steps for clouds where the job does not run."""
     if not isinstance(result, Finding):
         return result
-    return replace(result, fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))
+    return result.with_fields(fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.judgement import Judgement
@@ -57,8 +56,8 @@ def of_paths(
 
     def judged(kind: PathKind, place: int) -> PathKind:
         link, expected = facts.link(kind), facts.expected(kind)
-        path = replace(kind, link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
-        return replace(path, pair_class=None, on_fabric=False)
+        path = kind.with_fields(link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
+        return path.with_fields(pair_class=None, on_fabric=False)
 
     number = sum(place in withheld for place in results.marking) if withheld else 0
     return refined(facts.paths_with_hardware, results.marking, judged), number

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, record
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nccl_inspect import platforms, topology
@@ -122,7 +121,7 @@ def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container
     """
     for source in sources.find(given, progress):
         from_the_end = source.name in turned
-        yield replace(source, newest_first=from_the_end)
+        yield source.with_fields(newest_first=from_the_end)
         yield from record_lines.pieces_of(source, from_the_end)
 
 

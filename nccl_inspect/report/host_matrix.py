@@ -7,11 +7,11 @@ job of a thousand ranks fits a terminal, and the odd host has its own row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from nccl_inspect.model.job import Selection
 from nccl_inspect.report.tables import CORNER, LEFT_OUT, MARKS, Grid, PathClass, grid, letters_of, names_of_ends
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import folded
 
@@ -20,8 +20,8 @@ _NOTHING = "."
 _MAX_LABEL = 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Worst:
+@frozen
+class _Worst(Frozen):
     """The worst path from host to host."""
 
     hosts: list[str]

@@ -1,7 +1,6 @@
 """Ranks started to initialize a communicator and never finished, without an error."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging.engine import (
@@ -29,6 +28,7 @@ from nccl_inspect.judging.hangs.progress import (
 )
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, does, ranks_word
 
 RULE = Rule(

@@ -1,9 +1,8 @@
 """A NIC reports that its port went down or that it failed."""
 
-from typing import NamedTuple
-
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import Outcome
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

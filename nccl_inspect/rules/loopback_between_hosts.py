@@ -1,7 +1,5 @@
 """Several hosts use the loopback interface to reach each other."""
 
-from typing import NamedTuple
-
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
@@ -9,6 +7,7 @@ from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in,
 from nccl_inspect.judging.networks.interfaces import allows_loopback, listed_interfaces
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.util.named_tuples import NamedTuple
 
 RULE = Rule(
     name="loopback-between-hosts",

@@ -1,7 +1,6 @@
 """Reduction inside the NVSwitch could not be set up."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import ranks_in
@@ -9,6 +8,7 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.process_ends.silence import is_last
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(

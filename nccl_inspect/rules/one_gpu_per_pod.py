@@ -1,7 +1,5 @@
 """Each rank has its own host (pod) although the machines have several GPUs."""
 
-from typing import NamedTuple
-
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.evidence import workloads
@@ -10,6 +8,7 @@ from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, net
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(

@@ -27,7 +27,6 @@ from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
-from nccl_inspect.judging.process_ends.wording import end_cause, end_remedies, end_summary
 from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
@@ -346,6 +345,8 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
 
 def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that ended on their own, as reported by launchers, shells or themselves."""
+    from nccl_inspect.judging.process_ends import wording  # most jobs end well
+
     departed = in_order(victims.on_their_own(departed))
     words = last_words(facts, departed)
     first = departed[0]
@@ -353,10 +354,10 @@ def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) ->
     lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
     return RULE.finding(
-        victims.summary(facts, departed) if first.echo else end_summary(departed),
-        cause=end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
+        victims.summary(facts, departed) if first.echo else wording.end_summary(departed),
+        cause=wording.end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
         impact=_OVER if facts.is_over() else _DEAD,
-        fix=victims.remedies(suspected) if first.echo else end_remedies(first),
+        fix=victims.remedies(suspected) if first.echo else wording.end_remedies(first),
         # It may not be a rank, or only one that lost another.
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
         ranks=suspected or {rank for end in departed for rank in end.ranks},

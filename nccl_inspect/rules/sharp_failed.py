@@ -1,10 +1,9 @@
 """In-network reduction (SHARP) does not come up, or fails."""
 
-from typing import NamedTuple
-
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.remedies import NOTHING
+from nccl_inspect.util.named_tuples import NamedTuple
 
 RULE = Rule(
     name="sharp-failed",

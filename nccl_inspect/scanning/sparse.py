@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import NamedTuple
 
 from nccl_inspect.ingest.lines import tracebacks
 from nccl_inspect.scanning.counts import TAIL
+from nccl_inspect.util.named_tuples import NamedTuple
 
 DIGITS = b"0123456789"
 _NAME = b"NCCL "

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.event.types import Notice
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi as shown
-from nccl_inspect.topology import Gpu, Topology, nvidia_smi
+from nccl_inspect.topology import Gpu, Topology
+from nccl_inspect.util.named_tuples import NamedTuple
 
 _PROVED = ("NVL", "NVB", "PIX", "PXB")
 """From near to far."""
@@ -44,6 +44,8 @@ def _matrix(job: Job) -> list[Topology]:
     rows = shown.on_hosts(job, "topology-matrix")
     if not rows.lines or len({row.split()[0] for row in rows.lines}) < len(rows.lines) - 1:
         return []  # none, or two that differ: the head begins with GPU0 as the first row does
+    from nccl_inspect.topology import nvidia_smi  # few logs show the matrix
+
     try:
         matrix = nvidia_smi.read("\n".join(sorted(rows.lines)), next(iter(rows.lines.values())).evidence[0].source)
     except TopologyError:

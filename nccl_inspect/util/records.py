@@ -1,26 +1,52 @@
-"""Comparison and representation for the package's dataclasses, written once.
+"""The package's dataclasses: all that Python generates for each of them is written once, or made on first use.
 
-Python generates both anew for each dataclass when a module is loaded, and a constructor; for the classes here that
-would take a sixth of the time of a short run. So they inherit from :class:`Record` and are declared with
+For the classes here, generating it when their modules are loaded would take a fifth of the time of a short run. So
+they inherit from :class:`Record` (or :class:`Slotted`, if each object is equal to itself only) and are declared with
 :func:`record`, which generates a constructor only for a class that has many objects; those that never change are
-declared with :func:`frozen` and inherit from :class:`Frozen`, which has what Python would generate for them, in eight
-times the time of other dataclasses.
+declared with :func:`frozen` and inherit from :class:`Frozen`, whose one constructor takes eight times as long as a
+generated one. What :mod:`dataclasses` knows of a class is made when somebody asks for it (``fields``, ``replace``,
+``asdict``).
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, make_dataclass
+from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
-_Kind = TypeVar("_Kind")
+_Kind = TypeVar("_Kind", bound=type)
 
-_FEW = 30
+_FEW = 100
 """Objects of a class that take less time to make without a constructor of its own than to generate it."""
 
 
-class Record:
+class _DataclassFields:
+    """What :mod:`dataclasses` looks for in a dataclass, made when it does."""
+
+    def __get__(self, _record: object, kind: type) -> dict[str, Field[Any]]:
+        as_dataclass: Any = _as_dataclass(kind)
+        return cast("dict[str, Field[Any]]", as_dataclass.__dataclass_fields__)
+
+
+class Slotted:
+    """Base of dataclasses with slots, each of whose objects is equal to itself only."""
+
+    __slots__ = ()
+    __dataclass_fields__ = _DataclassFields()
+    _declared: ClassVar[dict[str, object]] = {}
+    """The names of all fields, each with its default, ``field()``, or ``MISSING``."""
+
+    def with_fields(self, **changed: object) -> Self:
+        """The same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes."""
+        kind: Any = type(self)
+        made: Self = kind.__new__(kind)
+        for (name, _, put), own in zip(slots(kind), _values(kind)(self), strict=True):
+            put(made, changed.get(name, own))
+        return made
+
+
+class Record(Slotted):
     """Base of dataclasses: equal when all fields are, shown with all fields; but for those with ``compare=False``."""
 
     __slots__ = ()
@@ -73,7 +99,8 @@ class Deferring(Record):
 
 
 def _names(record: Any) -> list[str]:
-    return [field.name for field in fields(record) if field.compare]
+    own = type(record)._declared.items()
+    return [name for name, default in own if not isinstance(default, Field) or default.compare]
 
 
 class Frozen(Record):
@@ -89,14 +116,6 @@ class Frozen(Record):
         kind: Any = type(self)
         return again, (kind, _values(kind)(self))
 
-    def with_fields(self, **changed: object) -> Self:
-        """The same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes."""
-        kind: Any = type(self)
-        made: Self = kind.__new__(kind)
-        for (name, _, put), own in zip(slots(kind), _values(kind)(self), strict=True):
-            put(made, changed.get(name, own))
-        return made
-
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field '{name}'")
 
@@ -105,11 +124,47 @@ class Frozen(Record):
 
 
 @dataclass_transform(field_specifiers=(field,))
-def record(kind: type[_Kind]) -> type[_Kind]:
+def record(kind: _Kind) -> _Kind:
     """Declare a dataclass with slots; its constructor is generated for the objects after the first few."""
-    made: Any = dataclass(init=False, slots=True, eq=False, repr=False)(kind)
+    made: Any = _with_slots(kind)
     made.__init__ = _first_ones()
-    return cast("type[_Kind]", made)
+    return cast(_Kind, made)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(kind: _Kind) -> _Kind:
+    """Declare a dataclass that inherits from :class:`Frozen`."""
+    return cast(_Kind, _with_slots(kind))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def named(kind: _Kind) -> _Kind:
+    """Declare a dataclass that inherits from :class:`Frozen` and whose fields are given by name."""
+    return cast(_Kind, _with_slots(kind))
+
+
+def _with_slots(kind: Any) -> Any:
+    """The class with a slot for each of its fields instead of a default in its body."""
+    body = {name: value for name, value in kind.__dict__.items() if name not in ("__dict__", "__weakref__")}
+    own = {
+        name: body.pop(name, MISSING)
+        for name, annotation in body.get("__annotations__", {}).items()
+        if "ClassVar[" not in str(annotation)  # a text, or what it stands for
+    }
+    body["__slots__"] = tuple(name for name in own if name not in kind._declared)
+    body["_declared"] = kind._declared | own
+    made = type(kind)(kind.__name__, kind.__bases__, body)
+    made.__qualname__ = kind.__qualname__
+    return made
+
+
+@cache
+def _as_dataclass(kind: type[Slotted]) -> type:
+    """What Python makes of a dataclass with these fields: what it knows of them, and the constructor."""
+    own = [(name, Any, default) if default is not MISSING else (name, Any) for name, default in kind._declared.items()]
+    body = {name: getattr(kind, name) for name in ("__doc__", "__post_init__") if hasattr(kind, name)}
+    is_made = not issubclass(kind, Frozen)
+    return make_dataclass(kind.__name__, own, namespace=body, init=is_made, eq=False, repr=False)
 
 
 def _first_ones() -> Callable[..., None]:
@@ -121,30 +176,14 @@ def _first_ones() -> Callable[..., None]:
         left -= 1
         kind: Any = type(self)
         if left < 0:
-            kind.__init__ = _constructor(kind)
+            kind.__init__ = cast(Any, _as_dataclass(kind)).__init__
             kind.__init__(self, *given, **values)
             return
-        _fill(self, [slot for slot in slots(kind) if kind.__dataclass_fields__[slot[0]].init], given, values)
+        _fill(self, _given_slots(kind), given, values)
         if hasattr(kind, "__post_init__"):
             self.__post_init__()
 
     return init
-
-
-def _constructor(kind: Any) -> Any:
-    """What Python generates for such a dataclass."""
-    own = [
-        (own.name, Any, field(default=own.default, default_factory=own.default_factory, init=own.init))
-        for own in fields(kind)
-    ]
-    after = {name: getattr(kind, name) for name in ("__post_init__",) if hasattr(kind, name)}
-    return cast(Any, make_dataclass(kind.__name__, own, namespace=after, eq=False, repr=False)).__init__
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def frozen(kind: type[_Kind]) -> type[_Kind]:
-    """Declare a dataclass that inherits from :class:`Frozen`."""
-    return dataclass(init=False, slots=True, eq=False, repr=False)(kind)
 
 
 def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any], values: dict[str, Any]) -> None:
@@ -165,16 +204,26 @@ def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any
 
 def _made(kind: Any, name: str) -> Any:
     """What a field is if no value is given for it."""
-    factory = kind.__dataclass_fields__[name].default_factory
-    if factory is MISSING:
+    default = kind._declared[name]
+    if not isinstance(default, Field) or default.default_factory is MISSING:
         raise TypeError(f"{kind.__name__} lacks '{name}'")
-    return factory()
+    return default.default_factory()
 
 
 @cache
 def slots(kind: Any) -> list[tuple[str, Any, Any]]:
     """For each field of a class its name, its default, and what puts a value in its place."""
-    return [(field.name, field.default, getattr(kind, field.name).__set__) for field in fields(kind)]
+    return [
+        (name, default.default if isinstance(default, Field) else default, getattr(kind, name).__set__)
+        for name, default in kind._declared.items()
+    ]
+
+
+@cache
+def _given_slots(kind: Any) -> list[tuple[str, Any, Any]]:
+    """The same for the fields that a constructor takes."""
+    left_out = {name for name, default in kind._declared.items() if isinstance(default, Field) and not default.init}
+    return [slot for slot in slots(kind) if slot[0] not in left_out]
 
 
 def values(record: Frozen) -> tuple[object, ...]:
@@ -185,7 +234,7 @@ def values(record: Frozen) -> tuple[object, ...]:
 
 @cache
 def _values(kind: Any) -> Callable[[object], tuple[object, ...]]:
-    names = [field.name for field in fields(kind)]
+    names = list(kind._declared)
     return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
 
 

@@ -13,8 +13,8 @@ import sample_data
 
 SMALL = str(sample_data.FOLDER / "efa-provider-missing-socket-fallback" / "job.log")
 _COUNTED = """
-import dataclasses, json, re, sys
-counts = {"patterns": 0, "constructors": 0}
+import collections, dataclasses, re, sys
+counts = {"patterns": 0, "constructors": 0, "dataclasses": 0, "tuples": 0}
 def counted(name, call):
     def made(*given, **values):
         counts[name] += sys._getframe(1).f_globals["__name__"].startswith("nccl_inspect")
@@ -22,6 +22,8 @@ def counted(name, call):
     return made
 re.compile = counted("patterns", re.compile)
 dataclasses.make_dataclass = counted("constructors", dataclasses.make_dataclass)
+dataclasses.dataclass = counted("dataclasses", dataclasses.dataclass)
+collections.namedtuple = counted("tuples", collections.namedtuple)
 from nccl_inspect import cli
 import nccl_inspect.cli.summarize
 counts["patterns at import"] = counts["patterns"]
@@ -29,6 +31,11 @@ sys.argv[0] = "nccl-inspect"
 counts["status"] = cli.execute()
 own = [name for name in sys.modules if name.startswith("nccl_inspect.")]
 counts["modules"] = len([name for name in own if not name.startswith("nccl_inspect.rules.")])
+classes = [kind for name in own for kind in vars(sys.modules[name]).values() if isinstance(kind, type)]
+tuples = {kind for kind in classes if kind.__base__ is tuple and hasattr(kind, "_fields")}
+counts["tuples of typing"] = len([kind for kind in tuples if not kind.__module__.endswith("named_tuples")])
+counts["json"] = "json" in sys.modules
+import json
 print(json.dumps(counts), file=sys.stderr)
 """
 
@@ -44,9 +51,13 @@ def counts(*args: str, folder: Path | None = None) -> dict[str, int]:
 def test_a_small_log_needs_a_part_of_the_program() -> None:
     counted = counts("summarize", SMALL)
     assert counted["status"] == 0
-    assert counted["modules"] <= 260
-    assert counted["patterns"] <= 115, "patterns that most logs do not need are made with util.patterns.later"
-    assert counted["constructors"] <= 10, "of classes with many objects only"
+    assert counted["modules"] <= 250
+    assert counted["patterns"] <= 95, "patterns that most logs do not need are made with util.patterns.later"
+    assert counted["constructors"] <= 3, "of classes with many objects only"
+    assert counted["dataclasses"] == 0, "classes are declared with util.records"
+    assert counted["tuples of typing"] == 0, "NamedTuple comes from util.named_tuples"
+    assert counted["tuples"] <= 65, "constructors of tuples of which there are objects"
+    assert not counted["json"], "only what is written or read as JSON needs it"
 
 
 @pytest.mark.parametrize("args", [["no-such.log"], ["--help"]], ids=["missing", "help"])
@@ -55,6 +66,7 @@ def test_what_needs_no_job_loads_no_model(args: list[str], tmp_path: Path) -> No
     assert counted["status"] == (3 if args == ["no-such.log"] else 0)
     assert counted["modules"] <= 35
     assert counted["patterns at import"] <= 8
+    assert counted["dataclasses"] + counted["tuples of typing"] == 0
 
 
 @pytest.mark.parametrize(

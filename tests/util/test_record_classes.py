@@ -9,7 +9,7 @@ import pytest
 
 from nccl_inspect.util.records import Deferring, Record, record
 
-MANY = 100
+MANY = 200
 """Objects after which a class has a constructor of its own."""
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
-from nccl_inspect.ingest.sources import archives, compression, files, log_detection
-from nccl_inspect.ingest.sources.archives import Member
+from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.encodings import as_utf8
 from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, counted, failing, grown, peeked
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import printable
+
+if TYPE_CHECKING:
+    from nccl_inspect.ingest.sources.archives import Member
 
 Progress = Callable[[int, int | None], None]
 """Told how many bytes were read (as stored, not as unpacked), and how many there are where that is known."""
@@ -75,6 +78,8 @@ def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
     if log_detection.is_tar(head):
         if file.again:
             unpacked = compression.unpacked(counted(file.open(), count), allowance)
+        from nccl_inspect.ingest.sources import archives  # few logs are in one
+
         yield from _members(file, archives.of_tar(unpacked), allowance)
     elif log_detection.is_zip(head):
         yield from _members(file, _of_zip(file, count, allowance), allowance)
@@ -87,6 +92,8 @@ def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
 def _of_zip(file: File, count: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
     if file.place is None and file.stream is None:
         raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
+    from nccl_inspect.ingest.sources import archives  # few logs are in one
+
     allowance.take(file.size or 0)
     members = archives.of_zip_at(file.place, count) if file.place else archives.of_zip(file.stream, count)
     for member in members:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from nccl_inspect.util.patterns import later
+
 _PACKED = r"(?:\.(?:gz|zst|xz|bz2))?"
-_NUMBERED = re.compile(rf"(?P<base>.+)\.(?P<number>\d{{1,3}}){_PACKED}")
-_DATED = re.compile(rf"(?P<base>.+)[.-](?P<date>\d{{4}}-?\d\d-?\d\d(?:[-_T]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?){_PACKED}")
-_PREVIOUS = re.compile(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-Za-z]+)?{_PACKED}")
+_NUMBERED = later(rf"(?P<base>.+)\.(?P<number>\d{{1,3}}){_PACKED}")
+_DATED = later(rf"(?P<base>.+)[.-](?P<date>\d{{4}}-?\d\d-?\d\d(?:[-_T]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?){_PACKED}")
+_PREVIOUS = later(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-Za-z]+)?{_PACKED}")
 
 
 def order(names: Sequence[str]) -> list[int]:
@@ -21,6 +23,8 @@ def order(names: Sequence[str]) -> list[int]:
     Args:
         names: of the files, in the order in which they were given; of those that belong together only that changes.
     """
+    if len(names) == 1:
+        return [0]
     places = {name: place for place, name in enumerate(names)}
 
     def key(place: int) -> tuple[int, bool, int, str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect import artifacts, platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule
@@ -14,6 +13,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, listed
 
 if TYPE_CHECKING:
@@ -301,6 +301,8 @@ def _command(case: Case, changes: Sequence[Change]) -> str:
         part[change.keys[-1]] = [*there, *change.value] if there else change.value
     if len(own) > 1:
         spec["containers"] = [own]
+    import json  # few logs have such files beside them
+
     patch = json.dumps({"spec": {"template": {"spec": spec}}}, separators=(",", ":"))
     return f"kubectl {in_namespace(pod.namespace)}patch {pod.kind.lower()} {pod.name} -p '{patch}'"
 

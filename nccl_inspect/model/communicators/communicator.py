@@ -13,7 +13,7 @@ from dataclasses import field
 from nccl_inspect.model.communicators.joining import Joiner
 from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.util.records import record
+from nccl_inspect.util.records import Slotted, record
 
 _LONGEST_NAME = 160
 """A split of a split of a split has such a name; one of hundreds is only numbered."""
@@ -22,7 +22,7 @@ _MAX_LISTED = 1 << 21
 
 
 @record
-class Communicator:
+class Communicator(Slotted):
     """A communicator with all its members that the log shows."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import ne
-from typing import NamedTuple
+
+from nccl_inspect.util.named_tuples import NamedTuple
 
 Links = Sequence[tuple[int | None, int | None]]
 

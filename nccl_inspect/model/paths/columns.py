@@ -8,7 +8,7 @@ from typing import Protocol, overload
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.paths.numbers import Numbers
 from nccl_inspect.model.paths.path import PathKind
-from nccl_inspect.util.records import record
+from nccl_inspect.util.records import Slotted, record
 
 
 class Lines(Protocol):
@@ -33,7 +33,7 @@ def no_end_lines(_row: int, _side: str, /) -> list[Evidence]:
 
 
 @record
-class Columns:
+class Columns(Slotted):
     """What differs from path to path, in rows ordered by source and destination rank.
 
     All but ``src`` and ``dst`` hold places in the lists below.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.model.job import Notice, PathKind, Paths
@@ -49,4 +48,4 @@ def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int
         number[class_of(kind, (src_host, dst_host), (src, src_gpu), (dst, dst_gpu))]
         for kind, src_host, dst_host, src, src_gpu, dst, dst_gpu in ways
     ]
-    return refined(paths, marking, lambda kind, mark: replace(kind, gpu_class=names[mark]))
+    return refined(paths, marking, lambda kind, mark: kind.with_fields(gpu_class=names[mark]))

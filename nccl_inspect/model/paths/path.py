@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record, Slotted, record
 
 _SHARED = (
     "scope",
@@ -49,7 +49,7 @@ class TwoEnded:
 
 
 @record
-class PathKind(TwoEnded):
+class PathKind(TwoEnded, Slotted):
     """What many paths have in common: all but ranks, hosts, GPUs, communicators and evidence.
 
     A job has few kinds, whatever its size: rules and reports ask them, not each path. The fields are those of

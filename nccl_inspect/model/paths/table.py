@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
@@ -334,4 +333,4 @@ def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, in
     heads, kind = numbers.combinations(both)
     places = zip(*(numbers.listed(numbers.taken(column, heads)) for column in both), strict=True)
     kinds = [change(columns.kinds[place], mark) for place, mark in places]
-    return Paths(replace(columns, kind=kind, kinds=kinds))
+    return Paths(columns.with_fields(kind=kind, kinds=kinds))
