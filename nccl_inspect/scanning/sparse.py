@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.ingest.lines import tracebacks
+from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import TAIL
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.grams import Grams
 
 DIGITS = b"0123456789"
 _NAME = b"NCCL "
 _USUAL = b" NCCL INFO "
+_LETTERS = re.compile(rb"[^\n]+")
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 _FEW = 5
 """Texts that are looked for one by one in less time than lines are compared."""
-_WIDTH = 8
+_MANY = 40
+"""Signs that do not have that few texts in common."""
+_WIDTHS = range(4, 9)
 """Bytes of such a text, which is part of several signs."""
+_SAMPLE = 1 << 17
+"""Bytes that show what lines of other programs look like."""
 _TRIES = 8
-"""Blocks in which other lines than NCCL's have rare letters; then all lines are compared."""
+"""Blocks in which other lines than NCCL's have rare letters; then all texts are looked for."""
+_LARGE = BLOCK // 2
+"""Bytes of a block that are worth loading numpy, where letters do not tell."""
+_WASTE = 1 << 12
+"""Bytes of a block in which one line may be looked at for nothing."""
 
 
 class Picked(NamedTuple):
@@ -44,7 +58,10 @@ class _Letters(NamedTuple):
 
 
 class Sieve:
-    """Passes over lines of other programs that mean nothing, by what they look like without their digits.
+    """Passes over lines of other programs that mean nothing.
+
+    The first block shows what they look like without their digits. Where they have few letters, the next blocks are
+    searched for others; else for all signs at once, with numpy.
 
     Args:
         signs: what makes lines worth a look, besides NCCL's name.
@@ -58,14 +75,19 @@ class Sieve:
         """What lines look like that mean nothing."""
         self._letters: _Letters | None = None
         self._tries = 0
+        self._grams: Grams | None = None
 
     def picked(self, text: bytes) -> Picked:
         """What is worth a look in a block."""
         found = self._by_letters(text) if self._letters else None
+        if found is None and self._tries >= _TRIES and len(text) >= _LARGE:
+            found = self._by_grams(text)
         if found is None:
             found = self._by_shapes(text)
             self._tries += 1
-            self._letters = self._learned() if self._tries <= _TRIES else None
+            self._letters = self._learned() if self._tries < _TRIES else None
+            if self._letters is None:
+                self._tries = _TRIES
         return found
 
     def is_idle(self, line: bytes) -> bool:
@@ -74,25 +96,48 @@ class Sieve:
         return shape in self._idle or not self._worth({shape})
 
     def _by_letters(self, text: bytes) -> Picked | None:
-        """The same in half of the time; None where a line that is not NCCL's may be worth a look."""
+        """What has rare letters; None where a line that is not NCCL's may be worth a look."""
         assert self._letters is not None
         if any(text.rfind(part) >= 0 for part in self._letters.texts):
             return None
-        rare = text.translate(None, self._letters.common).split(b"\n")
-        places = list(compress(range(len(rare)), rare))
+        rare = text.translate(None, self._letters.common)
+        places, letters = list[int](), 0
+        for match in _LETTERS.finditer(rare):
+            begin, end = match.span()
+            places.append(begin - letters)
+            letters += end - begin
         lines = _named(text, len(places))
         if len(lines) != len(places):
             return None
-        return Picked(len(rare), list(zip(places, lines, strict=True)), b"\n".join(lines).translate(None, DIGITS))
+        signs = b"\n".join(lines).translate(None, DIGITS)
+        return Picked(len(rare) - letters + 1, list(zip(places, lines, strict=True)), signs)
 
     def _learned(self) -> _Letters | None:
         """The letters of lines that mean nothing; None where too many signs consist of them."""
         idle = b"\n".join(self._idle)
-        letters = {*idle, *DIGITS} - {*b"\n"}
-        texts = _shared([sign for sign in self._signs if letters.issuperset(sign)], idle)
+        letters = {*(letter for letter in range(256) if letter in idle), *DIGITS} - {*b"\n"}
+        signs = [sign for sign in self._signs if letters.issuperset(sign)]
+        if len(signs) > _MANY:
+            return None
+        texts = _shared(signs, idle[:_SAMPLE])
         return _Letters(bytes(letters), texts) if len(texts) <= _FEW and _NAME not in texts else None
 
+    def _by_grams(self, text: bytes) -> Picked | None:
+        """What holds a sign, whatever the other lines look like; None without numpy."""
+        try:
+            from nccl_inspect.scanning.grams import Grams  # this loads numpy
+        except ImportError:
+            return None
+        if self._grams is None:
+            self._grams = Grams(self._signs, text[:BLOCK])
+        size, found = self._grams.lines(text)
+        picked = [(place, line) for place, line in found if _NAME in line or not self.is_idle(line)]
+        if (len(found) - len(picked)) * _WASTE > len(text):
+            self._grams = None  # what is common has changed
+        return Picked(size, picked, b"\n".join([line for _, line in picked]).translate(None, DIGITS))
+
     def _by_shapes(self, text: bytes) -> Picked:
+        """What holds a sign, compared for each distinct look of lines only."""
         shapes = text.translate(None, DIGITS).split(b"\n")
         worth = self._worth(set(shapes) - self._idle)
         places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
@@ -117,14 +162,15 @@ def _shared(signs: Iterable[bytes], idle: bytes) -> list[bytes]:
     """Some texts of which one is in each sign, and none in what lines look like that mean nothing."""
     left, texts = set(signs), list[bytes]()
     while left and len(texts) <= _FEW:
-        parts = Counter(part for sign in left for part in {sign, *_parts(sign)} if part == sign or part not in idle)
-        texts.append(max(parts, key=lambda part: (parts[part], part)))
+        parts = Counter(part for sign in left for part in {sign, *_parts(sign)})
+        by_use = sorted(parts, key=lambda part: (parts[part], len(part), part), reverse=True)
+        texts.append(next((part for part in by_use if part not in idle), by_use[0]))
         left = {sign for sign in left if texts[-1] not in sign}
     return texts
 
 
 def _parts(sign: bytes) -> Iterator[bytes]:
-    return (sign[at : at + _WIDTH] for at in range(len(sign) - _WIDTH + 1))
+    return (sign[at : at + width] for width in _WIDTHS for at in range(len(sign) - width + 1))
 
 
 def _named(text: bytes, size: int) -> list[bytes]:
