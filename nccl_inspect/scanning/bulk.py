@@ -365,9 +365,13 @@ class BulkScanner(Scanner):
         numbers = counts.number(size)
         block = Found()
         self._begin([line for _, line in picked])
-        wanted = sparse.with_tail(text, size, picked)
         if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
+        else:
+            ending = sparse.tail(text, size, picked)
+            early = [pick for pick in picked if pick[0] < size - len(ending)]
+            self._each([numbers[index] for index, _ in early], [line for _, line in early], counts, block)
+            wanted = iter(ending)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
                 self._line(numbers[index], line, counts, block.keep)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DIGITS = b"0123456789"
 _NAME = b"NCCL "
 _USUAL = b" NCCL INFO "
-_LETTERS = re.compile(rb"[^\n]+")
+_LINE_ENDS = re.compile(rb"(\n+)([^\n]*)")
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 _FEW = 5
@@ -55,6 +55,8 @@ class _Letters(NamedTuple):
     """Their letters, with all digits: a line with others may hold a sign."""
     texts: list[bytes]
     """One is in each sign that consists of them, too."""
+    rare: bytes
+    """A letter of NCCL's name that is not one of them."""
 
 
 class Sieve:
@@ -96,21 +98,20 @@ class Sieve:
         return shape in self._idle or not self._worth({shape})
 
     def _by_letters(self, text: bytes) -> Picked | None:
-        """What has rare letters; None where a line that is not NCCL's may be worth a look."""
+        """What has rare letters; None where not all such lines have one of NCCL's, or others may hold a sign."""
         assert self._letters is not None
         if any(text.rfind(part) >= 0 for part in self._letters.texts):
             return None
         rare = text.translate(None, self._letters.common)
-        places, letters = list[int](), 0
-        for match in _LETTERS.finditer(rare):
-            begin, end = match.span()
-            places.append(begin - letters)
-            letters += end - begin
-        lines = _named(text, len(places))
+        places, place = list[int](), -1
+        for match in _LINE_ENDS.finditer(b"\n" + rare):
+            place += len(match[1])
+            if match[2]:
+                places.append(place)
+        lines = _with(self._letters.rare, text)
         if len(lines) != len(places):
             return None
-        signs = b"\n".join(lines).translate(None, DIGITS)
-        return Picked(len(rare) - letters + 1, list(zip(places, lines, strict=True)), signs)
+        return Picked(place + 1, list(zip(places, lines, strict=True)), b"\n".join(lines).translate(None, DIGITS))
 
     def _learned(self) -> _Letters | None:
         """The letters of lines that mean nothing; None where too many signs consist of them."""
@@ -119,8 +120,9 @@ class Sieve:
         signs = [sign for sign in self._signs if letters.issuperset(sign)]
         if len(signs) > _MANY:
             return None
+        rare = bytes(letter for letter in _NAME if letter not in letters)[:1]
         texts = _shared(signs, idle[:_SAMPLE])
-        return _Letters(bytes(letters), texts) if len(texts) <= _FEW and _NAME not in texts else None
+        return _Letters(bytes(letters), texts, rare) if rare and len(texts) <= _FEW else None
 
     def _by_grams(self, text: bytes) -> Picked | None:
         """What holds a sign, whatever the other lines look like; None without numpy."""
@@ -194,16 +196,11 @@ def _with(name: bytes, text: bytes) -> list[bytes]:
     return lines
 
 
-def with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
-    """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
+def tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes, bool]]:
+    """The last lines, from as many others on as are kept; each with its place and whether it was picked."""
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(size, taken)
-    ending = _last(text, size - begin)
-    for index, line in picked:
-        if index < begin:
-            yield index, line, True
-    for index, line in enumerate(ending, begin):
-        yield index, line, index in taken
+    return [(index, line, index in taken) for index, line in enumerate(_last(text, size - begin), begin)]
 
 
 def _last(text: bytes, size: int) -> list[bytes]:
@@ -219,7 +216,13 @@ def _last(text: bytes, size: int) -> list[bytes]:
 def with_frames(
     text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
 ) -> Iterator[tuple[int, bytes, bool]]:
-    """The same, and all that follows while tracebacks have not ended: who takes a line tells that by ``tracing``."""
+    """The picked lines, these, and all that follows while tracebacks have not ended.
+
+    Args:
+        text: of a block.
+        picked: lines of it.
+        tracing: tracebacks that have not ended, as left by who takes a line.
+    """
     lines = text.split(b"\n")
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(len(lines), taken)
