@@ -35,14 +35,17 @@ class Grams:
 
     def __init__(self, texts: Iterable[bytes], sample: bytes) -> None:
         frequent = np.bincount(_mixed(_words(sample)), minlength=_KINDS)
-        self._plain: list[bytes] = []
+        texts = sorted(texts)
+        self._plain = [text for text in texts if len(text) < _WINDOW]
         """Texts that are searched for as they are: too short, or all of their bytes are common."""
-        grams = []
-        for text in sorted(texts):
+        grams = [np.zeros(0, np.uint32)]
+        for text in texts:
+            if len(text) < _WINDOW:
+                continue
             words = _words(text)
             costs = np.convolve(frequent[_mixed(words)], np.ones(_WIDTH, np.int64), "valid")
             begin = int(costs.argmin())
-            if len(text) < _WINDOW or costs[begin] * _WORTH > len(sample):
+            if costs[begin] * _WORTH > len(sample):
                 self._plain.append(text)
             else:
                 grams.append(words[begin : begin + _WIDTH])
