@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what tells the origin of each where this is that of another time."""
 
-
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
@@ -368,10 +367,8 @@ class BulkScanner(Scanner):
         if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         else:
-            ending = sparse.tail(text, size, picked)
-            early = [pick for pick in picked if pick[0] < size - len(ending)]
+            early, wanted = sparse.with_tail(text, size, picked)
             self._each([numbers[index] for index, _ in early], [line for _, line in early], counts, block)
-            wanted = iter(ending)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
                 self._line(numbers[index], line, counts, block.keep)

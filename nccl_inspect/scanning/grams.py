@@ -73,7 +73,8 @@ class Grams:
         words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
         rows = np.flatnonzero(self._may_be[_mixed(words)])
         at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
-        return rows[self._grams[at] == words[rows]] * _WIDTH
+        found: Rows = rows[self._grams[at] == words[rows]] * _WIDTH
+        return found
 
 
 def _words(text: bytes) -> NDArray[np.uint32]:

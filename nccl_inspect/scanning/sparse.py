@@ -196,11 +196,15 @@ def _with(name: bytes, text: bytes) -> list[bytes]:
     return lines
 
 
-def tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes, bool]]:
-    """The last lines, from as many others on as are kept; each with its place and whether it was picked."""
+def with_tail(
+    text: bytes, size: int, picked: Sequence[tuple[int, bytes]]
+) -> tuple[list[tuple[int, bytes]], Iterator[tuple[int, bytes, bool]]]:
+    """The picked lines before the last ones, and these, as many others as are kept; each with whether it was picked."""
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(size, taken)
-    return [(index, line, index in taken) for index, line in enumerate(_last(text, size - begin), begin)]
+    ending = enumerate(_last(text, size - begin), begin)
+    early = [(index, line) for index, line in picked if index < begin]
+    return early, ((index, line, index in taken) for index, line in ending)
 
 
 def _last(text: bytes, size: int) -> list[bytes]:
