@@ -64,7 +64,7 @@ def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File
         beside: decides which files that are not logs are wanted.
         passed: called with its name and the reason if it is of no use.
     """
-    inside = path.relative_to(folder).as_posix()
+    inside = "/".join(path.parts[len(folder.parts) :])
     if log_detection.is_left_out(inside) and not (beside and log_detection.is_document(inside)):
         passed(str(path), OTHER)
         return None

@@ -121,7 +121,7 @@ def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container
     """
     for source in sources.find(given, progress):
         from_the_end = source.name in turned
-        yield source.with_fields(newest_first=from_the_end)
+        yield source.with_fields(newest_first=True) if from_the_end else source
         yield from record_lines.pieces_of(source, from_the_end)
 
 

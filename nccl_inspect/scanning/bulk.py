@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what tells the origin of each where this is that of another time."""
 
-
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
@@ -365,9 +364,11 @@ class BulkScanner(Scanner):
         numbers = counts.number(size)
         block = Found()
         self._begin([line for _, line in picked])
-        wanted = sparse.with_tail(text, size, picked)
         if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
+        else:
+            early, wanted = sparse.with_tail(text, size, picked)
+            self._each([numbers[index] for index, _ in early], [line for _, line in early], counts, block)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
                 self._line(numbers[index], line, counts, block.keep)

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress
+from typing import TYPE_CHECKING
 
 from nccl_inspect.ingest.lines import tracebacks
+from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import TAIL
 from nccl_inspect.util.named_tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.grams import Grams
 
 DIGITS = b"0123456789"
 _NAME = b"NCCL "
 _USUAL = b" NCCL INFO "
+_LINE_ENDS = re.compile(rb"(\n+)([^\n]*)")
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 _FEW = 5
 """Texts that are looked for one by one in less time than lines are compared."""
-_WIDTH = 8
+_MANY = 40
+"""Signs that do not have that few texts in common."""
+_WIDTHS = range(4, 9)
 """Bytes of such a text, which is part of several signs."""
+_SAMPLE = 1 << 17
+"""Bytes that show what lines of other programs look like."""
 _TRIES = 8
-"""Blocks in which other lines than NCCL's have rare letters; then all lines are compared."""
+"""Blocks in which other lines than NCCL's have rare letters; then all texts are looked for."""
+_LARGE = BLOCK // 2
+"""Bytes of a block that are worth loading numpy, where letters do not tell."""
+_WASTE = 1 << 12
+"""Bytes of a block in which one line may be looked at for nothing."""
 
 
 class Picked(NamedTuple):
@@ -41,10 +56,15 @@ class _Letters(NamedTuple):
     """Their letters, with all digits: a line with others may hold a sign."""
     texts: list[bytes]
     """One is in each sign that consists of them, too."""
+    rare: bytes
+    """A letter of NCCL's name that is not one of them."""
 
 
 class Sieve:
-    """Passes over lines of other programs that mean nothing, by what they look like without their digits.
+    """Passes over lines of other programs that mean nothing.
+
+    The first block shows what they look like without their digits. Where they have few letters, the next blocks are
+    searched for others; else for all signs at once, with numpy.
 
     Args:
         signs: what makes lines worth a look, besides NCCL's name.
@@ -58,14 +78,19 @@ class Sieve:
         """What lines look like that mean nothing."""
         self._letters: _Letters | None = None
         self._tries = 0
+        self._grams: Grams | None = None
 
     def picked(self, text: bytes) -> Picked:
         """What is worth a look in a block."""
         found = self._by_letters(text) if self._letters else None
+        if found is None and self._tries >= _TRIES and len(text) >= _LARGE:
+            found = self._by_grams(text)
         if found is None:
             found = self._by_shapes(text)
             self._tries += 1
-            self._letters = self._learned() if self._tries <= _TRIES else None
+            self._letters = self._learned() if self._tries < _TRIES else None
+            if self._letters is None:
+                self._tries = _TRIES
         return found
 
     def is_idle(self, line: bytes) -> bool:
@@ -74,25 +99,48 @@ class Sieve:
         return shape in self._idle or not self._worth({shape})
 
     def _by_letters(self, text: bytes) -> Picked | None:
-        """The same in half of the time; None where a line that is not NCCL's may be worth a look."""
+        """What has rare letters; None where not all such lines have one of NCCL's, or others may hold a sign."""
         assert self._letters is not None
         if any(text.rfind(part) >= 0 for part in self._letters.texts):
             return None
-        rare = text.translate(None, self._letters.common).split(b"\n")
-        places = list(compress(range(len(rare)), rare))
-        lines = _named(text, len(places))
+        rare = text.translate(None, self._letters.common)
+        places, place = list[int](), -1
+        for match in _LINE_ENDS.finditer(b"\n" + rare):
+            place += len(match[1])
+            if match[2]:
+                places.append(place)
+        lines = _with(self._letters.rare, text)
         if len(lines) != len(places):
             return None
-        return Picked(len(rare), list(zip(places, lines, strict=True)), b"\n".join(lines).translate(None, DIGITS))
+        return Picked(place + 1, list(zip(places, lines, strict=True)), b"\n".join(lines).translate(None, DIGITS))
 
     def _learned(self) -> _Letters | None:
         """The letters of lines that mean nothing; None where too many signs consist of them."""
         idle = b"\n".join(self._idle)
-        letters = {*idle, *DIGITS} - {*b"\n"}
-        texts = _shared([sign for sign in self._signs if letters.issuperset(sign)], idle)
-        return _Letters(bytes(letters), texts) if len(texts) <= _FEW and _NAME not in texts else None
+        letters = {*(letter for letter in range(256) if letter in idle), *DIGITS} - {*b"\n"}
+        signs = [sign for sign in self._signs if letters.issuperset(sign)]
+        if len(signs) > _MANY:
+            return None
+        rare = bytes(letter for letter in _NAME if letter not in letters)[:1]
+        texts = _shared(signs, idle[:_SAMPLE])
+        return _Letters(bytes(letters), texts, rare) if rare and len(texts) <= _FEW else None
+
+    def _by_grams(self, text: bytes) -> Picked | None:
+        """What holds a sign, whatever the other lines look like; None without numpy."""
+        try:
+            from nccl_inspect.scanning.grams import Grams  # this loads numpy
+        except ImportError:
+            return None
+        if self._grams is None:
+            self._grams = Grams(self._signs, text[:BLOCK])
+        size, found = self._grams.lines(text)
+        picked = [(place, line) for place, line in found if _NAME in line or not self.is_idle(line)]
+        if (len(found) - len(picked)) * _WASTE > len(text):
+            self._grams = None  # what is common has changed
+        return Picked(size, picked, b"\n".join([line for _, line in picked]).translate(None, DIGITS))
 
     def _by_shapes(self, text: bytes) -> Picked:
+        """What holds a sign, compared for each distinct look of lines only."""
         shapes = text.translate(None, DIGITS).split(b"\n")
         worth = self._worth(set(shapes) - self._idle)
         places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
@@ -117,14 +165,15 @@ def _shared(signs: Iterable[bytes], idle: bytes) -> list[bytes]:
     """Some texts of which one is in each sign, and none in what lines look like that mean nothing."""
     left, texts = set(signs), list[bytes]()
     while left and len(texts) <= _FEW:
-        parts = Counter(part for sign in left for part in {sign, *_parts(sign)} if part == sign or part not in idle)
-        texts.append(max(parts, key=lambda part: (parts[part], part)))
+        parts = Counter(part for sign in left for part in {sign, *_parts(sign)})
+        by_use = sorted(parts, key=lambda part: (parts[part], len(part), part), reverse=True)
+        texts.append(next((part for part in by_use if part not in idle), by_use[0]))
         left = {sign for sign in left if texts[-1] not in sign}
     return texts
 
 
 def _parts(sign: bytes) -> Iterator[bytes]:
-    return (sign[at : at + _WIDTH] for at in range(len(sign) - _WIDTH + 1))
+    return (sign[at : at + width] for width in _WIDTHS for at in range(len(sign) - width + 1))
 
 
 def _named(text: bytes, size: int) -> list[bytes]:
@@ -148,16 +197,15 @@ def _with(name: bytes, text: bytes) -> list[bytes]:
     return lines
 
 
-def with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
-    """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
+def with_tail(
+    text: bytes, size: int, picked: Sequence[tuple[int, bytes]]
+) -> tuple[list[tuple[int, bytes]], Iterator[tuple[int, bytes, bool]]]:
+    """The picked lines before the last ones, and these, as many others as are kept; each with whether it was picked."""
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(size, taken)
-    ending = _last(text, size - begin)
-    for index, line in picked:
-        if index < begin:
-            yield index, line, True
-    for index, line in enumerate(ending, begin):
-        yield index, line, index in taken
+    ending = enumerate(_last(text, size - begin), begin)
+    early = [(index, line) for index, line in picked if index < begin]
+    return early, ((index, line, index in taken) for index, line in ending)
 
 
 def _last(text: bytes, size: int) -> list[bytes]:
@@ -173,7 +221,13 @@ def _last(text: bytes, size: int) -> list[bytes]:
 def with_frames(
     text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
 ) -> Iterator[tuple[int, bytes, bool]]:
-    """The same, and all that follows while tracebacks have not ended: who takes a line tells that by ``tracing``."""
+    """The picked lines, these, and all that follows while tracebacks have not ended.
+
+    Args:
+        text: of a block.
+        picked: lines of it.
+        tracing: tracebacks that have not ended, as left by who takes a line.
+    """
     lines = text.split(b"\n")
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(len(lines), taken)

@@ -1,9 +1,15 @@
 """Lines of other programs that are passed over."""
 
+import random
+import sys
+import time
+from base64 import b64encode
+
 import pytest
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.scanning.grams import Grams
 from nccl_inspect.scanning.sparse import Sieve
 
 _STEP = b"[2026-11-20 10:00:%02d] step=%d loss=0.%d"
@@ -57,3 +63,37 @@ def test_lines_that_never_look_the_same_are_compared() -> None:
     for number in range(len(words)):
         picked = sieve.picked(_text(b"epoch " + words[: number + 1]))
         assert [line for _, line in picked.lines] == [_NCCL, _NCCL]
+
+
+def _varied(*others: bytes) -> bytes:
+    """A block of lines of many letters, no two of which look the same."""
+    chance = random.Random(3)
+    lines = [b"".join((b'{"payload": "', b64encode(chance.randbytes(60)), b'"}')) for _ in range(8000)]
+    lines[4000:4000] = [_NCCL, *others, lines[0], _NCCL]
+    return b"\n".join(lines)
+
+
+def test_texts_are_found_among_lines_that_never_look_the_same() -> None:
+    learned, fresh = _sieve(), _sieve()
+    learned.picked(_varied())
+    signs = sorted(engine.shipped().signs())
+    for shift in range(4):
+        text = b"-" * shift + _varied(*signs, b"NCCL version 2.28.9+cuda13.0", b"srun: error: task 3", b"", b"saved")
+        by_grams = learned.picked(text)
+        assert "nccl_inspect.scanning.grams" in sys.modules
+        assert by_grams.size == text.count(b"\n") + 1
+        assert by_grams.lines == fresh.picked(text).lines
+
+
+def test_what_shows_little_is_searched_for_as_it_is() -> None:
+    grams = Grams([b"rank: ", b"watchdog timeout"], b"watchdog timeout is 3\n" * 1000)
+    text = b"nothing\nrank: 3\nwatchdog timeou\nlast: watchdog timeout"
+    assert grams.lines(text) == (4, [(1, b"rank: 3"), (3, b"last: watchdog timeout")])
+    assert grams.lines(b"") == (1, [])
+
+
+def test_learning_takes_no_longer_for_many_lines() -> None:
+    """Lines whose looks are all different and long are no reason to look for texts in all of them."""
+    sieve, began = _sieve(), time.process_time()
+    sieve.picked(_varied())
+    assert time.process_time() - began < 2

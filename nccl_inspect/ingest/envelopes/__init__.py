@@ -135,6 +135,8 @@ def signs_of_partials() -> list[bytes]:
 def _last_part(line: bytes) -> bytes:
     """The line from the last part on that holds NCCL's (then raw memory may follow that it printed), else the last."""
     parts = line.rstrip(b"\r").split(b"\r")
+    if b"NCCL " not in line:
+        return parts[-1]
     for at in range(len(parts) - 1, -1, -1):
         if _NCCL.search(parts[at]):
             return b"\r".join(parts[at:])

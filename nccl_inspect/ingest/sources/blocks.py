@@ -71,6 +71,7 @@ def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
     data = file.open() if file.again else counted(file.open(), count)
     allowance = Allowance()
     try:
+        stored, data = peeked(data, log_detection.tells_archives)
         head, unpacked = peeked(compression.unpacked(data, allowance), log_detection.tells_archives)
     except (StreamError, OSError) as error:
         yield Source(file.name, failing(_problem(error)))
@@ -83,8 +84,10 @@ def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
         yield from _members(file, archives.of_tar(unpacked), allowance)
     elif log_detection.is_zip(head):
         yield from _members(file, _of_zip(file, count, allowance), allowance)
-    elif file.again:
+    elif file.again and compression.is_packed(stored):
         yield Source(file.name, lambda: counted(file.open(), count), allowance=allowance)
+    elif file.again:
+        yield Source(file.name, lambda: counted(unpacked, count), allowance=allowance)
     else:
         yield Source(file.name, lambda: unpacked, allowance=allowance)
 

@@ -130,11 +130,13 @@ def unpacked(data: Pieces, allowance: Allowance | None = None) -> Pieces:
         StreamError: the data is damaged, breaks off or unpacks to too much; what came before that was given.
     """
     head, data = peeked(data, _tells)
+    if not is_packed(head):
+        return data
     for beginning, (name, command) in _OTHERS.items():
         if head.startswith(beginning):
             raise StreamError(f"{name} is not unpacked here", f"unpack it: {command} | nccl-inspect summarize")
-    kind = next((kind for beginning, kind in _KINDS.items() if head.startswith(beginning)), None)
-    return data if kind is None else _unpacked(data, *kind(), allowance or Allowance())
+    kind = next(kind for beginning, kind in _KINDS.items() if head.startswith(beginning))
+    return _unpacked(data, *kind(), allowance or Allowance())
 
 
 def _tells(head: bytes) -> bool:

@@ -165,6 +165,8 @@ def is_report(head: bytes) -> bool:
 
 def unpacked(head: bytes) -> bytes | None:
     """The first bytes of what a head stands for; None when it cannot be unpacked."""
+    if not compression.is_packed(head):
+        return head[:HEAD]
     data = b""
     try:
         for piece in compression.unpacked(iter([head])):

@@ -11,8 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.event.base import Event, Process
-from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog
 from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.util.records import columns_of, made_of
@@ -104,7 +102,8 @@ class PackedLogs(NamedTuple):
     bursts: _Bursts
     open: _Threads
     begun: _Threads
-    origins: list[Origin | Late]
+    origins: list[Any]
+    """Each an origin, or what makes one when asked (:class:`nccl_inspect.ingest.lines.timestamps.Late`)."""
     events: list[_Events]
     tables: list[Edges]
 
@@ -112,7 +111,7 @@ class PackedLogs(NamedTuple):
 def packed(logs: Iterable[ProcessLog]) -> PackedLogs:
     """Some logs as lists, which are made of them again by :func:`unpacked`."""
     logs = list(logs)
-    origins, events, tables, bursts = _Once["Origin | Late"](), _Once[Event](), _Once["Edges"](), _Once[Burst]()
+    origins, events, tables, bursts = _Once[Any](), _Once[Event](), _Once["Edges"](), _Once[Burst]()
     entries = [step for log in logs for step in log.steps]
     numbers = iter(bursts.numbers(step for step in entries if isinstance(step, Burst)))
     order = [next(numbers) if isinstance(step, Burst) else _STEP for step in entries]
@@ -151,7 +150,7 @@ def _threads(by_log: Sequence[dict[int, Any]], bursts: _Once[Burst]) -> _Threads
     return _Threads(list(map(len, by_log)), tids, [_STEP if burst is None else next(numbers) for burst in given])
 
 
-def _packed_bursts(bursts: Sequence[Burst], origins: _Once[Origin | Late], tables: _Once[Edges]) -> _Bursts:
+def _packed_bursts(bursts: Sequence[Burst], origins: _Once[Any], tables: _Once[Edges]) -> _Bursts:
     apart = {number: burst for number, burst in enumerate(bursts) if burst.own or burst.at is not None}
     parts = [part for burst in bursts for part in burst.rows]
     edges, begin, end, base = zip(*parts, strict=True) if parts else ((), (), (), ())
