@@ -1,6 +1,6 @@
 """Lines that hold one of many texts, whatever the others look like. This module needs numpy.
 
-Seven bytes hold four that stand at a multiple of four, wherever they stand themselves: so only every fourth place of a
+Any seven bytes in a row hold four that begin at a multiple of four: so only every fourth place of a
 block is looked at.
 """
 
