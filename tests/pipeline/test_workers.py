@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import gzip
 import json
+import mmap
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -212,6 +216,69 @@ def test_no_process_is_left_where_nobody_wants_its_result(helpers: processes.Hel
         others.start(time.sleep, 600)
         others.start(os._exit, 0)
     assert children.read_text() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.parametrize("unusable", ["missing", "forbidden"])
+def test_results_go_through_a_file_on_disk_where_there_is_none_in_memory(
+    unusable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some builds of Python, such as conda's, lack it; and containers may forbid the system call."""
+    monkeypatch.setattr(processes, "can_fork", lambda: True)
+    if unusable == "missing":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    else:
+
+        def forbidden(name: str) -> int:
+            raise PermissionError(name)
+
+        monkeypatch.setattr(os, "memfd_create", forbidden)
+    with processes.Helpers() as helpers:
+        assert helpers.start(list, "abc").result() == ["a", "b", "c"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_an_exit_status_that_nobody_kept_counts_as_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is where the program that starts this one ignores SIGCHLD, which is inherited."""
+    monkeypatch.setattr(processes, "can_fork", lambda: True)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        same(sample_data.files("timestamps")[0], 3)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_where_a_result_cannot_be_mapped_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> mmap.mmap:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(processes, "can_fork", lambda: True)
+    monkeypatch.setattr(mmap, "mmap", full)
+    with processes.Helpers() as helpers:
+        assert helpers.start(bytes, 3).result() is None
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_nothing_is_left_open(helpers: processes.Helpers) -> None:
+    """Neither of one whose result was asked for, nor of others."""
+    assert helpers.start(bytes, 3).result() == bytes(3)
+    with processes.Helpers() as others:
+        others.start(time.sleep, 600)
+        others.start(os._exit, 0)
+    gc.collect()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_processes_whose_parent_was_killed_end() -> None:
+    parent = os.getpid()
+    processes.end_unless_child_of(os.getppid())
+    child = os.fork()
+    if not child:
+        processes.end_unless_child_of(parent)
+        processes.end_unless_child_of(os.getpid())
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_where_no_process_is_to_be_had_all_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
