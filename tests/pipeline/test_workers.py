@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -218,13 +219,19 @@ def test_no_process_is_left_where_nobody_wants_its_result(helpers: processes.Hel
     assert children.read_text() == before
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.fixture
+def forks() -> None:
+    """Processes are forks of this one."""
+    if not processes.can_fork():
+        pytest.skip("forks are for Linux, and where no other thread runs")
+
+
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("unusable", ["missing", "forbidden"])
 def test_results_go_through_a_file_on_disk_where_there_is_none_in_memory(
     unusable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some builds of Python, such as conda's, lack it; and containers may forbid the system call."""
-    monkeypatch.setattr(processes, "can_fork", lambda: True)
     if unusable == "missing":
         monkeypatch.delattr(os, "memfd_create", raising=False)
     else:
@@ -237,10 +244,9 @@ def test_results_go_through_a_file_on_disk_where_there_is_none_in_memory(
         assert helpers.start(list, "abc").result() == ["a", "b", "c"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks")
-def test_an_exit_status_that_nobody_kept_counts_as_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("forks")
+def test_an_exit_status_that_nobody_kept_counts_as_failure() -> None:
     """So it is where the program that starts this one ignores SIGCHLD, which is inherited."""
-    monkeypatch.setattr(processes, "can_fork", lambda: True)
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         same(sample_data.files("timestamps")[0], 3)
@@ -248,28 +254,30 @@ def test_an_exit_status_that_nobody_kept_counts_as_failure(tmp_path: Path, monke
         signal.signal(signal.SIGCHLD, before)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.usefixtures("forks")
 def test_where_a_result_cannot_be_mapped_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> mmap.mmap:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    monkeypatch.setattr(processes, "can_fork", lambda: True)
     monkeypatch.setattr(mmap, "mmap", full)
     with processes.Helpers() as helpers:
         assert helpers.start(bytes, 3).result() is None
 
 
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_nothing_is_left_open(helpers: processes.Helpers) -> None:
-    """Neither of one whose result was asked for, nor of others."""
-    assert helpers.start(bytes, 3).result() == bytes(3)
-    with processes.Helpers() as others:
-        others.start(time.sleep, 600)
-        others.start(os._exit, 0)
-    gc.collect()
+@pytest.mark.usefixtures("forks")
+def test_no_file_is_left_open() -> None:
+    """Neither of a process whose result was asked for, nor of others."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always", ResourceWarning)
+        with processes.Helpers() as helpers:
+            assert helpers.start(bytes, 3).result() == bytes(3)
+            helpers.start(time.sleep, 600)
+        del helpers
+        gc.collect()
+    assert not [str(warning.message) for warning in given if warning.category is ResourceWarning]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.usefixtures("forks")
 def test_processes_whose_parent_was_killed_end() -> None:
     parent = os.getpid()
     processes.end_unless_child_of(os.getppid())
