@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 from nccl_inspect.grammar import engine
@@ -32,7 +33,7 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
     """
     known = known_of(groups[0][0])
     with processes.Helpers() as helpers:
-        started = [helpers.start(_work, group, known) for group in groups[1:]]
+        started = [helpers.start(_work, group, known, os.getpid()) for group in groups[1:]]
         yield from grouped(read(state, groups[0], progress))
         for group, helper in zip(groups[1:], started, strict=True):
             piece = helper.result()
@@ -61,9 +62,9 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
             yield from record_lines.pieces_of(source)
 
 
-def _work(group: Sequence[Part], known: Known) -> Fold:
+def _work(group: Sequence[Part], known: Known, parent: int) -> Fold:
     reader = Reader(Fold(known))
-    for piece in grouped(read(reader.fold, group, lambda _: None)):
+    for piece in grouped(read(reader.fold, group, lambda _: processes.end_unless_child_of(parent))):
         reader.add(piece)
     return reader.fold
 

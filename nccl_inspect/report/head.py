@@ -24,7 +24,8 @@ _MOST_PLACES = 2
 _MOST_HOSTS = 3
 _LATER_STEPS = 3
 """The first of this many steps without a placeholder is used; later steps are less likely to help."""
-_OPEN = re.compile(r"<[A-Za-z][^<>]*>")
+_OPEN = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
+"""A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
 _MORE = "Pass the complete output of all ranks, from a run with NCCL_DEBUG=INFO (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")

@@ -22,11 +22,19 @@ _ALIGNED = 64
 """Columns of numbers begin at a multiple of this many bytes, as those that are made here do."""
 _NUMBER = 8
 """Bytes of a number in a file."""
+_UNKNOWN = -1
+"""Instead of the exit status of a process."""
 
 
 def can_fork() -> bool:
     """Whether a fork of this process can run: a lock held by another thread would stay locked in it."""
     return sys.platform == "linux" and threading.active_count() == 1
+
+
+def end_unless_child_of(parent: int) -> None:
+    """End this process if another one than that is its parent: that one was killed, and could not end it."""
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 class Helper(Protocol):
@@ -91,7 +99,7 @@ class _Fork:
     """
 
     def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
-        self._file = os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
+        self._file = _file()
         self.pid = os.fork()
         self._runs = True
         if not self.pid:
@@ -107,19 +115,24 @@ class _Fork:
             os._exit(status)
 
     def result(self) -> Any:
-        """What its work gave; None when it failed or died."""
-        return None if self._ended() else _read(self._file)
+        """What its work gave; None when it failed or died, or nobody knows whether it did."""
+        with self._file, suppress(OSError):  # no memory is to be had
+            return None if self._ended() else _read(self._file)
+        return None
 
     def _ended(self) -> int:
         """Its exit status, once it has ended."""
-        _, status = os.waitpid(self.pid, 0)
+        try:
+            _, status = os.waitpid(self.pid, 0)
+        except ChildProcessError:  # SIGCHLD is ignored here, or its handler takes the status of every process
+            status = _UNKNOWN
         self._runs = False
         return status
 
     def end(self) -> None:
         """End it where it still runs."""
         if self._runs:
-            with suppress(OSError):
+            with self._file, suppress(OSError):
                 os.kill(self.pid, signal.SIGKILL)
                 self._ended()
 
@@ -153,6 +166,16 @@ def _send(work: Callable[..., object], values: tuple[object, ...], connection: C
     left_to_parent()
     with suppress(BrokenPipeError):  # nobody is there any more
         connection.send(work(*values))
+
+
+def _file() -> BinaryIO:
+    """A file for a result: in memory, but for Pythons that were built without this, and where it is forbidden."""
+    try:
+        return os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
+    except (AttributeError, OSError):
+        from tempfile import TemporaryFile  # hardly ever
+
+        return TemporaryFile()
 
 
 def _write(file: BinaryIO, result: object) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import gzip
 import json
+import mmap
 import os
 import random
+import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -212,6 +217,76 @@ def test_no_process_is_left_where_nobody_wants_its_result(helpers: processes.Hel
         others.start(time.sleep, 600)
         others.start(os._exit, 0)
     assert children.read_text() == before
+
+
+@pytest.fixture
+def forks() -> None:
+    """Processes are forks of this one."""
+    if not processes.can_fork():
+        pytest.skip("forks are for Linux, and where no other thread runs")
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize("unusable", ["missing", "forbidden"])
+def test_results_go_through_a_file_on_disk_where_there_is_none_in_memory(
+    unusable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some builds of Python, such as conda's, lack it; and containers may forbid the system call."""
+    if unusable == "missing":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    else:
+
+        def forbidden(name: str) -> int:
+            raise PermissionError(name)
+
+        monkeypatch.setattr(os, "memfd_create", forbidden)
+    with processes.Helpers() as helpers:
+        assert helpers.start(list, "abc").result() == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("forks")
+def test_an_exit_status_that_nobody_kept_counts_as_failure() -> None:
+    """So it is where the program that starts this one ignores SIGCHLD, which is inherited."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        same(sample_data.files("timestamps")[0], 3)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("forks")
+def test_where_a_result_cannot_be_mapped_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> mmap.mmap:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", full)
+    with processes.Helpers() as helpers:
+        assert helpers.start(bytes, 3).result() is None
+
+
+@pytest.mark.usefixtures("forks")
+def test_no_file_is_left_open() -> None:
+    """Neither of a process whose result was asked for, nor of others."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always", ResourceWarning)
+        with processes.Helpers() as helpers:
+            assert helpers.start(bytes, 3).result() == bytes(3)
+            helpers.start(time.sleep, 600)
+        del helpers
+        gc.collect()
+    assert not [str(warning.message) for warning in given if warning.category is ResourceWarning]
+
+
+@pytest.mark.usefixtures("forks")
+def test_processes_whose_parent_was_killed_end() -> None:
+    parent = os.getpid()
+    processes.end_unless_child_of(os.getppid())
+    child = os.fork()
+    if not child:
+        processes.end_unless_child_of(parent)
+        processes.end_unless_child_of(os.getpid())
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_where_no_process_is_to_be_had_all_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,16 @@ def test_a_step_has_what_the_log_states(name: str, do: str) -> None:
     assert lines_of(name)["do"].startswith(do)
 
 
+def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> None:
+    """Its lines are named ``<bytes>:298``, which is no placeholder."""
+    (data,) = sample_data.contents("torch-device-assert")
+    log = tmp_path / "job.log"
+    log.write_bytes(b"".join(b"2026-11-20T23:00:00.%06dZ %b" % line for line in enumerate(data.splitlines(True))))
+    named, nameless = (nccl_inspect.read(given).head for given in (str(log), log.read_bytes()))
+    assert named and nameless and named.do.startswith("Read the output of rank 1 above job.log:298")
+    assert nameless.do == named.do.replace("job.log", "<bytes>")
+
+
 @pytest.mark.parametrize("name", ["oom-warn", "oom"])
 def test_a_rank_whose_program_speaks_has_lines(name: str) -> None:
     assert "no line in the log" not in lines_of(f"faults/{name}.log.gz")["where"]
