@@ -62,6 +62,7 @@ class _Context(click.Context):
         if self.params.get("output"):
             from nccl_inspect.cli import targets  # imports this module
 
+            targets.require_known_compression(self)
             targets.require_no_input(self)
             interruption.PROCESS.unwritten = targets.unwritten(self)
         return super().invoke(callback, *args, **values)

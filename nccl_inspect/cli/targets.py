@@ -1,4 +1,4 @@
-"""Checks that the output of a command does not replace one of its inputs."""
+"""Checks of the name of a command's output: it replaces no input, and it says nothing wrong of what will be in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
@@ -21,6 +21,22 @@ _OUTPUT = "output"
 """The parameter that names the output, in all commands."""
 _LOGS = "logs"
 """The argument that means standard input if it is empty."""
+_UNKNOWN = frozenset((".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst"))
+"""Suffixes of other compressions than gzip: what is written to such a file would be no such thing."""
+
+
+def require_known_compression(ctx: click.Context) -> None:
+    """Make sure, before anything is read, that the name after ``-o`` does not ask for a compression that is not there.
+
+    Raises:
+        NcclInspectError: it does.
+    """
+    target = PurePath(str(ctx.params.get(_OUTPUT, "-")))
+    if target.suffix.lower() in _UNKNOWN:
+        raise NcclInspectError(
+            f"{target}: cannot write {target.suffix}, only .gz",
+            f"use -o {target.stem}.gz, or -o {target.stem} and compress that file",
+        )
 
 
 def require_no_input(ctx: click.Context) -> None:

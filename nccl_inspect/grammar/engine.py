@@ -4,6 +4,8 @@ A message is dispatched on its first bytes to the few productions that can fit; 
 found by a literal inside. Distinct messages are remembered by the scanner, so that each is parsed once.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from functools import cache

@@ -27,6 +27,8 @@
 The guillemets were chosen because NCCL prints brackets, bars, parentheses and question marks, but never these.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -51,7 +53,7 @@ class Field(NamedTuple):
 class Choice(NamedTuple):
     """One of several sequences; ``optional`` if it may be left out."""
 
-    options: tuple["Sequence", ...]
+    options: tuple[Sequence, ...]
     optional: bool
 
 

@@ -3,6 +3,8 @@
 ``read`` turns the bytes of a message into named values, ``render`` turns them back into the same bytes.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field

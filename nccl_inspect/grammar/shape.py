@@ -7,6 +7,8 @@ run of characters that what follows cannot begin with is never given back (posse
 length.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -24,7 +26,7 @@ _MAX_RUN = 512
 class ListType(Frozen):
     """``{x:*frag}``: any number of a fragment, read as a tuple of its value or of the tuple of its values."""
 
-    fragment: "Shape"
+    fragment: Shape
 
     @property
     def pattern(self) -> str:
@@ -72,7 +74,7 @@ class Shape:
         whole: whether nothing follows: False for a fragment.
     """
 
-    def __init__(self, nodes: Sequence, fragments: Mapping[str, "Shape"] | None = None, whole: bool = True) -> None:
+    def __init__(self, nodes: Sequence, fragments: Mapping[str, Shape] | None = None, whole: bool = True) -> None:
         self.nodes = nodes
         self.fragments = fragments or {}
         self._whole = whole

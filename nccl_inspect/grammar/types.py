@@ -4,6 +4,8 @@ Every pattern accepts only what printf would print, so that a value always gives
 foreign text is refused. Digits are limited so that hostile input can neither overflow a 64-bit column nor cost time.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """The user forces NCCL's algorithm, protocol or buffers."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network

@@ -1,5 +1,7 @@
 """No network interface for bootstrap traffic."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence

@@ -1,5 +1,7 @@
 """Hosts use an interface that other hosts cannot reach."""
 
+from __future__ import annotations
+
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,

@@ -1,5 +1,7 @@
 """Network connections that leave their rail, if the log shows that the fabric has rails."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from nccl_inspect.event.types import NetDevices

@@ -1,5 +1,7 @@
 """Two machines have the same host name."""
 
+from __future__ import annotations
+
 from itertools import pairwise
 from operator import eq
 

@@ -1,5 +1,7 @@
 """aws-ofi-nccl finds a provider but fails to initialize."""
 
+from __future__ import annotations
+
 from operator import attrgetter
 
 from nccl_inspect.event.types import OfiProvider

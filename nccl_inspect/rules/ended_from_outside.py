@@ -1,5 +1,7 @@
 """The scheduler, the launcher or a user ended the job."""
 
+from __future__ import annotations
+
 import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter

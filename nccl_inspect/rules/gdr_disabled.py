@@ -1,5 +1,7 @@
 """Network paths without GPUDirect RDMA that might have it."""
 
+from __future__ import annotations
+
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, hosts_in, ranks_in, unset_steps

@@ -1,5 +1,7 @@
 """Network paths with GPUDirect RDMA at one end only, or on some hosts only."""
 
+from __future__ import annotations
+
 from functools import partial
 from itertools import islice
 

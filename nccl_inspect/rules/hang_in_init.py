@@ -1,5 +1,7 @@
 """Ranks started to initialize a communicator and never finished, without an error."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import NetDevices, P2pCheck

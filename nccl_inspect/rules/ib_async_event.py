@@ -1,5 +1,7 @@
 """A NIC reports that its port went down or that it failed."""
 
+from __future__ import annotations
+
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.util.named_tuples import NamedTuple

@@ -1,5 +1,7 @@
 """Several hosts use the loopback interface to reach each other."""
 
+from __future__ import annotations
+
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence

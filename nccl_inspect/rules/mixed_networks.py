@@ -1,5 +1,7 @@
 """Ranks of one communicator use different networks."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule, first_evidence, value

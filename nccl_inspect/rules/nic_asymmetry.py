@@ -1,5 +1,7 @@
 """Hosts of one job have different numbers of NICs."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,5 +1,7 @@
 """Reduction inside the NVSwitch could not be set up."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value

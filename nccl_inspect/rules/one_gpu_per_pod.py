@@ -1,5 +1,7 @@
 """Each rank has its own host (pod) although the machines have several GPUs."""
 
+from __future__ import annotations
+
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.evidence import workloads

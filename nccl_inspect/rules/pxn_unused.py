@@ -1,5 +1,7 @@
 """Send/recv between hosts with several NICs does not use PXN."""
 
+from __future__ import annotations
+
 import re
 
 from nccl_inspect.judging.clouds import is_google_network

@@ -1,5 +1,7 @@
 """A ring crosses between nodes more often than necessary."""
 
+from __future__ import annotations
+
 from operator import attrgetter
 
 from nccl_inspect.event.base import is_named

@@ -1,5 +1,7 @@
 """In-network reduction (SHARP) does not come up, or fails."""
 
+from __future__ import annotations
+
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.remedies import NOTHING

@@ -1,5 +1,7 @@
 """A shared memory segment could not be created."""
 
+from __future__ import annotations
+
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.judging.statements import error_of

@@ -1,5 +1,7 @@
 """Traffic between hosts uses TCP, and the log has no sign of an RDMA network."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from nccl_inspect.event import types as events

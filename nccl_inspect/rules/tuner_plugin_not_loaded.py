@@ -1,5 +1,7 @@
 """A tuner plugin that was requested, or that has data for this platform, is not used."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from nccl_inspect.event.types import PluginStatus

@@ -1,5 +1,7 @@
 """PyTorch gave up waiting for a collective."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as NoticeEvent

@@ -100,7 +100,8 @@ def _hint(target: str, option: str) -> str:
 
 
 def _may_replace(target: str, path: Path) -> bool:
-    if os.path.abspath(target).startswith(("/dev/fd/", "/dev/std", "/proc/")):  # noqa: PTH100 - links stay
+    names = os.path.abspath(target), str(path)  # noqa: PTH100 - as it is called, and what its links lead to
+    if any(name.startswith(("/dev/fd/", "/dev/std", "/proc/")) for name in names):
         return False
     if not os.access(path.parent, os.W_OK):
         return False

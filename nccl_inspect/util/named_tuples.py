@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
+    from inspect import Signature
     from typing import NamedTuple as NamedTuple
 else:
 
@@ -23,25 +24,45 @@ else:
             names = tuple(body.get("__annotations__", ()))
             defaults = {field: body.pop(field) for field in names if field in body}
             own = {"_fields": names, "_field_defaults": defaults, "__match_args__": names, "__slots__": ()}
-            return type(name, (_Named,), {**body, **own, **dict(zip(names, _ITEMS[: len(names)], strict=True))})
+            items = dict(zip(names, _ITEMS[: len(names)], strict=True))
+            return type(name, (_Named, *bases[1:]), {**body, **own, **items})
 
     class NamedTuple(metaclass=_Declared):
         """Base of tuples whose items have names."""
+
+
+class _Signature:
+    """What ``inspect.signature`` and ``help`` show of the constructor, made when they ask for it."""
+
+    def __get__(self, _named: object, kind: type[_Named]) -> Signature:
+        from inspect import Parameter, Signature
+
+        parameters = (
+            Parameter(
+                name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=kind._field_defaults.get(name, Parameter.empty),
+                annotation=kind.__annotations__.get(name, Parameter.empty),
+            )
+            for name in kind._fields
+        )
+        return Signature([*parameters])
 
 
 class _Named(tuple[Any, ...]):
     """What all named tuples can do."""
 
     __slots__ = ()
-    _fields: ClassVar[tuple[str, ...]] = ()
-    _field_defaults: ClassVar[dict[str, Any]] = {}
+    __signature__ = _Signature()
+    if TYPE_CHECKING:  # else typing.get_type_hints would list them among the fields
+        _fields: ClassVar[tuple[str, ...]]
+        _field_defaults: ClassVar[dict[str, Any]]
 
     def __new__(cls, *given: Any, **values: Any) -> Self:
-        defaults = [cls._field_defaults[name] for name in cls._fields if name in cls._field_defaults]
-        made = vars(namedtuple(cls.__name__, cls._fields, defaults=defaults))["__new__"]
-        cls.__new__ = made  # type: ignore[method-assign]
-        result: Self = cls.__new__(cls, *given, **values)
-        return result
+        kind: Any = next(base for base in cls.__mro__ if "_fields" in vars(base))  # cls may be a subclass with its own
+        kind.__new__ = vars(namedtuple(kind.__name__, kind._fields, defaults=kind._field_defaults.values()))["__new__"]
+        made: Self = kind.__new__(cls, *given, **values)
+        return made
 
     def __repr__(self) -> str:
         values = (f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
@@ -62,6 +83,8 @@ class _Named(tuple[Any, ...]):
         if changed:
             raise ValueError(f"{type(self).__name__} has no field {', '.join(changed)}")
         return made
+
+    __replace__ = _replace  # what copy.replace calls from Python 3.13 on
 
     def _asdict(self) -> dict[str, Any]:
         return dict(zip(self._fields, self, strict=True))

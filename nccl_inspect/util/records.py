@@ -4,16 +4,19 @@ For the classes here, generating it when their modules are loaded would take a f
 they inherit from :class:`Record` (or :class:`Slotted`, if each object is equal to itself only) and are declared with
 :func:`record`, which generates a constructor only for a class that has many objects; those that never change are
 declared with :func:`frozen` and inherit from :class:`Frozen`, whose one constructor takes eight times as long as a
-generated one. What :mod:`dataclasses` knows of a class is made when somebody asks for it (``fields``, ``replace``,
-``asdict``).
+generated one. What Python knows of a dataclass is made when somebody asks for it (``fields``, ``replace``, ``asdict``,
+``match``, ``inspect.signature``, ``help``).
 """
+
+from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass
+from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass, replace
 from functools import cache
+from inspect import get_annotations, signature
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
 _Kind = TypeVar("_Kind", bound=type)
 
@@ -21,21 +24,31 @@ _FEW = 100
 """Objects of a class that take less time to make without a constructor of its own than to generate it."""
 
 
-class _DataclassFields:
-    """What :mod:`dataclasses` looks for in a dataclass, made when it does."""
+class _OfDataclass:
+    """An attribute of a dataclass that is made with all others when one of them is asked for."""
 
-    def __get__(self, _record: object, kind: type) -> dict[str, Field[Any]]:
-        as_dataclass: Any = _as_dataclass(kind)
-        return cast("dict[str, Field[Any]]", as_dataclass.__dataclass_fields__)
+    def __set_name__(self, _kind: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, _record: object, kind: Any) -> Any:
+        if kind._declared is Slotted._declared:
+            raise AttributeError(self._name)  # the bases here are none themselves
+        return getattr(_as_dataclass(kind), self._name)
 
 
 class Slotted:
     """Base of dataclasses with slots, each of whose objects is equal to itself only."""
 
     __slots__ = ()
-    __dataclass_fields__ = _DataclassFields()
-    _declared: ClassVar[dict[str, object]] = {}
+    __dataclass_fields__ = _OfDataclass()
+    __dataclass_params__ = _OfDataclass()
+    __signature__ = _OfDataclass()
+    if not TYPE_CHECKING:  # a type checker goes by the fields
+        __match_args__ = _OfDataclass()
+    _declared = dict[str, object]()  # noqa: RUF012 - an annotation would make it a field for typing.get_type_hints
     """The names of all fields, each with its default, ``field()``, or ``MISSING``."""
+    _by_name = False
+    """Whether fields are given by name only, as far as type checkers and ``inspect.signature`` know."""
 
     def with_fields(self, **changed: object) -> Self:
         """The same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes."""
@@ -43,6 +56,11 @@ class Slotted:
         made: Self = kind.__new__(kind)
         for (name, _, put), own in zip(slots(kind), _values(kind)(self), strict=True):
             put(made, changed.get(name, own))
+        return made
+
+    def __replace__(self, **changed: object) -> Self:
+        """What ``copy.replace`` calls from Python 3.13 on."""
+        made: Self = replace(cast(Any, self), **changed)
         return made
 
 
@@ -73,7 +91,8 @@ class Deferring(Record):
     """Base of dataclasses some of whose fields are made when somebody asks for them."""
 
     __slots__ = ("_pending",)
-    _pending: dict[str, Callable[[], object]]
+    if TYPE_CHECKING:
+        _pending: dict[str, Callable[[], object]]
 
     def defer(self, **fields: Callable[[], object]) -> Self:
         """Make the values of these fields when they are first asked for."""
@@ -127,7 +146,7 @@ class Frozen(Record):
 def record(kind: _Kind) -> _Kind:
     """Declare a dataclass with slots; its constructor is generated for the objects after the first few."""
     made: Any = _with_slots(kind)
-    made.__init__ = _first_ones()
+    made.__init__ = _first_ones(made)
     return cast(_Kind, made)
 
 
@@ -140,7 +159,9 @@ def frozen(kind: _Kind) -> _Kind:
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def named(kind: _Kind) -> _Kind:
     """Declare a dataclass that inherits from :class:`Frozen` and whose fields are given by name."""
-    return cast(_Kind, _with_slots(kind))
+    made: Any = _with_slots(kind)
+    made._by_name = True
+    return cast(_Kind, made)
 
 
 def _with_slots(kind: Any) -> Any:
@@ -161,20 +182,27 @@ def _with_slots(kind: Any) -> Any:
 @cache
 def _as_dataclass(kind: type[Slotted]) -> type:
     """What Python makes of a dataclass with these fields: what it knows of them, and the constructor."""
-    own = [(name, Any, default) if default is not MISSING else (name, Any) for name, default in kind._declared.items()]
+    types = {name: of for base in reversed(kind.__mro__) for name, of in get_annotations(base).items()}
+    own = [
+        (name, types[name]) if default is MISSING else (name, types[name], default)
+        for name, default in kind._declared.items()
+    ]
     body = {name: getattr(kind, name) for name in ("__doc__", "__post_init__") if hasattr(kind, name)}
-    is_made = not issubclass(kind, Frozen)
-    return make_dataclass(kind.__name__, own, namespace=body, init=is_made, eq=False, repr=False)
+    never_changes = issubclass(kind, Frozen)
+    made: Any = make_dataclass(
+        kind.__name__, own, namespace=body, eq=False, repr=False, frozen=never_changes, kw_only=kind._by_name
+    )
+    made.__signature__ = signature(made)
+    return cast(type, made)
 
 
-def _first_ones() -> Callable[..., None]:
+def _first_ones(kind: Any) -> Callable[..., None]:
     """A constructor for the first few objects of a class, which does what the generated one will do."""
     left = _FEW
 
     def init(self: Any, *given: Any, **values: Any) -> None:
         nonlocal left
         left -= 1
-        kind: Any = type(self)
         if left < 0:
             kind.__init__ = cast(Any, _as_dataclass(kind)).__init__
             kind.__init__(self, *given, **values)

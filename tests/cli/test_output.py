@@ -264,3 +264,22 @@ def test_a_format_that_is_compressed_itself_is_not_compressed_again(tmp_path: Pa
     result = shell(f"TOOL events {LOG} -o new.parquet.gz", tmp_path)
     assert result.returncode == 2
     assert b"its suffix names no format" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["summarize", "events --format jsonl", "anonymize", "summarize --format json"])
+def test_a_compression_other_than_gzip_is_refused_before_anything_is_read(command: str, tmp_path: Path) -> None:
+    result = shell(f"TOOL {command} no-such.log -o new.json.zst", tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == (
+        b"nccl-inspect: new.json.zst: cannot write .zst, only .gz; "
+        b"use -o new.json.gz, or -o new.json and compress that file\n"
+    )
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_link_to_standard_output_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "out.gz").symlink_to("/dev/stdout")
+    result = shell(f"TOOL summarize {LOG} -o out.gz | gzip -dc", tmp_path)
+    assert result.returncode == 0
+    assert result.stdout.startswith(b"DEGRADED")
+    assert result.stderr == b""

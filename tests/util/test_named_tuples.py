@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import typing
 
@@ -72,3 +73,41 @@ def test_wrong_arguments_are_refused(before: int) -> None:
         Fresh("a")._replace(**typing.cast(typing.Any, {"other": 1}))
     with pytest.raises(AttributeError):
         Fresh("a").name = "b"  # type: ignore[misc]
+
+
+def test_their_signature_is_shown() -> None:
+    class Fresh(NamedTuple):
+        name: str
+        number: int = 0
+
+    for _ in range(2):
+        assert str(inspect.signature(Fresh)) == "(name: 'str', number: 'int' = 0)"
+        Fresh("a")
+    assert typing.get_type_hints(Fresh) == {"name": str, "number": int}
+
+
+def test_a_subclass_keeps_its_constructor() -> None:
+    class Fresh(NamedTuple):
+        name: str
+        number: int = 0
+
+    class Doubled(Fresh):
+        __slots__ = ()
+
+        def __new__(cls, name: str) -> Doubled:
+            return super().__new__(cls, name * 2)
+
+    assert [Doubled("a"), Doubled("b"), Fresh("c")] == [("aa", 0), ("bb", 0), ("c", 0)]
+    assert type(Doubled("a")) is Doubled and type(Fresh("a")) is Fresh
+
+
+_Kind = typing.TypeVar("_Kind")
+
+
+def test_they_may_be_generic() -> None:
+    class Pair(NamedTuple, typing.Generic[_Kind]):
+        first: _Kind
+        second: _Kind
+
+    assert Pair[int](1, 2) == (1, 2)
+    assert typing.get_origin(Pair[int]) is Pair

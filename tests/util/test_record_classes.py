@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import get_type_hints
 
 import pytest
 
-from nccl_inspect.util.records import Deferring, Record, record
+from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, named, record
 
 MANY = 200
 """Objects after which a class has a constructor of its own."""
@@ -113,3 +115,59 @@ def test_a_value_given_to_a_field_made_later_stays() -> None:
 def test_a_field_that_is_none_is_named(late: Late) -> None:
     with pytest.raises(AttributeError, match="'Late' object has no attribute 'wordz'"):
         _ = late.wordz  # type: ignore[attr-defined]
+
+
+@frozen
+class Fixed(Frozen):
+    """One that never changes."""
+
+    name: str
+    count: int = 0
+
+
+@named
+class Called(Frozen):
+    """One whose fields are given by name."""
+
+    count: int = 0
+    name: str
+
+
+@pytest.mark.parametrize("kind", [Plain, Fixed])
+def test_python_knows_of_them_what_it_knows_of_dataclasses(kind: type[Plain] | type[Fixed]) -> None:
+    match kind("a", 4):
+        case Plain(name, count) | Fixed(name, count):
+            assert (name, count) == ("a", 4)
+    assert str(inspect.signature(kind)) == "(name: 'str', count: 'int' = 0) -> None"
+    assert [own.type for own in fields(kind)] == ["str", "int"]
+    assert get_type_hints(kind) == {"name": str, "count": int}
+    assert kind("a").__replace__(count=3) == kind("a", 3)
+    with pytest.raises(TypeError):
+        kind("a").__replace__(other=3)
+
+
+def test_fields_given_by_name_have_no_places() -> None:
+    assert str(inspect.signature(Called)) == "(*, count: 'int' = 0, name: 'str') -> None"
+    assert Called.__match_args__ == ()
+    assert replace(Called(name="a"), count=1) == Called(name="a", count=1)
+
+
+def test_a_dataclass_may_inherit_from_them() -> None:
+    @dataclass(frozen=True)
+    class Wider(Fixed):
+        more: str = ""
+
+    assert (Wider("a", more="b").name, Wider("a", more="b").more) == ("a", "b")
+
+
+def test_a_subclass_keeps_its_constructor() -> None:
+    @record
+    class Fresh(Record):
+        name: str
+
+    class Doubled(Fresh):
+        def __init__(self, name: str) -> None:
+            super().__init__(name * 2)
+
+    assert {Doubled("a").name for _ in range(MANY)} == {"aa"}
+    assert Fresh("a").name == "a"

@@ -4,6 +4,8 @@ Source: src/debug.cc of all releases. The device is that of the calling thread a
 location (since 2.30.7 with the function), for which plugins pass anything, a C++ signature with blanks included.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 
