@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.artifacts import Kind, manifest
 from nccl_inspect.collecting.collection import TITLE
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _NONE = re.compile(r"(?!)")
 """Where names are known by their shapes alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.exports import record_lines
@@ -12,7 +13,6 @@ from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peeked
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
 """What ends every name and message: line ends, in letters too, and the commas between objects and lists."""

@@ -6,9 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
-
-from nccl_inspect.util.named_tuples import NamedTuple
+from typing import Any, NamedTuple
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*+"|[{}\[\],:]')
 _PLAIN_GAP = re.compile(r"(?:[\s\d.eE+-]|true|false|null|NaN|Infinity)*+")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.judging.statements import is_error, is_survived
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Error(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.answers import Column, place
 from nccl_inspect.answers.errors import Error, first_errors
@@ -14,7 +15,6 @@ from nccl_inspect.judging.statements import message_of
 from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Frozen, frozen
 
 STATES = {

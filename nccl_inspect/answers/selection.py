@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError, suggestion
@@ -13,7 +14,6 @@ from nccl_inspect.judging import impact
 from nccl_inspect.judging.engine import selected
 from nccl_inspect.judging.facts import ranks_of_paths
 from nccl_inspect.model.job import Job, PathKind, Selection
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, expand, listed, range_word, read_range, some_names, some_ranks
 

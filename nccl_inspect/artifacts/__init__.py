@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.errors import NoInputError
@@ -22,7 +22,6 @@ from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.named_tuples import NamedTuple
 
 HEAD = 64 << 10
 """Bytes by which a file is recognised."""

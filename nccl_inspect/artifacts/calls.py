@@ -10,9 +10,8 @@ from dataclasses import field
 from itertools import islice
 from math import prod
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")

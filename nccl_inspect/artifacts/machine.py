@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Frozen, frozen
 
 _LEAD = re.compile(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from nccl_inspect.artifacts.calls import Call
 from nccl_inspect.event.base import Event
@@ -19,7 +20,6 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.times import glog_seconds
 
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")

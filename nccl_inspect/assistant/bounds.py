@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
-
-from nccl_inspect.util.named_tuples import NamedTuple
 
 MAX_ANSWER = 20_000
 """Bytes of a whole answer: a text for people, the typed result, and the same as text for clients without types."""

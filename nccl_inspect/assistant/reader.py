@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -20,7 +20,6 @@ from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.gc_pause import uncollected
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _MAX_KEPT = 4
 """Jobs that are kept: those of two runs that are compared, and what was asked before."""

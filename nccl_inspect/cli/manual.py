@@ -10,10 +10,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import click
-
-from nccl_inspect.util.named_tuples import NamedTuple
 
 Row = tuple[str, str]
 GROUPS = (

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from math import ceil, sqrt
+from typing import NamedTuple
 
 from nccl_inspect.culprits.traits import Trait
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Frozen, frozen
 
 MOST = 4

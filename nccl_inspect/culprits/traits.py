@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.job import Job, PathKind, Selection
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _COLUMNS = {"send": ("src_host", "src", "src_gpu"), "receive": ("dst_host", "dst", "dst_gpu")}
 _NONE: frozenset[int] = frozenset()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache
+from typing import NamedTuple
 
 from nccl_inspect.differences import Change
 from nccl_inspect.model.job import Job, PathKind, Selection
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, listed
 
 _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}

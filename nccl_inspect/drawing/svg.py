@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
+from typing import NamedTuple
 
 from nccl_inspect.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
 from nccl_inspect.picture.tree_layout import places
 from nccl_inspect.picture.view import DrawnShape, View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import cut, printable
 from nccl_inspect.util.wording import count, ranges
 

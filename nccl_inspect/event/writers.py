@@ -7,13 +7,12 @@ import io
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import PurePath
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import Told
 from nccl_inspect.event.types import KINDS, Event, Where
 from nccl_inspect.util.atomic_files import uncompressed
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_REMEMBERED = 8 << 20

@@ -31,10 +31,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Literal(NamedTuple):

@@ -7,6 +7,7 @@ Based on the sources of 2.30.7: each rank decides from its own environment which
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
@@ -15,7 +16,6 @@ from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import ranks_word
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Traits
@@ -16,7 +17,6 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path as File
+from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging.facts import (
@@ -24,7 +25,6 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job, Notice, Selection
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 

@@ -7,10 +7,11 @@ and from the thresholds of vendors' health checks; unpublished numbers are not h
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.platforms import Platform
-from nccl_inspect.util.named_tuples import NamedTuple
 
 MEASURED = "docs/explanation/measurements.md"
 """The page with the authors' measurements and links to all others."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, once
@@ -18,7 +19,6 @@ from nccl_inspect.judging.statements import notices_shown, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Home(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.judging import clouds
 from nccl_inspect.judging.engine import CATEGORIES, Effects, Registered, Result, Rule
@@ -10,7 +11,6 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.relations import relations
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Mark(NamedTuple):

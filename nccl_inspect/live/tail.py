@@ -6,7 +6,7 @@ import os
 import select
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.exports import record_lines
@@ -15,7 +15,6 @@ from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
 from nccl_inspect.ingest.sources.streams import HEAD
 from nccl_inspect.util.discovery import instead_of
-from nccl_inspect.util.named_tuples import NamedTuple
 
 STDIN = "<stdin>"
 _REMEMBERED = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
@@ -15,7 +15,6 @@ from nccl_inspect.model.fold.fold import Burst, Step
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _PACKED = b"\x1f\x8b"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nccl_inspect.util.named_tuples import NamedTuple
+from typing import NamedTuple
+
 from nccl_inspect.util.records import Record, record
 
 SIDES = ("send", "receive")

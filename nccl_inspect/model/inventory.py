@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, record
 
 if TYPE_CHECKING:

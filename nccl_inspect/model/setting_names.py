@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Alike(NamedTuple):

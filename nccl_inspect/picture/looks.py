@@ -4,9 +4,9 @@ alone. The colors are those of Okabe and Ito, which color-blind people can disti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nccl_inspect.picture.view import DrawnLink, View
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import STATES, count, ranges
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.picture.view import DrawnShape, View
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Place(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging.engine import SEVERITIES
@@ -14,7 +14,6 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.model.jobs.division import jobs_of, runs_of
 from nccl_inspect.model.processes.gathering import Gathered
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:

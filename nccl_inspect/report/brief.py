@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import is_error, notices_shown
@@ -21,7 +22,6 @@ from nccl_inspect.report.digest import facts, first_unexplained, lead_of, short_
 from nccl_inspect.report.markup import code, plain
 from nccl_inspect.report.tables import by_kind
 from nccl_inspect.report.words import shortened
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import cut, printable
 
 MAX_LINES = 10

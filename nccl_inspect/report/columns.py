@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_inspect.answers import Column
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import cut, printable
 from nccl_inspect.util.wording import ranges
 

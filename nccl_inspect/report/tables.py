@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.model.job import PathKind, Selection
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import printable
 
 _FOLD_ABOVE = 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
@@ -10,7 +11,6 @@ from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_ste
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

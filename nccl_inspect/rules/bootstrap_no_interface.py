@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import included_names, listed_interfaces, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
@@ -29,7 +31,6 @@ from nccl_inspect.judging.networks.interfaces import (
 )
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed, some_names
 
 RULE = Rule(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import DEATHS, Case, Change
 from nccl_inspect.judging.facts import ranks_in
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:

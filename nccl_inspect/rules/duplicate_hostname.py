@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 from operator import eq
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.model.job import Selection
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(

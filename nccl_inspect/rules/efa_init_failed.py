@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import NamedTuple
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging import propagated_errors
@@ -12,7 +13,6 @@ from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.util.named_tuples import NamedTuple
 
 RULE = Rule(
     name="efa-init-failed",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, hosts_in, ranks_in, unset_steps
@@ -14,7 +16,6 @@ from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, does, listed, ranks_word, some_names
 
 RULE = Rule(

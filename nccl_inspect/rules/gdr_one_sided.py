@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence
@@ -13,7 +14,6 @@ from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.networks.gdr_use import hosts_without, one_sided
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection, Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, ranks_word, some_names
 
 RULE = Rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging.engine import (
@@ -30,7 +31,6 @@ from nccl_inspect.judging.hangs.progress import (
 )
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, does, ranks_word
 
 RULE = Rule(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, requests_device
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.platforms import networks
-from nccl_inspect.util.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import Outcome
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

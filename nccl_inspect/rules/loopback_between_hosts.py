@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
@@ -9,7 +11,6 @@ from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in,
 from nccl_inspect.judging.networks.interfaces import allows_loopback, listed_interfaces
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Selection, Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 
 RULE = Rule(
     name="loopback-between-hosts",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices, OfiProvider
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import hosts_with, ranks_concerned
 from nccl_inspect.judging.remedies import EFA_CHECK
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(

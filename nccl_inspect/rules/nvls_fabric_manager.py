@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import ranks_in
@@ -10,7 +11,6 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.evidence import workloads
@@ -10,7 +12,6 @@ from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, net
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.platforms import Platform
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(

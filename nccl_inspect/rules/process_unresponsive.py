@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid
 from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.model.statements import ages
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, listed, ranks_word
 
 if TYPE_CHECKING:

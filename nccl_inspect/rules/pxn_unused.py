@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from nccl_inspect.judging.clouds import is_google_network
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.job import Selection, Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count
 
 RULE = Rule(

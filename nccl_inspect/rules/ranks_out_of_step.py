@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid, who
 from nccl_inspect.judging.hangs.origin import origin
 from nccl_inspect.judging.hangs.watchdog import in_calls, waits
 from nccl_inspect.util.grouping import grouped_sets
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 from nccl_inspect.judging.facts import first_lines, global_ranks
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count
 
 RULE = Rule(

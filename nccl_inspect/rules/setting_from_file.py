@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect import artifacts
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.remedies import NOTHING
-from nccl_inspect.util.named_tuples import NamedTuple
 
 RULE = Rule(
     name="sharp-failed",

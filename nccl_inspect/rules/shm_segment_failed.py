@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.judging.statements import error_of
-from nccl_inspect.util.named_tuples import NamedTuple
 
 RULE = Rule(
     name="shm-segment-failed",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nccl_inspect.event.types import PluginStatus
 from nccl_inspect.judging.engine import Effects, Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.named_tuples import NamedTuple
 
 RULE = Rule(
     name="tuner-plugin-not-loaded",

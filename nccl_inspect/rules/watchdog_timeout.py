@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
@@ -26,7 +27,6 @@ from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import capital, does, listed, ranks_word
 
 RULE = Rule(

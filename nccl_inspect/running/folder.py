@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from nccl_inspect.running import variables
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _MAX_RUNS = 1000
 

@@ -7,6 +7,8 @@ is not proved to be a connection line is left to the scanner, line by line. Only
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nccl_inspect.grammar.engine import Grammar
@@ -18,7 +20,6 @@ from nccl_inspect.scanning.heads import Known, Spans, heads_of
 from nccl_inspect.scanning.line_table import Heads, LineTable
 from nccl_inspect.scanning.spans import Block, Mask, Rows, number_of
 from nccl_inspect.scanning.text_forms import TextForms
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _WIDEST = 256
 """Bytes of a prefix, or of a text, that is read in columns."""

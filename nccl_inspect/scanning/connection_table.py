@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.line_table import Printed, Printers, Table, Times
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, again, record
 
 NONE = -1

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import takewhile
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import notation
@@ -26,7 +27,6 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner, Sink
 from nccl_inspect.util.levels import ANY
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import decode
 
 _PIECES = 5

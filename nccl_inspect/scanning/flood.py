@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
 
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _LOOK = 1 << 16
 """Bytes of a block that show what most of it is."""

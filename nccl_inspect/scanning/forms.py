@@ -7,6 +7,7 @@ same bytes are then read of all texts of that form. This module needs numpy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,6 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.connection_table import NONE, Part, Way
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.spans import ZERO, Block, Column, Rows, number_of, weights_of
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import slots
 from nccl_inspect.util.text import decode
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.util.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.connection_table import ConnectionTable

@@ -6,6 +6,7 @@ Where lines have times, prefixes that differ in these only are one, as soon as t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.line_table import Heads, Printers
 from nccl_inspect.scanning.spans import ZERO, Block, Column, Mask, Rows, number_of
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _MAX_FORMS = 64
 """Of times in one block, by place and width; prefixes with further ones are compared as they are."""

@@ -7,6 +7,7 @@ another line and time. Those of several pods are of several forms. This module n
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from nccl_inspect.scanning.columns import Columns, Split, usual
 from nccl_inspect.scanning.heads import Known, Spans, origins_of
 from nccl_inspect.scanning.line_table import Heads, Printers
 from nccl_inspect.scanning.spans import ZERO, Block, Column, Mask, Rows, number_of
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import decode, encode
 
 _TIME = re.compile(ISO)

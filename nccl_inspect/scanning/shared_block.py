@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nccl_inspect.scanning.columns import Split
 from nccl_inspect.scanning.spans import Rows
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Part(NamedTuple):

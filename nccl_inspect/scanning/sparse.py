@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.ingest.lines import tracebacks
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import TAIL
-from nccl_inspect.util.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.grams import Grams

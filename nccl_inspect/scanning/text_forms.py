@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from nccl_inspect.grammar.types import FieldType, field_type
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.spans import Block, Rows, weights_of
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.text import decode
 
 TextOf: TypeAlias = Callable[[bytes, Origin], Text | None]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.util.discovery import instead_of, modules
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Frozen, frozen
 
 P2P_CLASSES = ("NV", "PIX", "PXB")

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import P2P_CLASSES, Gpu, Nic, Topology, bus_number
 from nccl_inspect.topology.xml_files import number, parsed
-from nccl_inspect.util.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element  # the type only: what reads the file is defusedxml

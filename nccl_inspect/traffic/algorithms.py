@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 

@@ -13,8 +13,8 @@ import sample_data
 
 SMALL = str(sample_data.FOLDER / "efa-provider-missing-socket-fallback" / "job.log")
 _COUNTED = """
-import collections, dataclasses, re, sys
-counts = {"patterns": 0, "constructors": 0, "dataclasses": 0, "tuples": 0}
+import dataclasses, re, sys
+counts = {"patterns": 0, "constructors": 0, "dataclasses": 0}
 def counted(name, call):
     def made(*given, **values):
         counts[name] += sys._getframe(1).f_globals["__name__"].startswith("nccl_inspect")
@@ -23,7 +23,6 @@ def counted(name, call):
 re.compile = counted("patterns", re.compile)
 dataclasses.make_dataclass = counted("constructors", dataclasses.make_dataclass)
 dataclasses.dataclass = counted("dataclasses", dataclasses.dataclass)
-collections.namedtuple = counted("tuples", collections.namedtuple)
 from nccl_inspect import cli
 import nccl_inspect.cli.summarize
 counts["patterns at import"] = counts["patterns"]
@@ -31,9 +30,6 @@ sys.argv[0] = "nccl-inspect"
 counts["status"] = cli.execute()
 own = [name for name in sys.modules if name.startswith("nccl_inspect.")]
 counts["modules"] = len([name for name in own if not name.startswith("nccl_inspect.rules.")])
-classes = [kind for name in own for kind in vars(sys.modules[name]).values() if isinstance(kind, type)]
-tuples = {kind for kind in classes if kind.__base__ is tuple and hasattr(kind, "_fields")}
-counts["tuples of typing"] = len([kind for kind in tuples if not kind.__module__.endswith("named_tuples")])
 counts["json"] = "json" in sys.modules
 import json
 print(json.dumps(counts), file=sys.stderr)
@@ -55,8 +51,6 @@ def test_a_small_log_needs_a_part_of_the_program() -> None:
     assert counted["patterns"] <= 95, "patterns that most logs do not need are made with util.patterns.later"
     assert counted["constructors"] <= 3, "of classes with many objects only"
     assert counted["dataclasses"] == 0, "classes are declared with util.records"
-    assert counted["tuples of typing"] == 0, "NamedTuple comes from util.named_tuples"
-    assert counted["tuples"] <= 65, "constructors of tuples of which there are objects"
     assert not counted["json"], "only what is written or read as JSON needs it"
 
 

@@ -22,13 +22,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import NamedTuple
 
 from nccl_inspect.ingest.envelopes import in_parts
 from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
 from nccl_inspect.ingest.lines.envelope_fields import Inner, Parts, Reader, Stated, worth
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.levels import ANY
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import decode, encode
 

@@ -6,9 +6,8 @@ Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import decode
 

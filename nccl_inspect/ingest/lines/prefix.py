@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
 from nccl_inspect.util.levels import ANY, LEVELS
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import decode, encode
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.generations import Memory
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 _TIME = re.compile(

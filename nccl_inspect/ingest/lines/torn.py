@@ -17,11 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.levels import ANY
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, record
 
 LOOK_AHEAD = 4 << 20

@@ -7,11 +7,10 @@ no such text, others print in between: lines that have no name of an exception a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 MARK = b"Traceback (most recent call last):"

@@ -7,11 +7,10 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.streams import HEAD, Pieces, StreamError, failing, peeked, pieces
-from nccl_inspect.util.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     import tarfile

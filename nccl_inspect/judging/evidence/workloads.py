@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule
@@ -13,7 +13,6 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import count, listed
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs.watchdog import (
@@ -21,7 +22,6 @@ from nccl_inspect.judging.hangs.watchdog import (
     without_output,
 )
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import does, listed, ranks_word
 
 _MOST_IN_RING = 16

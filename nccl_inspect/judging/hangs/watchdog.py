@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.times import glog_seconds
 

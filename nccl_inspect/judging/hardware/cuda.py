@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nccl_inspect.event.types import CudaFailure, ErrorCascade
 from nccl_inspect.judging.facts import Facts
@@ -19,7 +20,6 @@ from nccl_inspect.judging.hardware.cuda_codes import (
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
-from nccl_inspect.util.named_tuples import NamedTuple
 
 __all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "IMPACT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
 

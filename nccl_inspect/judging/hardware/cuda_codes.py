@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.util.named_tuples import NamedTuple
+from typing import NamedTuple
 
 CUDA_CODES = {
     "invalid argument": 1,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import entry_for_role
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 
 COMPARE = (
     "NCCL_TOPO_DUMP_FILE=/tmp/topo.%h.xml   # on each node, then diff the files",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, once, ranks_in
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _SOCKET = "Socket"
 _TCP_PROVIDERS = ("tcp", "sockets")

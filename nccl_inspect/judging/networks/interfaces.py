@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
@@ -11,7 +12,6 @@ from nccl_inspect.judging.facts import Facts, hosts_in, once
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 _OF_ONE_MACHINE = later(

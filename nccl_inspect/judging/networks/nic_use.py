@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used, once
@@ -11,7 +11,6 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _ONE_EACH = 4
 """On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own NIC."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Transfer(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines, once
@@ -12,7 +13,6 @@ from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import cut
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.line_order import precedes
@@ -9,7 +11,6 @@ from nccl_inspect.judging.process_ends.reports import EXTERNAL, completions, ext
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _KILLS_WITH = 9
 _CORE = 0x80

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, hosts_in, hosts_with, ranks_in
@@ -10,7 +11,6 @@ from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.silence import Silence, peers_lost
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import listed, ranges, ranks_word
 
 UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")

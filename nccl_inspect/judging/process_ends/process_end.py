@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import NamedTuple
 
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
@@ -10,7 +11,6 @@ from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import ranks_word
 
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
@@ -11,7 +12,6 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.patterns import later
 
 _NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")

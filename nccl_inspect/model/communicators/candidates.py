@@ -10,12 +10,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Slotted, record
 
 _SIMPLE = ("rings", "all trees")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Claim(NamedTuple):

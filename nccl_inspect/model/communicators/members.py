@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, Slotted, record
 
 if TYPE_CHECKING:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, Member
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """Neighbours, and the channels in which they are that."""

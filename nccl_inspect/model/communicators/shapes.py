@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import ne
-
-from nccl_inspect.util.named_tuples import NamedTuple
+from typing import NamedTuple
 
 Links = Sequence[tuple[int | None, int | None]]
 

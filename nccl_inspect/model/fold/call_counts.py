@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from nccl_inspect.event.types import Collective
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, record
 
 PAIRED = ("Send", "Recv")

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog
 from nccl_inspect.model.fold.step import Step, step_of
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import columns_of, made_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -18,7 +18,6 @@ from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import Move
 from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:

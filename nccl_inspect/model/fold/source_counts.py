@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.model.inventory import SourceInfo
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, Counts
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, record
 
 MAX_PROCESSES = 1 << 17

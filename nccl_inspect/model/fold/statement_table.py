@@ -6,7 +6,7 @@ Loaded where lines were read in columns only: this module needs numpy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import MAX_NOTES, ProcessLog
 from nccl_inspect.scanning.line_table import Printed, joined
 from nccl_inspect.util.columns import Column, distinct
-from nccl_inspect.util.named_tuples import NamedTuple
 
 FEW = MAX_NOTES // 2
 """Statements of a process that are kept here: which of more are too many is found out one by one."""

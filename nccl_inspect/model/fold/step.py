@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from nccl_inspect.event.types import Event
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Late
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class Step(NamedTuple):

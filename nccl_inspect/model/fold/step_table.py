@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.scanning.found import Row
 from nccl_inspect.scanning.line_table import Printed, joined
 from nccl_inspect.util.columns import Column, order_of
-from nccl_inspect.util.named_tuples import NamedTuple
 
 Take: TypeAlias = Callable[[ProcessLog, Sequence[Row]], None]
 """Takes in lines of a process that were read one by one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from nccl_inspect.scanning.found import Extent, Found, Row
 from nccl_inspect.scanning.line_table import Heads, LineTable, Printed
 from nccl_inspect.scanning.spans import Column, Rows, firsts, number_of
 from nccl_inspect.util.columns import distinct
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class _Statements(NamedTuple):

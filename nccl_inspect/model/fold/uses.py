@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -11,7 +12,6 @@ from nccl_inspect.model.fold.bounds import ARE_PLAUSIBLE
 from nccl_inspect.model.fold.edge_key import edge_key
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.named_tuples import NamedTuple
 
 SEQUENCE = (
     events.CommInit,

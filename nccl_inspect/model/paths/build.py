@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
@@ -15,7 +16,6 @@ from nccl_inspect.model.paths.path import Path
 from nccl_inspect.model.paths.placement import Placed
 from nccl_inspect.model.paths.scope import Scope
 from nccl_inspect.model.paths.table import Paths
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 _MAX_CHANNELS = 4096

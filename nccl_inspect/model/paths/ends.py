@@ -7,11 +7,11 @@ set and channel are the same; channels are bits, so that a pair with 64 channels
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.fold.fold import Edge, ProcessLog
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _SEND_RECV = 1
 """The connection set of send/recv; 0 is that of rings and trees."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from operator import itemgetter
+from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.model.fold.fold import ProcessLog
 from nccl_inspect.model.statements.index import Statements
-from nccl_inspect.util.named_tuples import NamedTuple
 
 
 class _Listed(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import field
 from functools import cached_property
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import is_masked
@@ -16,7 +16,6 @@ from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.paths.ends import Line
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -17,7 +18,6 @@ from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _FEW, _MANY = 3, 10
 _MAX_ALIKE = 64

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.times import in_order, moment
 
 _MAX_PROCESSES = 64

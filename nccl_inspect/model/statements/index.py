@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.note import Wording
 from nccl_inspect.model.fold.process_log import ProcessLog
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode
 

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeAlias, cast
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources.partition import Part
@@ -21,7 +21,6 @@ from nccl_inspect.pipeline.distributed import cluster, tasks
 from nccl_inspect.pipeline.distributed.tasks import Stretch
 from nccl_inspect.pipeline.reader import Piece
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
-from nccl_inspect.util.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from distributed import Client, Future

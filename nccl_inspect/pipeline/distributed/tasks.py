@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nccl_inspect.ingest.sources import limits
 from nccl_inspect.ingest.sources.partition import Part
@@ -18,7 +19,6 @@ from nccl_inspect.pipeline.distributed import cluster
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.scanning.found import Known
 from nccl_inspect.util.gc_pause import uncollected
-from nccl_inspect.util.named_tuples import NamedTuple
 
 _FAST = 1
 """Of zlib: folds become a sixth in a tenth of the time that reading took."""

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from nccl_inspect.answers import Answer
 from nccl_inspect.answers.env import unusual
@@ -16,7 +17,6 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.report.columns import UNBOUNDED, cells, fitted
 from nccl_inspect.report.digest import accepted_causes, folded, under
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.named_tuples import NamedTuple
 from nccl_inspect.util.wording import ranges
 
 _FOLD_ABOVE = 128
