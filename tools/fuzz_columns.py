@@ -98,11 +98,11 @@ def _log(log: ProcessLog) -> tuple[Any, ...]:
 
 def _step(step: Any) -> Any:
     if not isinstance(step, Burst):
-        return step.place, step.origin, step.event
+        return step.place, step.origin, step.printed.time, step.event
     edges = [
         (key, one.stated, one.origin, one.place, one.channels, one.lines, one.level) for key, one in step.edges.items()
     ]
-    return step.key, step.place, step.origin, edges
+    return step.key, step.place, step.origin, step.printed.time, edges
 
 
 def _first(mine: Any, others: Any) -> str:

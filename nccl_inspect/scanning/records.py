@@ -51,10 +51,12 @@ class RecordFrame(Frame):
         """The origin of a line by the time of day of its object; more bytes may follow it."""
         if self.stamp is None:
             return self.origin
-        before, after = self.stamp
         head, process, tid, device, _, *others = self.origin
-        stamp = before + decode(time[: len(self.time)]) + after
-        return _new(Origin, (head, process, tid, device, stamp, *others))
+        return _new(Origin, (head, process, tid, device, self.stated(time[: len(self.time)]), *others))
+
+    def stated(self, time: bytes) -> str | None:
+        """The time that such an origin states: that of its object, but for lines that have their own."""
+        return self.origin.time if self.stamp is None else self.stamp[0] + decode(time) + self.stamp[1]
 
 
 class Form(NamedTuple):

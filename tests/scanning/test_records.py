@@ -63,6 +63,16 @@ def test_objects_of_several_pods_in_turn_are_read_where_they_stand(left: list[li
     assert fuzz_columns.difference([block[:50], block[50:]]) is None
 
 
+def test_lines_in_objects_keep_their_own_times() -> None:
+    own = "[2026-11-20 23:13:%02d.5] vm:%d:7 [0] NCCL INFO ncclCommInitRank comm 0x%x rank %d nranks 40 "
+    about = "cudaDev 0 nvmlDev 0 busId 10 commId 0x1 - Init START\n"
+    block = [docker(own % (n, 7 + n, 64 + n, n) + about, 50 - n) for n in range(40)]
+    fold = fuzz_columns.folded([[*block, block[0]]], 0)
+    times = {step.printed.time for log in fold.processes.values() for step in log.steps}
+    assert times == {f"2026-11-20 23:13:{n:02}.5" for n in range(40)}
+    assert fuzz_columns.difference([block]) is None
+
+
 def test_objects_that_all_differ_are_read_one_by_one(left: list[list[bytes]]) -> None:
     block = [of_pod(LINE % (0, 0), 1, f"llama-{number}") for number in range(60)]
     assert len(fuzz_columns.folded([block], 0).processes) == 60

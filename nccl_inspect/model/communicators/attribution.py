@@ -24,6 +24,7 @@ from nccl_inspect.model.communicators.candidates import (
     Made,
     Slot,
     Unit,
+    Wanting,
     ends_of,
     fits,
     slots_of,
@@ -127,8 +128,7 @@ class _Work:
         self._open: dict[Process, list[Unit]] = {}
         self._used: defaultdict[Slot, dict[int, int]] = defaultdict(dict)
         """The channels of a connection that are there already, by the ids of members."""
-        self._wanting: defaultdict[Slot, list[tuple[Unit, int]]] = defaultdict(list)
-        """The units that want a connection, and in which channels."""
+        self._wanting: defaultdict[Slot, Wanting] = defaultdict(Wanting)
         self._first_uses: defaultdict[tuple[object, ...], _FirstUses] = defaultdict(_FirstUses)
         """By what a communicator is called in every process."""
         self._kind = cache(_kind)
@@ -177,8 +177,9 @@ class _Work:
             self._open.setdefault(unit.log.process, []).append(unit)
             unit.left = {id(member): member for member in unit.candidates}
             for slot, wanted in unit.slots:
-                self._wanting[slot].append((unit, wanted))
-                unit.lost.update([member for member, used in self._used.get(slot, {}).items() if used & wanted])
+                self._wanting[slot].add(unit, wanted)
+                if used := self._used.get(slot):
+                    unit.lost.update([member for member in unit.left if used.get(member, 0) & wanted])
         else:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
 
@@ -223,7 +224,7 @@ class _Work:
         """Let a member have a connection: it prints once in a communicator; without its set it may be another one."""
         used = self._used[slot]
         used[id(member)] = used.get(id(member), 0) | channels
-        for unit, wanted in self._wanting.get(slot, ()):
+        for unit, wanted in self._wanting[slot].of(id(member)) if slot in self._wanting else ():
             if wanted & channels:
                 unit.lost.add(id(member))
 

@@ -18,6 +18,8 @@ from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 from nccl_inspect.util.records import Slotted, record
 
 _SIMPLE = ("rings", "all trees")
+_FEW = 32
+"""Units that are asked in less time than they are told apart by their candidates."""
 Slot: TypeAlias = tuple[int, int, int, int | None, bool]
 """A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
 
@@ -102,6 +104,26 @@ class Unit(Slotted):
     def place(self) -> int:
         """Where the first of them stands."""
         return self.bursts[0].place
+
+
+class Wanting:
+    """The units that want a connection; all are known before somebody has it."""
+
+    def __init__(self) -> None:
+        self._units: list[tuple[Unit, int]] = []
+        self._by_member: dict[int, list[tuple[Unit, int]]] = {}
+
+    def add(self, unit: Unit, channels: int) -> None:
+        """Add one, and the channels in which it wants it."""
+        self._units.append((unit, channels))
+
+    def of(self, member: int) -> Sequence[tuple[Unit, int]]:
+        """Those that may be of a member, by its id, and perhaps others, where these are few."""
+        if len(self._units) > _FEW and not self._by_member:
+            for entry in self._units:
+                for candidate in entry[0].left:
+                    self._by_member.setdefault(candidate, []).append(entry)
+        return self._by_member.get(member, ()) if self._by_member else self._units
 
 
 def units_of(process: ProcessMembers, candidates: Candidates) -> Iterator[Unit]:
