@@ -19,7 +19,7 @@ from nccl_inspect.util.records import Slotted, record
 
 _SIMPLE = ("rings", "all trees")
 _FEW = 32
-"""Units that are asked in less time than they are told apart by their candidates."""
+"""Units that are asked in less time than it takes to sort them by their candidates."""
 Slot: TypeAlias = tuple[int, int, int, int | None, bool]
 """A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
 
