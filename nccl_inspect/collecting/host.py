@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ARGUMENT = ""
 HELP = "this machine, and the job that runs on it (RAS)"
+KERNEL_LOG = "dmesg"
 COMMANDS = (
     Command("nvidia-smi-L", ("nvidia-smi", "-L")),
     Command("nvidia-smi-q", ("nvidia-smi", "-q")),
@@ -36,7 +37,7 @@ COMMANDS = (
     Command("limits", ("cat", "/proc/self/limits")),
     Command("df", ("df", "-h", "/dev/shm")),  # noqa: S108 - what NCCL uses
     Command("ip-addr", ("ip", "addr")),
-    Command("dmesg", ("dmesg", "-T")),
+    Command(KERNEL_LOG, ("dmesg", "-T")),
     Command("uname", ("uname", "-a")),
 )
 """Names without a suffix: what is recognised by its contents is read, and nothing is taken for a log."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from nccl_inspect.artifacts import kernel
 from nccl_inspect.collecting import host
 from nccl_inspect.collecting.collection import Collection
 
@@ -15,6 +17,8 @@ _COMMAND_SECONDS = 15.0
 _RAS_SECONDS = 10.0
 _BETWEEN = 5.0
 _COUNTS = "collective_counts"
+_SLACK = 60.0
+"""Seconds by which the times of the kernel may be off."""
 
 
 class Gathering:
@@ -29,6 +33,7 @@ class Gathering:
         self._folder = folder
         self._between = between
         self._ended = threading.Event()
+        self._began = time.time()
 
     def answers(self) -> bool:
         """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
@@ -42,9 +47,12 @@ class Gathering:
         return bool(self._answers())
 
     def machine(self) -> None:
-        """Gather what commands say of this machine."""
+        """Gather what commands say of this machine; of the kernel, only what is of this run."""
         collection = self._collection()
         host.machine(collection)
+        with suppress(OSError, ValueError):  # there is none, or it has other times
+            log = self._folder / host.folder() / host.KERNEL_LOG
+            log.write_bytes(kernel.since(log.read_bytes(), self._began - _SLACK))
         collection.write_index(host.folder())
 
     @property

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,17 @@ def test_a_job_that_is_only_quiet_is_not_reported(tmp_path: Path) -> None:
         threading.Thread(target=process.stdout.read, daemon=True).start()  # type: ignore[union-attr]
         shown = read_until(process.stderr.fileno(), b"\n")
     assert shown == b"nccl-inspect: nothing printed for 0.5 s\n"
+
+
+def test_what_the_kernel_printed_before_the_run_is_not_of_it(tmp_path: Path) -> None:
+    now = time.time()
+    times = [time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(now + shift)) for shift in (-7200, 1)]
+    before, within = (f"[{at}] oom-kill: of something\n  more of it\n" for at in times)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "printed").write_text(before + within)
+    (commands / "dmesg").write_text(f"#!/bin/sh\ncat {commands}/printed\n")
+    (commands / "dmesg").chmod(0o755)
+    run(tmp_path, *quietly(shell("true")), PATH=f"{commands}:{os.environ['PATH']}")
+    (kept,) = (tmp_path / "out").glob("hosts/*/dmesg")
+    assert kept.read_text() == within
