@@ -179,7 +179,10 @@ def test_a_terminal_stays_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder_name", ["out", "/dev/null/out"], ids=["kept", "in its place"])
-def test_the_job_gets_no_setting_of_this_program(tmp_path: Path, folder_name: str) -> None:
+def test_the_job_gets_no_setting_of_this_program(
+    tmp_path: Path, folder_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)  # what starts workers of Dask leaves it
     done = run(tmp_path, "--quiet", "--out", folder_name, "--", "env")
     assert b"PATH=" in done.stdout
     assert b"OPENBLAS" not in done.stdout
