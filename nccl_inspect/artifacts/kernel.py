@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 
 _LINE = rb"(?:<\d+>)?\[ *(?:\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})\] |kern  :\w+ *: \["
 _SYSLOG = rb"(?:[A-Z][a-z]{2} +\d+ [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]+Z?) \S+ kernel: "
 _BEGINNING = re.compile(rb"(?:(?:-- [^\n]*\n)?(?:" + _LINE + rb"|" + _SYSLOG + rb")[^\n]*\n){2}")
 _HOST = re.compile(r"(?:[A-Z][a-z]{2} +\d+ [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]+Z?) (\S+) kernel: ")
-
-_STAMP = re.compile(rb"(?:<\d+>)?\[([A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})\] ")
 
 
 def is_log(head: bytes) -> bool:
@@ -22,19 +19,3 @@ def host(line: str) -> str | None:
     """The host that a line of syslog names."""
     match = _HOST.match(line)
     return match[1] if match else None
-
-
-def since(log: bytes, begin: float) -> bytes:
-    """The lines of ``dmesg -T`` from a time on; what has no time belongs to the line before.
-
-    Args:
-        log: with the times of this machine.
-        begin: seconds since 1970.
-    """
-    kept, is_later = [], True
-    for line in log.splitlines(keepends=True):
-        if stamp := _STAMP.match(line):
-            is_later = time.mktime(time.strptime(stamp[1].decode("ascii"), "%a %b %d %H:%M:%S %Y")) >= begin
-        if is_later:
-            kept.append(line)
-    return b"".join(kept)

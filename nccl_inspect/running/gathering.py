@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nccl_inspect.artifacts import kernel
 from nccl_inspect.collecting import host
 from nccl_inspect.collecting.collection import Collection
+from nccl_inspect.running import kernel_messages
 
 _COMMAND_SECONDS = 15.0
 _RAS_SECONDS = 10.0
@@ -52,7 +52,7 @@ class Gathering:
         host.machine(collection)
         with suppress(OSError, ValueError):  # there is none, or it has other times
             log = self._folder / host.folder() / host.KERNEL_LOG
-            log.write_bytes(kernel.since(log.read_bytes(), self._began - _SLACK))
+            log.write_bytes(kernel_messages.since(log.read_bytes(), self._began - _SLACK))
         collection.write_index(host.folder())
 
     @property
