@@ -47,12 +47,12 @@ class Gathering:
         return bool(self._answers())
 
     def machine(self) -> None:
-        """Gather what commands say of this machine; of the kernel, only what is of this run."""
+        """Gather what commands say of this machine; processes that the kernel ended before this run are none of it."""
         collection = self._collection()
         host.machine(collection)
         with suppress(OSError, ValueError):  # there is none, or it has other times
             log = self._folder / host.folder() / host.KERNEL_LOG
-            log.write_bytes(kernel_messages.since(log.read_bytes(), self._began - _SLACK))
+            log.write_bytes(kernel_messages.without_earlier_ends(log.read_bytes(), self._began - _SLACK))
         collection.write_index(host.folder())
 
     @property

@@ -238,15 +238,16 @@ def test_a_job_that_is_only_quiet_is_not_reported(tmp_path: Path) -> None:
     assert shown == b"nccl-inspect: nothing printed for 0.5 s\n"
 
 
-def test_what_the_kernel_printed_before_the_run_is_not_of_it(tmp_path: Path) -> None:
+def test_processes_that_the_kernel_killed_before_the_run_are_not_of_it(tmp_path: Path) -> None:
     now = time.time()
-    times = [time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(now + shift)) for shift in (-7200, 1)]
-    before, within = (f"[{at}] oom-kill: of something\n  more of it\n" for at in times)
+    before, within = (time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(now + shift)) for shift in (-7200, 1))
+    lost = f"[{before}] NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.\n"
+    killed = f"[{within}] Memory cgroup out of memory: Killed process 7 (python) total-vm:1kB\n  more of it\n"
     commands = tmp_path / "bin"
     commands.mkdir()
-    (commands / "printed").write_text(before + within)
+    (commands / "printed").write_text(killed.replace(within, before) + lost + killed)
     (commands / "dmesg").write_text(f"#!/bin/sh\ncat {commands}/printed\n")
     (commands / "dmesg").chmod(0o755)
     run(tmp_path, *quietly(shell("true")), PATH=f"{commands}:{os.environ['PATH']}")
     (kept,) = (tmp_path / "out").glob("hosts/*/dmesg")
-    assert kept.read_text() == within
+    assert kept.read_text() == lost + killed

@@ -42,4 +42,4 @@ ARE_PLAUSIBLE: Mapping[type[Event], Callable[[Any], bool]] = {
     events.RingOrder: _of_ring,
     events.TreeLinks: _of_trees,
 }
-"""Whether the ranks and channels of an event can be real, by its kind; those of others are not numbers of such."""
+"""Whether the ranks and channels of an event can be real, by its kind; events of other kinds are not checked."""
