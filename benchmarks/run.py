@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import logs
@@ -33,6 +32,7 @@ TOOL = [sys.executable, "-c", "from nccl_inspect.cli import main; main()", "summ
 BYTES = int(os.environ.get("NCCLINSPECT_BENCH_BYTES", "200_000_000"))
 STREAM = int(os.environ.get("NCCLINSPECT_BENCH_STREAM", "2_000_000_000"))
 COUNT_VIA = ["awk", '/ via /{for(i=1;i<=NF;i++) if($i=="via") c[$(i+1)]++} END{for(k in c) print c[k],k}']
+IMPORTS = [sys.executable, "-c", "import click, regex, tabulate"]
 COUNT_NCCL = ["grep", "-c", " NCCL "]
 RANKS = (8, 128, 1024)
 LARGE = (4096, 8192)
@@ -79,7 +79,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _rows(folder: Path, sizes: Iterable[int]) -> Iterator[tuple[object, ...]]:
-    yield _row("20 kB", str(logs.SMALL), _imports(), "its imports", rounds=ROUNDS * 3)
+    yield _row("20 kB", str(logs.SMALL), IMPORTS, "imports", rounds=ROUNDS * 3)
     for ranks in sizes:
         log = _job(folder / f"wide-{ranks}.log", ranks)
         yield _row(f"{ranks:,} ranks", log, [*COUNT_VIA, log], "awk", ranks)
@@ -145,29 +145,6 @@ def _row(
 def _lines_in(file: Path) -> int:
     with file.open("rb") as blocks:
         return sum(block.count(b"\n") for block in iter(lambda: blocks.read(1 << 20), b""))
-
-
-def _imports() -> list[str]:
-    """Python with nothing but the modules of others that a summary of a small log imports."""
-    ours = _imported([*TOOL[1:], str(logs.SMALL)])
-    always = set(_imported(["-c", ""]))
-    others = [name for name in ours if name.split(".")[0] != "nccl_inspect" and name not in always and _is_there(name)]
-    return [sys.executable, "-c", f"import {', '.join(others)}"]
-
-
-def _is_there(module: str) -> bool:
-    """Whether it can be imported: the log of imports has also what was not found."""
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def _imported(arguments: list[str]) -> list[str]:
-    """What Python imports, in the order of its own log."""
-    command = [sys.executable, "-X", "importtime", *arguments]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    return [line.rpartition("|")[2].strip() for line in told.splitlines()[1:] if line.startswith("import time:")]
 
 
 def _streams() -> Iterator[tuple[object, ...]]:
