@@ -10,6 +10,7 @@ from pathlib import Path as File
 from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import (
     Facts,
     first_evidence,
@@ -146,7 +147,7 @@ class Rule(Frozen):
             references=list(impact.references) if isinstance(impact, Estimate) else [],
             fix=list(fix),
             ranks=sorted(set(ranks)),
-            hosts=sorted({host for host in hosts if host}),
+            hosts=sorted({host for host in hosts if is_named(host)}),
             evidence=_in_order(evidence)[:_MAX_EVIDENCE],
             paths=paths,
             open_paths=open_paths,

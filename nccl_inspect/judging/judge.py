@@ -223,7 +223,7 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
 
 
 def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tuple[object, ...]:
-    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible.
+    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible, paths before settings.
 
     Args:
         finding: with its causes.
@@ -242,5 +242,6 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
         -severity,
         rule.nest_under_effect,
         confidence,
+        not finding.paths,
         finding.rule,
     )

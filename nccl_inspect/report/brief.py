@@ -34,7 +34,10 @@ _MAX_QUOTED = 200
 _STEPS = ("fix", "do", "more")
 """Labels of texts to paste."""
 _MAX_KINDS = 4
-_LEFT_OUT_FIRST = ("open", "more", "job", "cost", "since")
+_MAX_SIGNS = 2
+_IN_HEADLINE = ("failures", "log quality")
+"""Categories of what the headline says if nothing leads: where the log ends, or what it lacks."""
+_LEFT_OUT_FIRST = ("open", "sign", "more", "job", "cost", "since")
 """Labels of the lines to drop if there are too many, in this order."""
 
 
@@ -95,11 +98,20 @@ def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     for line in _evidence(lead, job):
         yield BriefLine("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
     if lead is None:
+        yield from _signs(job)
         for entry in job.not_judged[:1]:
             yield BriefLine("open", _fitted(f"{entry.reason}; {entry.needs}"))
     yield from _of_several(job)
     yield from _job(job)
     yield BriefLine("more", _more(lead, job))
+
+
+def _signs(job: Job) -> Iterator[BriefLine]:
+    """What the log suggests about a job without a verdict if nothing leads."""
+    roots = (finding for finding in job.findings if finding.root) if job.verdict == "unknown" else ()
+    signs = [finding for finding in roots if finding.category not in _IN_HEADLINE]
+    for finding in signs[:_MAX_SIGNS]:
+        yield BriefLine("sign", _fitted(f"{finding.summary} ({finding.confidence}, {finding.rule})"))
 
 
 def _labelled(label: str, text: str) -> Iterator[BriefLine]:

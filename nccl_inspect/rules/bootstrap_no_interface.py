@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import included_names, listed_interfaces, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.wording import ranks_word
+from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
     name="bootstrap-no-interface",
@@ -98,7 +99,8 @@ def _missing(facts: Facts) -> _Missing | None:
 
 def _finding(missing: _Missing) -> Finding:
     ranks, hosts = ranks_in(missing.notices), hosts_in(missing.notices)
-    who = f"{ranks_word(ranks) if ranks else 'a process'} on {', '.join(sorted(hosts)) or 'some host'}"
+    on = some_names(sorted(filter(is_named, hosts)))
+    who = (ranks_word(ranks) if ranks else "a process") + (f" on {on}" if on else "")
     setting = f" with {as_shell(missing.named)}" if missing.named else ""
     return RULE.finding(
         f"{who} finds no network interface{setting}",

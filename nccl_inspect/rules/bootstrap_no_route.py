@@ -61,11 +61,11 @@ def judge(facts: Facts) -> Results:
         cause=". ".join(filter(None, causes)),
         impact="ranks that cannot reach each other cannot build a communicator: the job does not start",
         fix=[
+            *([_OWN_NETWORK] if bridge else []),
             f"ip route get <address>; nc -vz <address> <port>   # {where}, on the reporting host, in its container",
             "Allow all TCP ports between all hosts of the job: the kernel chooses the ports for NCCL. Or set "
             "net.ipv4.ip_local_port_range and open that range.",
             *([_ONE_FAMILY] if families else []),
-            *([_OWN_NETWORK] if bridge else []),
             CHOOSE_INTERFACE,
         ],
         confidence="likely" if ended else "possible",

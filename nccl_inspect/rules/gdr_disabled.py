@@ -43,6 +43,8 @@ class _Staged(NamedTuple):
     paths: Selection
     reasons: list[Notice]
     """What NCCL or the plugin reports of NICs and GPUs."""
+    off: list[Setting]
+    """Settings that disable it."""
     is_capable: bool
     """Whether the machine type supports GPUDirect RDMA."""
     is_sure: bool
@@ -58,7 +60,7 @@ class _Staged(NamedTuple):
     @property
     def confidence(self) -> str:
         """In the reason."""
-        return "certain" if self.is_capable and self.reasons else "likely" if self.is_sure else "possible"
+        return "certain" if self.is_capable and (self.reasons or self.off) else "likely" if self.is_sure else "possible"
 
     @property
     def over(self) -> str:
@@ -92,8 +94,9 @@ def judge(facts: Facts) -> Results:
 def _staged(facts: Facts, paths: Selection) -> _Staged:
     is_capable = bool(facts.platform and facts.platform.gdr)
     refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
-    is_sure = is_capable or bool(refused or (weak and over_tcp_provider(facts))) or _should_have_it(facts, paths)
-    return _Staged(paths, [*refused, *weak], is_capable, is_sure)
+    off = [] if over_tcp_provider(facts) else gdr_statements.disabling_settings(facts)
+    is_sure = is_capable or bool(refused or off or (weak and over_tcp_provider(facts))) or _should_have_it(facts, paths)
+    return _Staged(paths, [*refused, *weak], off, is_capable, is_sure)
 
 
 def _finding(facts: Facts, staged: _Staged) -> Finding:
@@ -106,10 +109,14 @@ def _finding(facts: Facts, staged: _Staged) -> Finding:
             f"{direct.what} gives {direct}",
             direct,
         ),
-        fix=_fixes(facts, staged.paths, staged.reasons),
+        fix=[*unset_steps(staged.off), *_fixes(facts, staged.paths, staged.reasons)],
         severity=staged.severity,
         confidence=staged.confidence,
-        evidence=[*first_lines(staged.paths)[:3], *first_evidence(staged.reasons[:2])],
+        evidence=[
+            *evidence_of_settings(staged.off or _limits(facts, staged.paths), 1),
+            *first_lines(staged.paths)[:3],
+            *first_evidence(staged.reasons[:2]),
+        ],
         paths=staged.paths,
     )
 
@@ -247,16 +254,17 @@ def _missing(pairs: Selection) -> str:
 
 
 def _limits(facts: Facts, pairs: Selection) -> list[Setting]:
-    """Settings that forbid most pairs of NIC and GPU: LOC allows none; Google's guide sets PIX."""
-    near = ("LOC", "0") if google_plugins.daemon(pairs) else ("LOC", "0", "PIX", "1")
-    return [setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if setting.value.upper() in near]
+    """Settings that forbid most pairs of NIC and GPU; Google's guide sets them."""
+    if google_plugins.daemon(pairs):
+        return []
+    return [setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if setting.value.upper() in ("PIX", "1")]
 
 
 def _fixes(facts: Facts, pairs: Selection, reasons: list[Notice]) -> list[str]:
     if over_tcp_provider(facts):
         return [EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD]
     if daemon := google_plugins.daemon(pairs):
-        return [*(f"unset {setting.name}" for setting in _limits(facts, pairs)), *google_plugins.fixes(daemon)]
+        return google_plugins.fixes(daemon)
     if distances.too_far(reasons):
         return [
             *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
@@ -288,8 +296,10 @@ def _cause(facts: Facts, staged: _Staged) -> str:
         return (
             "libfabric uses its tcp provider, which has no GPUDirect RDMA: despite the name Libfabric, EFA is not used"
         )
+    if staged.off:
+        return f"{as_shell(staged.off)} disables it"
     if limits := _limits(facts, paths):
-        return f"{limits[0].name}={limits[0].value} allows GPUDirect RDMA only between a NIC and a GPU that close"
+        return f"{as_shell(limits[:1])} allows GPUDirect RDMA only between a NIC and a GPU behind one PCIe switch"
     if far := distances.too_far(reasons):
         return f"{distances.words(far, facts)}. Both drivers support it, or NCCL would not have measured the distance"
     if reasons:

@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Results:
     chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
     sign = _sign(failed, chosen)
     yield RULE.finding(
-        f"RoCE connections fail: {value(failed[0], 'error')}{_addresses(failed[0])}",
+        f"RoCE connections fail: {value(failed[0], 'error') or failed[0].message}{_addresses(failed[0])}",
         cause=sign
         or "unknown from this log; likely: a GID of the wrong kind or subnet, no route between the hosts, rails of the "
         "fabric that are not connected, ARP without a reply, or a peer port that is down; test with rping",

@@ -15,6 +15,7 @@ RULE = Rule(
     causes=("net-instead-of-p2p", "nvlink-not-used", "shm-instead-of-p2p", "shm-segment-failed"),
     nest_under_effect=True,
 )
+_CONFIRM = "Check the 'via' lines between ranks of one host once they connect: SHM or NET there means no P2P."
 _REASONS = {
     "p2p-disabled": "NVML reports that the pair may not read or write each other's memory",
     "peer-query-failed": "CUDA could not determine whether the GPUs can access each other's memory",
@@ -31,14 +32,14 @@ def judge(facts: Facts) -> Results:
     slow = local.where(lambda kind: kind.transport != "P2P")
     if not refused or (local and not slow) or disabling_settings(facts):
         return
-    allowed = list(map(facts.allows_p2p, slow.kinds))
+    allowed = list(map(facts.allows_p2p, slow.kinds)) or [facts.platform.p2p if facts.platform else None]
     poor = all(can is False for can in allowed)
     yield RULE.finding(
         f"the driver refuses peer access between GPUs of one host ({count(len(refused), 'statement')})",
         cause="; ".join(dict.fromkeys(map(_reason, refused)))
         + (
             ": this hardware does not support P2P"
-            if slow and poor
+            if poor
             else ": a virtual machine, IOMMU or ACS, or the GPU model"
         ),
         impact=estimate(f"{count(len(slow), 'pair')} of one host {usage_of(slow)}, {SHM} through host memory", SHM)
@@ -51,6 +52,7 @@ def judge(facts: Facts) -> Results:
             "GeForce, T4, A10G, L4 and many virtual machines do not support P2P: there is nothing to fix "
             "(NCCL_IGNORE_DISABLED_P2P=1 only hides the line).",
         ],
+        confirm="" if slow else _CONFIRM,
         severity="info" if poor else "warning",
         confidence=facts.hardware if slow and (poor or any(allowed)) else "possible",
         ranks=ranks_of_paths(slow) or ranks_in(refused),

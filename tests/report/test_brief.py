@@ -98,3 +98,21 @@ def test_the_command_writes_it_as_text_or_markdown_and_nothing_else(tmp_path: Pa
     assert (tmp_path / "brief.md").read_text(encoding="utf-8").startswith("**FAILED: rank 3")
     with pytest.raises(Exception, match="--brief supports text or markdown, not json"):
         invoke("summarize", log, "--brief", "--format", "json")
+
+
+def test_a_job_without_a_verdict_shows_what_its_log_suggests() -> None:
+    log = b"vm:7:7 [0] NCCL INFO NCCL_GRAPH_FILE set by environment to /opt/graph.xml\n"
+    text = brief.render(nccl_inspect.read(log))
+    sign = "NCCL_GRAPH_FILE=/opt/graph.xml fixes the rings and trees of one machine (possible, topo-file-bad)"
+    assert f"\nsign: {sign}\n" in text
+    assert "log-incomplete" not in text
+
+
+def test_a_host_that_the_log_does_not_name_is_not_a_place() -> None:
+    for log in (
+        b"NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n",
+        b"include/socket.h:344 NCCL WARN Socket creation failed : Address family not supported by protocol\n",
+    ):
+        text = brief.render(nccl_inspect.read(log))
+        assert " ? " not in text
+        assert "where" not in labels(text)

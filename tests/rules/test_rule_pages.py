@@ -60,6 +60,8 @@ def test_an_example_comes_out_as_its_page_says(example: Example) -> None:
         assert finding.cause
         assert finding.impact
         assert finding.fix
+        texts = (finding.summary, finding.cause, finding.impact, *finding.fix, finding.confirm)
+        assert not [text for text in texts if re.search(r"\bNone\b", text)]
     elif example.outcome == "silent":
         assert not findings
     else:

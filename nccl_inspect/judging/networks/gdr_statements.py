@@ -50,7 +50,7 @@ def too_far(facts: Facts) -> list[Notice]:
 
 def disabling_settings(facts: Facts) -> list[Setting]:
     """Settings that disable it, if there is a network that could use it."""
-    if not (facts.with_event(OfiProvider) or card_lists(facts)):
+    if not (facts.with_event(OfiProvider) or card_lists(facts) or facts.inter_host_rdma_paths()):
         return []
     return [s for s in facts.job.environment if s.value.upper() in _SETTINGS.get(s.name, ())]
 
