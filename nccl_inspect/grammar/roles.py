@@ -51,7 +51,7 @@ ROLES = {
     "gdr-too-far": "NCCL knows that GPUDirect RDMA is supported, and GPU and NIC are too far apart for it.",
     "size-mismatch": "A network got a message of another size than the receiver expects.",
     "completion-error": "A NIC reports a failed transfer with a status of InfiniBand verbs.",
-    "efa-completion": "aws-ofi-nccl reports a failed transfer with the code of its provider.",
+    "efa-completion": "aws-ofi-nccl, or libfabric itself, reports a failed transfer with the code of the provider.",
     "beside-completion": "aws-ofi-nccl prints it beside a failed transfer, without its code.",
     "no-provider": "All searches of aws-ofi-nccl for a provider failed, or what they found cannot be used.",
     "searches-failed": "aws-ofi-nccl found no provider at all.",

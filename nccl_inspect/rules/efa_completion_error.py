@@ -34,9 +34,10 @@ def judge(facts: Facts) -> Results:
         return
     specific = [notice for notice in failed if code_of(notice) in _CAUSES] or failed
     code = code_of(specific[0])
-    text = value(specific[0], "error")
+    text, peer = value(specific[0], "error"), value(specific[0], "peer_host")
     yield RULE.finding(
-        f"a transfer over EFA failed: {text}" + ("" if code is None else f" (code {code})"),
+        f"a transfer over EFA{f' to instance {peer}' if peer else ''} failed: {text}"
+        + ("" if code is None else f" (code {code})"),
         cause=_CAUSES.get(code or 0)
         or "unknown from this log; likely: a peer that exited, dropped packets, or a fault of device or driver",
         impact="the collective fails, and with it the job",
