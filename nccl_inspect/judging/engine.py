@@ -147,7 +147,7 @@ class Rule(Frozen):
             references=list(impact.references) if isinstance(impact, Estimate) else [],
             fix=list(fix),
             ranks=sorted(set(ranks)),
-            hosts=sorted({host for host in hosts if is_named(host)}),
+            hosts=sorted({host for host in hosts if host and is_named(host)}),
             evidence=_in_order(evidence)[:_MAX_EVIDENCE],
             paths=paths,
             open_paths=open_paths,

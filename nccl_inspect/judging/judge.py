@@ -223,7 +223,9 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
 
 
 def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tuple[object, ...]:
-    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible, paths before settings.
+    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible.
+
+    A setting of which the log shows no bad path comes last.
 
     Args:
         finding: with its causes.
@@ -242,6 +244,6 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
         -severity,
         rule.nest_under_effect,
         confidence,
-        not finding.paths,
+        rule.category == "environment" and not finding.paths,
         finding.rule,
     )

@@ -37,11 +37,7 @@ def judge(facts: Facts) -> Results:
     yield RULE.finding(
         f"the driver refuses peer access between GPUs of one host ({count(len(refused), 'statement')})",
         cause="; ".join(dict.fromkeys(map(_reason, refused)))
-        + (
-            ": this hardware does not support P2P"
-            if poor
-            else ": a virtual machine, IOMMU or ACS, or the GPU model"
-        ),
+        + (": this hardware does not support P2P" if poor else ": a virtual machine, IOMMU or ACS, or the GPU model"),
         impact=estimate(f"{count(len(slow), 'pair')} of one host {usage_of(slow)}, {SHM} through host memory", SHM)
         if slow
         else "no local connection is in the log yet; it would use SHM or the network",

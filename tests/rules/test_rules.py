@@ -238,3 +238,11 @@ def test_what_stops_a_job_is_fatal_only_where_no_initialisation_was_finished(nam
     done = nccl_inspect.read(log + b"".join(starts).replace(b"START", b"COMPLETE"))
     assert not found(done, name).fatal
     assert done.verdict == "degraded"
+
+
+def test_a_setting_without_an_effect_in_the_log_does_not_hide_paths_that_lack_something() -> None:
+    settings = line(0, "NCCL_NET_GDR_LEVEL set by environment to LOC") + line(0, "NCCL_ALGO set by environment to Ring")
+    job = read(settings + line(0, "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0"))
+    assert [finding.rule for finding in job.findings][:2] == ["gdr-disabled", "algo-proto-forced"]
+    assert job.findings[0].fix[0].startswith("unset NCCL_NET_GDR_LEVEL ")
+    assert not [step for step in job.findings[0].fix[1:] if step.startswith("unset")]
