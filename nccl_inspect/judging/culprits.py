@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Traits
@@ -18,6 +17,7 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
 _OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "version")
@@ -61,7 +61,8 @@ def _is_doubtful(finding: Finding) -> bool:
     return finding.severity != "info" or finding.confidence == "possible"
 
 
-class _Case(NamedTuple):
+@frozen
+class _Case(Frozen):
     """The comparison for a finding."""
 
     group: search.Population

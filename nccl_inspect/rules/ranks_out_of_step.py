@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid, who
 from nccl_inspect.judging.hangs.origin import origin
 from nccl_inspect.judging.hangs.watchdog import in_calls, waits
 from nccl_inspect.util.grouping import grouped_sets
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ RULE = Rule(
 )
 
 
-class _Lag(NamedTuple):
+@frozen
+class _Lag(Frozen):
     """The ranks that launched fewer operations than others."""
 
     members: list[Member]

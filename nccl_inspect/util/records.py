@@ -1,10 +1,11 @@
 """The package's dataclasses: all that Python generates for each of them is written once, or made on first use.
 
-For the classes here, generating it when their modules are loaded would take a fifth of the time of a short run. So
-they inherit from :class:`Record` (or :class:`Slotted`, if each object is equal to itself only) and are declared with
+For the classes here, generating it when their modules are loaded would take a fifth of the time of a short run. So they
+inherit from :class:`Record` (or :class:`Slotted`, if each object is equal to itself only) and are declared with
 :func:`record`, which generates a constructor only for a class that has many objects; those that never change are
 declared with :func:`frozen` and inherit from :class:`Frozen`, whose one constructor takes eight times as long as a
-generated one. What Python knows of a dataclass is made when somebody asks for it (``fields``, ``replace``, ``asdict``,
+generated one. To declare a ``NamedTuple`` takes four times as long: they are for what is made often, or used as a
+tuple. What Python knows of a dataclass is made when somebody asks for it (``fields``, ``replace``, ``asdict``,
 ``match``, ``inspect.signature``, ``help``).
 """
 

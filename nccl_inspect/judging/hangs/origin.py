@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
 
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs.watchdog import (
@@ -22,13 +21,15 @@ from nccl_inspect.judging.hangs.watchdog import (
     without_output,
 )
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import does, listed, ranks_word
 
 _MOST_IN_RING = 16
 _ORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
 
 
-class Origin(NamedTuple):
+@frozen
+class Origin(Frozen):
     """Where it began, as far as the log shows it."""
 
     suspects: set[int]
@@ -52,7 +53,8 @@ class Origin(NamedTuple):
         return f"likely began {where}"
 
 
-class _Call(NamedTuple):
+@frozen
+class _Call(Frozen):
     """A call in which ranks wait."""
 
     wait: Wait
@@ -90,7 +92,7 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     reached = {rank for call in calls for rank in call.reached}
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
     unseen = idle & without_output(facts)
-    known = [call._replace(absent=call.absent - unseen) for call in calls]
+    known = [call.with_fields(absent=call.absent - unseen) for call in calls]
     if idle == unseen and (among := _of_ring(_completed(known)) or _innermost(known)):
         return among
     # A call that waits for no rank without output waits for one of these for certain.
@@ -148,7 +150,7 @@ def _completed(calls: Sequence[_Call]) -> list[_Call]:
     """The calls; one in which all ranks are waits for those that wait elsewhere as well."""
     elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
     return [
-        call._replace(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
+        call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
         if call.is_known and not call.absent
         else call
         for call in calls

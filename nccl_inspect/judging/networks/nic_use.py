@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used, once
@@ -11,6 +11,7 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
+from nccl_inspect.util.records import Frozen, frozen
 
 _ONE_EACH = 4
 """On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own NIC."""
@@ -19,7 +20,8 @@ _Alike: TypeAlias = frozenset[tuple[int, int | None, int | None]]
 """The kinds of communicators that leave a host: hosts with the same kinds can be compared."""
 
 
-class Shared(NamedTuple):
+@frozen
+class Shared(Frozen):
     """Ranks that send, or receive, only through the same NIC."""
 
     nic: int
@@ -28,7 +30,8 @@ class Shared(NamedTuple):
     """Whether they do that with what they ``send`` or ``receive``."""
 
 
-class Idle(NamedTuple):
+@frozen
+class Idle(Frozen):
     """A host with NICs that nothing uses."""
 
     host: Host
@@ -46,7 +49,8 @@ class Idle(NamedTuple):
     evidence: Evidence
 
 
-class _Judged(NamedTuple):
+@frozen
+class _Judged(Frozen):
     """A host whose connections with others are in the log."""
 
     host: Host

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.line_order import precedes
@@ -11,6 +9,7 @@ from nccl_inspect.judging.process_ends.reports import EXTERNAL, completions, ext
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
+from nccl_inspect.util.records import Frozen, frozen
 
 _KILLS_WITH = 9
 _CORE = 0x80
@@ -22,7 +21,8 @@ _BELOW = range(1, 2)
 """The next line says how a process ended."""
 
 
-class Ended(NamedTuple):
+@frozen
+class Ended(Frozen):
     """A process that Hydra names, and how it ended."""
 
     notice: Notice
@@ -30,7 +30,8 @@ class Ended(NamedTuple):
     """Exit code; negative for a signal."""
 
 
-class Blocks(NamedTuple):
+@frozen
+class Blocks(Frozen):
     """The conclusions from Hydra's blocks: which processes ended on their own, if that is known."""
 
     own: list[Ended]
