@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
@@ -26,7 +27,6 @@ from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import capital, does, listed, ranks_word
 
 RULE = Rule(
@@ -45,8 +45,7 @@ _RECORD = (
 )
 
 
-@frozen
-class _Timeout(Frozen):
+class _Timeout(NamedTuple):
     """The process group that timed out first."""
 
     waits: list[Wait]
@@ -83,8 +82,7 @@ class _Timeout(Frozen):
         return list(dict.fromkeys(wait.group for wait in self.elsewhere if wait.group is not None))
 
 
-@frozen
-class _Suspicion(Frozen):
+class _Suspicion(NamedTuple):
     """The ranks for which the others may have waited, why, and the lines that show it."""
 
     ranks: set[int]
@@ -142,7 +140,7 @@ def _timeout(facts: Facts) -> _Timeout | None:
     timeout = _Timeout(own, late, None, [wait for wait in everything if wait.group != first.group])
     is_pairwise = first.operation in PAIRWISE
     comm = pair_of(facts, timeout.waiting) if is_pairwise else communicator_of(facts, first.group, own)
-    return timeout.with_fields(comm=comm)
+    return timeout._replace(comm=comm)
 
 
 def _summary(timeout: _Timeout) -> str:
@@ -175,7 +173,7 @@ def _unless_recorded(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
     if suspicion.ranks:
         why = f"The log alone points to {ranks_word(suspicion.ranks)}, but the dumps contradict it: {why}"
     shown = f"The flight recorder's dumps show that the others wait for {ranks_word(proved)}. {why}"
-    return suspicion.with_fields(ranks=proved, why=shown)
+    return suspicion._replace(ranks=proved, why=shown)
 
 
 def _reported_by_others(facts: Facts) -> Iterator[Finding]:
@@ -345,7 +343,7 @@ def _unless_waiting(suspicion: _Suspicion, elsewhere: list[Wait]) -> _Suspicion:
     left = suspicion.ranks - held.keys()
     themselves = "it waits for others itself" if len(held) == 1 else "they wait for others themselves"
     cause = f"{listed(calls, limit=3)}: {themselves}, in another process group"
-    return suspicion.with_fields(
+    return suspicion._replace(
         ranks=left, why=f"{suspicion.why}; but {cause}" if left else f"{capital(cause)}. {_ORDER}"
     )
 
@@ -360,7 +358,7 @@ def _unless_connecting(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
     if not words or words.keys() == blamed:
         return suspicion
     held = listed([f"rank {rank} {what}" for rank, what in sorted(words.items())], limit=3)
-    return suspicion.with_fields(ranks=blamed - words.keys(), why=f"{suspicion.why}; but {held}")
+    return suspicion._replace(ranks=blamed - words.keys(), why=f"{suspicion.why}; but {held}")
 
 
 def _of_all_groups(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
@@ -369,7 +367,7 @@ def _of_all_groups(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
     if began is None:
         return suspicion
     shown = first_evidence(wait.notice for wait in began.waits if wait.group != waits(facts)[0].group)
-    return suspicion.with_fields(ranks=began.suspects, why=began.words, lines=[*shown, *suspicion.lines], origin=began)
+    return suspicion._replace(ranks=began.suspects, why=began.words, lines=[*shown, *suspicion.lines], origin=began)
 
 
 def _unlisted(mine: list[Wait]) -> str:

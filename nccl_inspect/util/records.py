@@ -220,11 +220,11 @@ def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any
     kind = type(made)
     if len(given) > len(places):
         raise TypeError(f"{kind.__name__} has {len(places)} fields, not {len(given)}")
-    for (name, _, _), value in zip(places, given, strict=False):
+    for (name, _, put), value in zip(places, given, strict=False):
         if name in values:
             raise TypeError(f"{kind.__name__} has two values for '{name}'")
-        values[name] = value
-    for name, default, put in places:
+        put(made, value)
+    for name, default, put in places[len(given) :]:
         value = values.pop(name, default)
         put(made, _made(kind, name) if value is MISSING else value)
     if values:
