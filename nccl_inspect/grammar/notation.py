@@ -139,7 +139,7 @@ def quick_leads(source: str, limit: int = MAX_LEADS) -> list[str]:
 
 
 def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], str]:
-    """The leads of what precedes the next mark between options: those that it continues, and those that ended before."""
+    """The leads of what precedes the next mark between options: those that it continues, and those that have ended."""
     starts: list[str] = [""]
     ended: list[str] = []
     for piece in pieces:
