@@ -103,7 +103,7 @@ def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
 
 
 def whole(data: Pieces, size: int) -> Pieces:
-    """The same pieces of a file that had so many bytes when it was found; it may have grown since.
+    """The same pieces of a file, of which the size was known when it was found; it may have grown since.
 
     Raises:
         StreamError: it has fewer; they were given.
