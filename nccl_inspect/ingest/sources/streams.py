@@ -102,6 +102,20 @@ def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
         count(len(piece))
 
 
+def whole(data: Pieces, size: int) -> Pieces:
+    """The same pieces of a file, of which the size was known when it was found; it may have grown since.
+
+    Raises:
+        StreamError: it has fewer; they were given.
+    """
+    read = 0
+    for piece in data:
+        read += len(piece)
+        yield piece
+    if read < size:
+        raise StreamError("the file got shorter while it was read", "read a copy of it")
+
+
 def grown(data: Pieces) -> Iterator[list[bytes]]:
     """The same bytes; as soon as many were read, several pieces at once where that keeps nobody waiting.
 
