@@ -23,7 +23,7 @@ NONE = -1
 MAX_CHANNEL = 64
 """Channels are bits of one number; lines with more are not rows."""
 _EDGE = ("src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank")
-"""The columns that, with the way, tell one edge of a burst from another."""
+"""The columns that, with the way, distinguish the edges of a burst."""
 
 _NARROW = ((127, np.int8), (32_767, np.int16))
 """Numbers, and in what they are kept."""

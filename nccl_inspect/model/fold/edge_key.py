@@ -1,4 +1,4 @@
-"""What tells the edges of a burst from each other."""
+"""What distinguishes the edges of a burst."""
 
 from __future__ import annotations
 
