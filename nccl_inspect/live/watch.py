@@ -392,6 +392,3 @@ def _words(step: Step | Burst | None) -> str:
         what = "init began" if step.event.phase == "START" else "init complete"
         return f"{what} (rank {step.event.rank})"
     return _STEPS.get(type(step.event), step.event.production)
-
-
-__all__ = ["Change", "End", "News", "Resumed", "Stall", "Status", "Timing", "Turn", "Verdict", "Watch", "is_up"]
