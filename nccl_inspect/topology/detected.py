@@ -25,12 +25,12 @@ _PROVED = ("NVL", "NVB", "PIX", "PXB")
 
 def topologies(job: Job) -> list[Topology]:
     """One for each host whose log shows paths, and the matrix in the log."""
-    lines_by_host: dict[str, list[_GpuPaths]] = {}
+    lines_by_host: dict[str, list[_Said]] = {}
     for notice in job.notices:
         event = notice.event
         if notice.production == "nccl/topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
             for host in notice.hosts:
-                lines_by_host.setdefault(host, []).append(_GpuPaths(event.value("id"), event.value("paths")))
+                lines_by_host.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
     topology = [topology for host, lines in lines_by_host.items() if (topology := _of_host(host, lines))]
     return [*topology, *_matrix(job)]
 
@@ -53,14 +53,14 @@ def _matrix(job: Job) -> list[Topology]:
     return [replace(matrix, proven=rows.proven)] if matrix.gpus >= shown.most_gpus(job) else []
 
 
-class _GpuPaths(NamedTuple):
+class _Said(NamedTuple):
     """One line: a GPU, and (node, id, hops, bandwidth, class) of each path from it."""
 
     gpu: str
     paths: tuple[tuple[str, str, int, object, str], ...]
 
 
-def _of_host(host: str, lines: Iterable[_GpuPaths]) -> Topology | None:
+def _of_host(host: str, lines: Iterable[_Said]) -> Topology | None:
     lines = list(lines)
     if len({_split(line.gpu)[0] for line in lines}) > 1:
         return None  # multi-node NVLink: which of these hosts is this one is not told
