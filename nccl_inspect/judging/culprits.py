@@ -49,11 +49,11 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
     for finding in findings:
         if finding.paths:
             compared = _Compared(facts, results, finding, finding.paths, against)
-            _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
+            _add_culprits(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
         elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
-            _tell(facts, finding, _pairs(facts, broken))
+            _add_culprits(facts, finding, _pairs(facts, broken))
         elif finding.rule in local:
-            _tell(facts, finding, _ranks(facts, finding))
+            _add_culprits(facts, finding, _ranks(facts, finding))
 
 
 def _is_doubtful(finding: Finding) -> bool:
@@ -71,7 +71,7 @@ class _Case(Frozen):
     scene: words.Scene
 
 
-def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
+def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
     """Add the culprits to the finding, if there are any."""
     explanation = search.explain(case.group, case.traits.known, case.order)
     good = case.group.goods

@@ -73,12 +73,12 @@ class Grid(Frozen):
     """Number of rank pairs by kind."""
 
 
-def grid(paths: Selection, by: str | None = None) -> Grid:
+def grid(paths: Selection, by: str | None) -> Grid:
     """The paths by their ends.
 
     Args:
         paths: that are shown.
-        by: ``rank`` or ``host``; by default rank by rank until there are too many ranks.
+        by: ``rank`` or ``host``; None: rank by rank until there are too many ranks.
     """
     ranks = sorted(paths.ends())
     by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE

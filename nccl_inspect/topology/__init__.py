@@ -84,7 +84,7 @@ class Topology(Frozen):
     classes: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """``NV12``, ``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` for each directed pair of places in ``devices``.
 
-    Where the number of NVLinks is not told it is ``NVL``; ``NVB`` goes by NVLink over a third GPU.
+    Where the number of NVLinks is not stated, it is ``NVL``; ``NVB`` goes by NVLink over a third GPU.
     """
     nics: tuple[Nic, ...] = ()
     host: str | None = None

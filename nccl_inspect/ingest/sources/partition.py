@@ -173,7 +173,7 @@ def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]
 
     Args:
         part: to read.
-        progress: told after each piece how long it was.
+        progress: called after each piece with its length.
     """
     if part.place is None:
         yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))

@@ -96,7 +96,7 @@ def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces
 
 
 def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
-    """The same pieces; ``told`` learns how long each was once it has been used."""
+    """The same pieces; ``count`` is called with the length of each after its use."""
     for piece in data:
         yield piece
         count(len(piece))

@@ -163,30 +163,30 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     return nics_of
 
 
-def _of_host(facts: Facts, judged: _Judged, lists: list[Notice], mine: dict[int, set[int]]) -> Idle | None:
+def _of_host(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
     kinds = {_devices(notice.event) for notice in lists}
-    if len(kinds) != 1 or not mine:
+    if len(kinds) != 1 or not used:
         return None  # no list, or lists for single ranks
     devices = {device[0]: device for device in kinds.pop()}
-    if not mine.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
+    if not used.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
         return None
-    links, names = {devices[index][-1] for index in mine}, {devices[index][1] for index in mine}
-    left = {
+    links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
+    unused = {
         index: device[1]
         for index, device in devices.items()
-        if index not in mine and device[-1] in links and device[1] not in names
+        if index not in used and device[-1] in links and device[1] not in names
     }
-    if len(left) <= judged.absent:
+    if len(unused) <= judged.absent:
         return None
-    ports, shared = len(left) + len(mine), _shared(facts).get(judged.host.name)
+    ports, shared = len(unused) + len(used), _shared(facts).get(judged.host.name)
     # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
     meant = (
-        any(left.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
+        any(unused.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
         or _has_room(facts, judged, ports)
         or _has_one_each(judged, ports, shared)
     )
     name = devices[shared.nic][1] if shared else ""
-    return Idle(judged.host, list(left.values()), judged.absent, mine, meant, shared, name, lists[0].evidence[0])
+    return Idle(judged.host, list(unused.values()), judged.absent, used, meant, shared, name, lists[0].evidence[0])
 
 
 def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:

@@ -55,9 +55,9 @@ def blocks(facts: Facts) -> Blocks:
         return Blocks([], killed=killed[0])  # MPICH names one of all
     if len(killed) == 1:
         return Blocks(ended)  # all others exited on their own: Hydra killed none
-    left = _left(facts, killed, world) if len(killed) == world - 1 else set()
-    is_missing = len(left) == 1 and not _came_to_their_end(facts, left)
-    return Blocks([], next(iter(left)) if is_missing else None, killed[0])
+    spared = _not_killed(facts, killed, world) if len(killed) == world - 1 else set()
+    is_missing = len(spared) == 1 and not _came_to_their_end(facts, spared)
+    return Blocks([], next(iter(spared)) if is_missing else None, killed[0])
 
 
 def _named(facts: Facts) -> list[Notice]:
@@ -65,7 +65,7 @@ def _named(facts: Facts) -> list[Notice]:
     return reports(facts, lambda event: event.kills_with is not None)
 
 
-def _left(facts: Facts, killed: list[Notice], world: int) -> set[int]:
+def _not_killed(facts: Facts, killed: list[Notice], world: int) -> set[int]:
     """The ranks that Hydra does not report as killed."""
     pids = {last.process.pid: last.ranks for last in facts.job.last_lines}
     events = map(report_of, killed)
