@@ -28,7 +28,7 @@ from tabulate import tabulate
 from wide_job import WideJob, collected
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
-TOOL = [sys.executable, "-c", "from nccl_inspect.cli import main; main()", "summarize"]
+TOOL = [sys.executable, "-c", "from nccl_inspect.__main__ import main; main()", "summarize"]
 BYTES = int(os.environ.get("NCCLINSPECT_BENCH_BYTES", "200_000_000"))
 STREAM = int(os.environ.get("NCCLINSPECT_BENCH_STREAM", "2_000_000_000"))
 COUNT_VIA = ["awk", '/ via /{for(i=1;i<=NF;i++) if($i=="via") c[$(i+1)]++} END{for(k in c) print c[k],k}']

@@ -114,6 +114,6 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
 
     wanted = writers.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
     stream = event_stream.EventStream(inputs)
-    rows = arrow.table((row for row in stream.told() if not wanted or type(row[1]).__name__ in wanted), wanted)
+    rows = arrow.table((row for row in stream.with_places() if not wanted or type(row[1]).__name__ in wanted), wanted)
     stream.raise_problem()
     return rows

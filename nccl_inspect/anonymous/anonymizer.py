@@ -172,7 +172,9 @@ class Anonymizer:
         labels -= {
             form for name in labels for form in (name.upper(), name.capitalize()) if form != name == name.lower()
         }
-        labels = {name for name in labels if not vocabulary.is_plain(name) and name.lower() not in vocabulary.said()}
+        labels = {
+            name for name in labels if not vocabulary.is_plain(name) and name.lower() not in vocabulary.message_words()
+        }
         before = {name for entries in self.names.table.values() for name in entries}
         self.names.settle("host", hosts - domains.keys())
         self.names.settle("user", users)

@@ -178,7 +178,7 @@ class Fields:
         return "\n".join(map(self._scrubber.text, text.split("\n")))
 
     def _label(self, text: str) -> str:
-        return text if text.lower() in vocabulary.said() else self._name("name", text)
+        return text if text.lower() in vocabulary.message_words() else self._name("name", text)
 
     def _mac(self, text: str) -> str:
         return self._names.get("mac", text) if ":" in text else self._masked(text)

@@ -112,7 +112,7 @@ class Learned:
     def learn(self, text: bytes) -> None:
         """Take names out of a part of a log."""
         self._keyed(text)
-        self._said(text)
+        self._learn_messages(text)
         for name in set(_DOMAIN.findall(text)) if _DOMAIN_END.search(text) else ():
             self._domain(decode(name))
         for pattern in (_BUCKET, _ARN, _IMAGE, _PODS, _FILES, _OBJECT):
@@ -148,7 +148,7 @@ class Learned:
         if kind == "host":
             self.hosts.update(names)
 
-    def _said(self, text: bytes) -> None:
+    def _learn_messages(self, text: bytes) -> None:
         for match in _finds(_SAID, text):
             if match["user"]:
                 self.users.add(decode(match["user"]))

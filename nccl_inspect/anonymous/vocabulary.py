@@ -27,7 +27,7 @@ PUBLIC_PLACES = re.compile(
 
 
 @cache
-def said() -> frozenset[str]:
+def message_words() -> frozenset[str]:
     """The words of all messages that are known, in small letters."""
     return frozenset(engine.shipped().words())
 
@@ -43,7 +43,7 @@ def is_rare(name: str) -> bool:
         len(name) > 2
         and name.isalpha()
         and not is_plain(name)
-        and name.lower() not in said()
+        and name.lower() not in message_words()
         and name.lower() not in LISTS["common"]
     )
 

@@ -127,7 +127,7 @@ def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None)
 
     Args:
         inputs: paths, folders, archives, globs, ``-``, bytes or file objects.
-        progress: told after each file of evidence how many bytes were read, and how many there are.
+        progress: called after each file of evidence with the number of bytes read and their total.
 
     Raises:
         NoInputError: nothing is given, no log is, or something that cannot be one.
@@ -196,7 +196,7 @@ def one_by_one(
 
     Args:
         files_of_kind: on disk, with their kinds.
-        count: told the size of each file that was read.
+        count: called with the size of each file that was read.
     """
     for file, kind in files_of_kind:
         yield read_one(file, kind)

@@ -111,8 +111,8 @@ class Allotment:
             if job is state:
                 return own
         # A run of a job has the lives of its processes.
-        mine = {process[:2] for process in state.processes}
-        common = [sum(process[:2] in mine for process in job.processes) for job in self._jobs]
+        processes = {process[:2] for process in state.processes}
+        common = [sum(process[:2] in processes for process in job.processes) for job in self._jobs]
         return self._of[common.index(max(common))]
 
     def _give(self, artifact: Artifact) -> None:

@@ -67,11 +67,11 @@ def sorted_out(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
 
 def _of_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
     """A dump, with a reason if another release of NCCL wrote it than the log was printed by."""
-    mine = _RELEASE.match(entry.value.nccl_version or "") if _is_dump(entry) else None
+    match = _RELEASE.match(entry.value.nccl_version or "") if _is_dump(entry) else None
     logged = [match[0] for text in releases if "inferred" not in text and (match := _RELEASE.match(text))]
-    if mine is None or not logged or len(logged) < len(releases) or mine[0] in logged:
+    if match is None or not logged or len(logged) < len(releases) or match[0] in logged:
         return entry
-    return replace(entry, value=None, problem=f"of another run: of NCCL {mine[0]}; the log is of {', '.join(logged)}")
+    return replace(entry, value=None, problem=f"of another run: of NCCL {match[0]}; the log is of {', '.join(logged)}")
 
 
 def _has_finished(job: Job) -> bool:

@@ -20,7 +20,7 @@ def read(files_of_kind: Sequence[tuple[File, Kind]], count: Callable[[int], None
 
     Args:
         files_of_kind: files on disk, with their kinds.
-        count: told how many bytes were read: all processes are taken to be as quick as this one.
+        count: called with the number of bytes read: all processes are taken to be as quick as this one.
     """
     number = min(processors(), _MOST) if processes.can_fork() else 1  # an opened file and a kind cannot be pickled
     shares = [

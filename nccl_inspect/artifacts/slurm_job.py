@@ -47,7 +47,7 @@ class Entry(Record):
 
 
 @record
-class Said(Record):
+class JobFile(Record):
     """One file."""
 
     name: str
@@ -70,7 +70,7 @@ def recognises(_name: str, head: bytes) -> bool:
     return _FIRST.match(head) is not None and all(map(_LINE.match, lines[:-1] if len(lines) > 1 else lines))
 
 
-def read(name: str, data: bytes) -> Said:
+def read(name: str, data: bytes) -> JobFile:
     """An answer.
 
     Raises:
@@ -88,7 +88,7 @@ def read(name: str, data: bytes) -> Said:
                 jobs[-1].lines[key] = number
     if not jobs:
         raise ValueError("it names no job")
-    return Said(name, jobs)
+    return JobFile(name, jobs)
 
 
 def _nodes(text: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Compares the dumps of all ranks: which call the job stands still in, who did not make it, and who waits for whom.
 
-Every kind is a fact of the dumps, told apart in the order of cause and effect: ranks that made different calls under
+Every kind is a fact of the dumps, in the order of cause and effect: ranks that made different calls under
 one number; a rank that did not make a call, on its own or since it waits elsewhere; a call that all made and that did
 not end.
 """
@@ -93,7 +93,7 @@ class _Wait(Frozen):
 
 
 def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
-    """What holds the job up, causes only: a rank that waits because of another one is not told as a cause.
+    """What holds the job up, causes only: a rank that waits for another one is not a cause.
 
     Args:
         dumps: of any number of ranks; those without a rank are left out.
@@ -233,7 +233,7 @@ def _wait(
     seq: int,
     by_rank: Mapping[int, Dump],
 ) -> _Wait:
-    """Who is in a call, and who did not come to it, as far as the dumps tell."""
+    """Who is in a call, and who did not come to it, as far as the dumps show."""
     waiting = {rank: of[seq] for rank, of in calls.items() if seq in of and not of[seq].is_completed}
     absent = [rank for rank in calls if by_rank[rank].has_called(group.name, seq) is False]
     older = _older(calls, absent)

@@ -92,22 +92,22 @@ def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump])
         return None
     places = [place for place, _, _ in late]
     last = max(set(places), key=places.count)
-    mine = [(seq, gap) for place, seq, gap in late if place == last]
+    gaps = [(seq, gap) for place, seq, gap in late if place == last]
     timed = durations[last]
     assert timed is not None
     began = dict(zip(timed.numbers, timed.created_ns, strict=True))
     whole = (began[common[-1]] - began[common[0]]) / 1e6
-    share = sum(gap for _, gap in mine) / whole if whole > 0 else 0.0
-    if len(mine) < _AGAIN * len(late) or len(mine) < FEWEST or share < _WORTH:
+    share = sum(gap for _, gap in gaps) / whole if whole > 0 else 0.0
+    if len(gaps) < _AGAIN * len(late) or len(gaps) < FEWEST or share < _WORTH:
         return None
-    seq = max((seq for seq, _ in mine), key=lambda seq: max(span[seq] for span in spans) - spans[last][seq])
+    seq = max((seq for seq, _ in gaps), key=lambda seq: max(span[seq] for span in spans) - spans[last][seq])
     waiting = max(range(len(members)), key=lambda place: spans[place][seq])
     calls = tuple(_timed(by_rank[members[place]], members[place], group, seq) for place in (last, waiting))
-    gap = median(gap for _, gap in mine)
-    direct = sum(min(span[seq] for span in spans if span is not spans[last]) - spans[last][seq] for seq, _ in mine)
+    gap = median(gap for _, gap in gaps)
+    direct = sum(min(span[seq] for span in spans if span is not spans[last]) - spans[last][seq] for seq, _ in gaps)
     plain = max(direct, 0.0) / whole
     compared = len(common) - 1
-    return Straggler(members[last], group, len(mine), compared, min(share, 1.0), gap, plain, (calls[0], calls[1]))
+    return Straggler(members[last], group, len(gaps), compared, min(share, 1.0), gap, plain, (calls[0], calls[1]))
 
 
 def _late(durations: Sequence[Durations], common: Sequence[int]) -> Iterator[tuple[int, int, float]]:

@@ -45,16 +45,15 @@ def quote(line: Evidence, most: int = MAX_QUOTE) -> Quote:
     return Quote(source=shown(line.source, MAX_TEXT), line=line.line, quoted_log_text=shown(line.text, most))
 
 
-def raw(source: str, number: int, text: str, most: int = MAX_QUOTE) -> Quote:
+def raw(source: str, number: int, text: str) -> Quote:
     """A line that comes from the file itself.
 
     Args:
         source: the file.
         number: of the line.
         text: of the line; secrets in it are hidden.
-        most: characters of it.
     """
-    return Quote(source=shown(source, MAX_TEXT), line=number, quoted_log_text=shown(masked(text), most))
+    return Quote(source=shown(source, MAX_TEXT), line=number, quoted_log_text=shown(masked(text), MAX_QUOTE))
 
 
 def shown(text: str, most: int = MAX_TEXT) -> str:

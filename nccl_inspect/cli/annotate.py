@@ -106,7 +106,7 @@ class _Margin:
         return {
             reading.place + reading.pieces - 1: text.parsed.production
             for reading in readings
-            for _, text in reading.said
+            for _, text in reading.messages
             if text.parsed
         }
 

@@ -14,7 +14,7 @@ from nccl_inspect.answers import selection
 from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
-from nccl_inspect.event.base import Event, Told, Where
+from nccl_inspect.event.base import Event, PlacedEvent, Where
 from nccl_inspect.pipeline import event_stream
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.levels import LEVELS
@@ -110,14 +110,14 @@ class _EventFilter:
         self._levels = levels
         self._processes: set[tuple[str | None, int | None]] = set()
 
-    def of(self, stream: event_stream.EventStream) -> Iterator[Told]:
+    def of(self, stream: event_stream.EventStream) -> Iterator[PlacedEvent]:
         """The selected events; errors come at the end, so that no file is written.
 
         Raises:
             NoInputError: there was no NCCL line.
             NcclInspectError: a wanted host or process does not exist.
         """
-        for where, event in stream.told():
+        for where, event in stream.with_places():
             self.seen += 1
             if self._hosts or self._pids:
                 self._processes.add((where.host, where.pid))
@@ -139,7 +139,7 @@ class _EventFilter:
 
 def _write(
     form: writers.Format,
-    events: Iterator[Told],
+    events: Iterator[PlacedEvent],
     kinds: frozenset[str],
     target: AbstractContextManager[BinaryIO],
 ) -> None:

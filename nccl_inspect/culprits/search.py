@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from math import ceil, sqrt
-from typing import NamedTuple
 
 from nccl_inspect.culprits.traits import Trait
 from nccl_inspect.util.records import Frozen, frozen
@@ -34,7 +33,8 @@ _BESIDE_NIC = ("gpu", "rank", *_BESIDE)
 """Kinds that add to a culprit if they coincide with it: with rails, each GPU has a NIC of its own."""
 
 
-class Population(NamedTuple):
+@frozen
+class Population(Frozen):
     """The bad and the good ones to compare: the traits of each, by number."""
 
     bad: Sequence[Set[int]]
@@ -48,7 +48,8 @@ class Population(NamedTuple):
     """Kinds known for the bad ones only."""
 
 
-class Count(NamedTuple):
+@frozen
+class Count(Frozen):
     """How many bad and good ones have a trait."""
 
     trait: int

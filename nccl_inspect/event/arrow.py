@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 
-from nccl_inspect.event.base import Told
+from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS, Event, Where
 from nccl_inspect.util.records import values
 
@@ -82,7 +82,7 @@ def _column(name: str, hint: Any) -> pa.DataType:
     return _SCALARS[options[0]]
 
 
-def batches(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
+def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
     """The events as record batches of at most 20,000 rows, in their order.
 
     Args:
@@ -94,7 +94,7 @@ def batches(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> Iter
         yield _batch(some, schema(kinds))
 
 
-def _batch(events: list[Told], columns: pa.Schema) -> pa.RecordBatch:
+def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
     """One batch: each event once, those of a class together, is put wherever a line states it."""
     by_kind: dict[type[Event], dict[int, Event]] = {}
     for _, event in events:
@@ -148,12 +148,12 @@ def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:
     return pa.array([plain(column.name, value) for value in column_values], column.type)
 
 
-def table(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> pa.Table:
+def table(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> pa.Table:
     """All events as one table; arguments as for :func:`batches`."""
     return pa.Table.from_batches(batches(events, kinds), schema=schema(kinds))
 
 
-def said(event: Event) -> dict[str, Any]:
+def stated(event: Event) -> dict[str, Any]:
     """What an event states, by column; columns that it says nothing about are left out."""
     columns = zip(_columns(type(event).__name__), values(event), strict=True)
     plainly = {name: plain(name, value) for name, value in columns if name != _WHERE}

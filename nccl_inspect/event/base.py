@@ -146,7 +146,7 @@ class Event(Frozen):
         return {name: value for name, value in values.items() if name[0] != "_"}
 
 
-Told: TypeAlias = tuple[Where, Event]
+PlacedEvent: TypeAlias = tuple[Where, Event]
 """Where a line stood, and the event that it states: the same object wherever a line says the same."""
 
 _FLAGS: dict[str, object] = {"true": True, "false": False}

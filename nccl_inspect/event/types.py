@@ -67,7 +67,7 @@ class NetDevices(Event):
 
     net: str
     devices: tuple[Any, ...] = ()
-    """One tuple for each device: (index, name, port or address, kind of link), as far as the message tells them."""
+    """One tuple for each device: (index, name, port or address, kind of link), as far as the message states them."""
     oob: str | None = None
 
     @classmethod
@@ -134,7 +134,7 @@ class CommInit(Event):
     comm_id: str | None = None
     parent: str | None = None
     ordinal: int | None = None
-    """The how-manieth child of its parent this is, from 1 (2.24 and later)."""
+    """Its number among the children of its parent, from 1 (2.24 and later)."""
     color: int | None = None
     key: int | None = None
     world_rank: int | None = None

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.event.base import Told
+from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS, Event, Where
 from nccl_inspect.util.atomic_files import uncompressed
 
@@ -19,7 +19,7 @@ _MAX_REMEMBERED = 8 << 20
 """Characters of what was written and is still known."""
 
 _Thing = TypeVar("_Thing")
-_Writer = Callable[[Iterable[Told], frozenset[str], BinaryIO], None]
+_Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
 
 
 class Format(NamedTuple):
@@ -64,7 +64,7 @@ def format_of(target: str) -> str:
     raise NcclInspectError(f"{target}: its suffix names no format", f"known are {suffixes}; or say --format")
 
 
-def _parquet(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
     from pyarrow import parquet
 
     from nccl_inspect.event import arrow  # pyarrow takes its time to load: only where it is needed
@@ -74,7 +74,7 @@ def _parquet(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> N
             writer.write_batch(batch)
 
 
-def _arrow(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
     """The file format; a pipe gets the stream format, which needs no way back."""
     from pyarrow import ipc
 
@@ -86,7 +86,7 @@ def _arrow(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> Non
             writer.write_batch(batch)
 
 
-def _arrow_stream(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+def _arrow_stream(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
     from pyarrow import ipc
 
     from nccl_inspect.event import arrow
@@ -96,7 +96,7 @@ def _arrow_stream(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO)
             writer.write_batch(batch)
 
 
-def _csv(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
     """A header, then a row for each event; lists are JSON, what an event does not say is empty."""
     from nccl_inspect.event import arrow
 
@@ -106,7 +106,7 @@ def _csv(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
 
     def stated(event: Event) -> str:
         cells = blank.copy()
-        for name, value in arrow.said(event).items():
+        for name, value in arrow.stated(event).items():
             cells[places[name]] = _cell(name, value)
         return _row(cells)
 
@@ -129,7 +129,7 @@ def _cell(name: str, value: Any) -> object:
     return value
 
 
-def _jsonl(events: Iterable[Told], _kinds: frozenset[str], file: BinaryIO) -> None:
+def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
     """An object for each event, with what it states only."""
     from nccl_inspect.event import arrow
 
@@ -140,14 +140,14 @@ def _jsonl(events: Iterable[Told], _kinds: frozenset[str], file: BinaryIO) -> No
         return _json({name: value for name, value in place.items() if value is not None})[1:-1]
 
     def stated(event: Event) -> str:
-        return _json({name: _named(name, value) for name, value in arrow.said(event).items()})[1:]
+        return _json({name: _named(name, value) for name, value in arrow.stated(event).items()})[1:]
 
     for line in _lines(events, begun, placed, stated):
         file.write(line)
 
 
 def _lines(
-    events: Iterable[Told],
+    events: Iterable[PlacedEvent],
     begun: Callable[[str, str], str],
     placed: Callable[[dict[str, Any]], str],
     stated: Callable[[Event], str],

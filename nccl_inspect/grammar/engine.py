@@ -100,7 +100,7 @@ class Grammar:
                 self._loose.append(production)
 
     def _index_bare(self, production: Production) -> None:
-        for lead in notation.leads(notation.parse(production.line)):
+        for lead in notation.quick_leads(production.line):
             self._bare.setdefault(lead.encode()[:_BARE_LEAD], []).append(production)
 
     def parse_bare(self, line: bytes) -> Parsed | None:
@@ -243,41 +243,9 @@ def _leads(line: str) -> set[bytes]:
         return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
-    leads = _of_options(line)
-    return {lead.encode() for lead in leads or notation.leads(notation.parse(_beginning(line)))}
+    return {lead.encode() for lead in notation.quick_leads(line)}
 
 
-def _of_options(line: str) -> list[str]:
-    """The leads of a line that begins with a choice of texts, each plain up to its first field; none for others."""
-    if not (match := _OPTIONS.match(line)):
-        return []
-    texts = _FROM_FIELD.sub("\0", match["options"])
-    options = texts.split("¦") + [""] * len(match["optional"])
-    is_open = match["end"] is None and any(not text.endswith("\0") for text in options)
-    if is_open or len(options) > notation.MAX_LEADS or not _SPECIAL.isdisjoint(texts):
-        return []
-    return [text[:-1] if text.endswith("\0") else text + match["after"] for text in options]
-
-
-def _beginning(line: str) -> str:
-    """The part of a line that determines its leads: what precedes the first field of any text outside of choices."""
-    if match := _UP_TO_FIELD.match(line):
-        return line[: match.start("field")]
-    depth = 0
-    for mark in _MARKS.finditer(line):
-        depth += 1 if mark[0] == "«" else -1
-        if depth == 0 and (match := _UP_TO_FIELD.match(line, mark.end())):
-            return line[: match.start("field")]
-    return line
-
-
-_MARKS = re.compile("[«»]")
-_FIELD = r"\{\w+(?::[^=?{}][^{}]*)?\}"
-"""A field that is not one of a few words: it may begin with anything."""
-_UP_TO_FIELD = re.compile(rf"\??(?:[^{{}}«»¦]|\{{\w+:[=?][^{{}}]*\}})*(?P<field>{_FIELD})")
-_OPTIONS = re.compile(rf"«(?P<options>[^«»]*)»(?P<optional>\??)(?P<after>[^{{}}«»¦␣]*)(?P<end>{_FIELD}|$)?")
-_FROM_FIELD = re.compile(_FIELD + r"(?:[^{}¦]|\{[^{}]*\}|\{\{|\}\})*")
-_SPECIAL = frozenset("{}␣")
 _PLAIN_LEAD = re.compile("[^{}«␣]+")
 
 

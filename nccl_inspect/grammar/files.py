@@ -125,10 +125,10 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
     return Details(
         event=event,
         constants=dict(_constant(text, name) for text in constants),
-        versions=_one("versions", own, common),
-        subsys=_one("subsys", own, common) or "INIT",
-        says=_one("says", own, {}),
-        rule=_one("rule", own, {}),
+        versions=_entry("versions", own, common),
+        subsys=_entry("subsys", own, common) or "INIT",
+        says=_entry("says", own, {}),
+        rule=_entry("rule", own, {}),
         roles=_roles(own, name),
         samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
         fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
@@ -144,7 +144,7 @@ def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
     return given
 
 
-def _one(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> str:
+def _entry(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> str:
     return (own.get(key) or common.get(key) or [""])[0]
 
 

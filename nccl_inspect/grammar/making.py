@@ -58,7 +58,7 @@ def events(common: Event, columns: Mapping[str, Sequence[object]], messages: Seq
         listed = (zip(repeat(name), columns.get(name) or repeat(value, size)) for name, value in common.values)
         columns = {"values": list(zip(*listed, strict=True))}
     made: list[Event] = list(map(kind.__new__, repeat(kind, size)))
-    for name, _, put in slots(kind):
+    for name, put in slots(kind).items():
         values = messages if name == "message" else columns.get(name) or repeat(getattr(common, name))
         deque(map(put, made, values), maxlen=0)
     return made
@@ -78,7 +78,7 @@ def maker(production: Production) -> Maker:
         fields.setdefault(name, []).append((group - 1, field.read))
     # Names that begin with "_" are part of the pattern only; events do not have them.
     blank: Event = kind.build(production, dict.fromkeys(fields), "")
-    puts = {name: put for name, _, put in slots(kind)}
+    puts = slots(kind)
     fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
     read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
     chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
@@ -106,7 +106,7 @@ def _maker_in_one(production: Production) -> Maker:
     kind: Any = KINDS[production.event]
     shape = production.shape
     blank: Event = kind.build(production, {}, "")
-    puts = {name: put for name, _, put in slots(kind)}
+    puts = dict(slots(kind))
     put_message, put_values = puts.pop("message"), puts.pop("values")
     fixed = [(put, getattr(blank, name)) for name, put in puts.items()]
 

@@ -61,6 +61,8 @@ Sequence: TypeAlias = tuple[Node, ...]
 
 MAX_LEADS = 32
 """Literals with which one message can begin; with more of them it counts as beginning with anything."""
+_PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[«¦␣]|»\??|[^{}«»¦␣]+")
+_LETTERS = {"{{": "{", "}}": "}", "␣": " "}
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_][a-z0-9_]*)(?::(?P<spec>[^{}]*))?\}|«|¦|»\??|␣|[^{}«»¦␣]+|[{}]")
 
 
@@ -93,7 +95,7 @@ def _sequence(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> 
         elif text in "{}":
             raise GrammarError(f"a single '{text}' in: {source}")
         else:
-            literal = {"{{": "{", "}}": "}", "␣": " "}.get(text, text)
+            literal = _LETTERS.get(text, text)
             if nodes and isinstance(nodes[-1], Literal):
                 nodes[-1] = Literal(nodes[-1].text + literal)
             else:
@@ -128,6 +130,47 @@ def fields(nodes: Sequence) -> Iterator[Field]:
 def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
     """The literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
     return [text for text, _ in _starts(nodes, limit)]
+
+
+def quick_leads(source: str, limit: int = MAX_LEADS) -> list[str]:
+    """The same, of a line that is not parsed: most lines are only asked for their leads."""
+    starts, ended, _ = _option(iter(_PIECE.findall(source)), limit)
+    return starts + ended
+
+
+def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], str]:
+    """The leads of what precedes the next mark between options: those that it continues, and those that have ended."""
+    starts: list[str] = [""]
+    ended: list[str] = []
+    for piece in pieces:
+        if piece[0] in "¦»":
+            return starts, ended, piece
+        if piece == "«":
+            texts, stops = _options(pieces, limit)
+        elif piece[0] == "{" and piece != "{{":
+            words = _words(piece[1:-1].partition(":")[2])
+            texts, stops = ([], [""]) if words is None else (words, [])
+        else:
+            text = _LETTERS.get(piece, piece)
+            starts = [start + text for start in starts]
+            continue
+        if len(starts) * (len(texts) + len(stops)) + len(ended) > limit:
+            texts, stops = [], [""]
+        ended += [start + text for start in starts for text in stops]
+        starts = [start + text for start in starts for text in texts]
+    return starts, ended, ""
+
+
+def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
+    """The same of a choice, with all of its options."""
+    starts: list[str] = []
+    ended: list[str] = []
+    mark = "¦"
+    while mark == "¦":
+        more, stops, mark = _option(pieces, limit)
+        starts += more
+        ended += stops
+    return ([*starts, ""] if mark == "»?" else starts), ended
 
 
 def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:

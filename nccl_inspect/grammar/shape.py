@@ -85,8 +85,6 @@ class Shape:
         self._options: list[int] = []
         self._groups = 0
         self.pattern = self._compile(nodes, last=True)
-        # In a list, the groups of the fragment would only cost time.
-        self.bare = re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
         self.regex = re.compile(self.pattern.encode(), re.DOTALL)
 
     @property
@@ -99,6 +97,11 @@ class Shape:
         """Whether all fields are numbers with different names, none of them optional."""
         kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self.fields]
         return all(kinds) and len(kinds) == self._groups == len(self.names)
+
+    @cached_property
+    def bare(self) -> str:
+        """The pattern without groups: in a list, those of the fragment would only cost time."""
+        return re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
 
     def _group(self) -> int:
         self._groups += 1

@@ -7,7 +7,6 @@ Based on the sources of 2.30.7: each rank decides from its own environment which
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
@@ -16,10 +15,12 @@ from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word
 
 
-class Effect(NamedTuple):
+@frozen
+class Effect(Frozen):
     """What happens between ranks that disagree."""
 
     words: str
@@ -35,7 +36,8 @@ class Effect(NamedTuple):
     """Whether a process may crash on what it gets."""
 
 
-class Agreement(NamedTuple):
+@frozen
+class Agreement(Frozen):
     """A variable on which ranks must agree."""
 
     name: str

@@ -41,10 +41,10 @@ def name(culprit: Culprit) -> str:
     side = _SIDES[culprit.side]
     if culprit.kind in ("host", "rank", "rail", "communicator"):
         return f"{side}{culprit.kind} {culprit.name}"
-    return side + _thing(culprit)
+    return side + _device(culprit)
 
 
-def _thing(culprit: Culprit) -> str:
+def _device(culprit: Culprit) -> str:
     """A GPU or a NIC with its host; the name of all else."""
     host, mark, thing = culprit.name.partition(" ")
     return f"{thing} of {host}" if mark and culprit.kind in ("gpu", "nic") else culprit.name
@@ -110,11 +110,11 @@ def _verb(culprit: Culprit, scene: Scene) -> str:
 
 def _object(culprit: Culprit, beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
     if culprit.kind == "gpu":
-        return f"{_thing(culprit)} ({ranks_word(culprit.ranks)})" if culprit.ranks else _thing(culprit)
+        return f"{_device(culprit)} ({ranks_word(culprit.ranks)})" if culprit.ranks else _device(culprit)
     if culprit.kind == "nic":
         gpus = [other for other in beside if other.kind == "gpu"]
         along = "".join(f", the NIC of {other.name.partition(' ')[2]}" for other in gpus[:1])
-        return _thing(culprit) + along + (f" ({ranks_word(culprit.ranks)})" if gpus else "")
+        return _device(culprit) + along + (f" ({ranks_word(culprit.ranks)})" if gpus else "")
     if culprit.kind in ("rank", "rail", "communicator"):
         return f"{culprit.kind} {_whose(culprit, job) if culprit.kind == 'rank' else culprit.name}"
     if culprit.kind in ("setting", "version"):
@@ -191,7 +191,7 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
     if len(named) > _MOST_STEPS or len(kinds) > 1 or scene.noun == "host":
         return ""
     (kind,) = kinds
-    things = _either([_thing(culprit) for culprit in named], "and")
+    things = _either([_device(culprit) for culprit in named], "and")
     along = [other.name for other in beside if other.kind in ("setting", "version")]
     if kind == "host" and along:
         return f"Start with {things}: no other host has {_either(along, 'and')}."

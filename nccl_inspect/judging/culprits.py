@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Traits
@@ -18,6 +17,7 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
 _OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "version")
@@ -49,11 +49,11 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
     for finding in findings:
         if finding.paths:
             compared = _Compared(facts, results, finding, finding.paths, against)
-            _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
+            _add_culprits(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
         elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
-            _tell(facts, finding, _pairs(facts, broken))
+            _add_culprits(facts, finding, _pairs(facts, broken))
         elif finding.rule in local:
-            _tell(facts, finding, _ranks(facts, finding))
+            _add_culprits(facts, finding, _ranks(facts, finding))
 
 
 def _is_doubtful(finding: Finding) -> bool:
@@ -61,7 +61,8 @@ def _is_doubtful(finding: Finding) -> bool:
     return finding.severity != "info" or finding.confidence == "possible"
 
 
-class _Case(NamedTuple):
+@frozen
+class _Case(Frozen):
     """The comparison for a finding."""
 
     group: search.Population
@@ -70,7 +71,7 @@ class _Case(NamedTuple):
     scene: words.Scene
 
 
-def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
+def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
     """Add the culprits to the finding, if there are any."""
     explanation = search.explain(case.group, case.traits.known, case.order)
     good = case.group.goods

@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path as File
-from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
@@ -177,7 +176,8 @@ def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
     return [lines[place] for place in sorted(lines)]
 
 
-class Effects(NamedTuple):
+@frozen
+class Effects(Frozen):
     """Errors that are only effects of something else, whether or not a finding shows that."""
 
     errors: list[Notice]

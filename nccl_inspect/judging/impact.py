@@ -12,6 +12,7 @@ from typing import NamedTuple
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.records import Frozen, frozen
 
 MEASURED = "docs/explanation/measurements.md"
 """The page with the authors' measurements and links to all others."""
@@ -49,7 +50,8 @@ class Rate(NamedTuple):
         return cited(str(self), self.what, self.link)
 
 
-class Estimate(NamedTuple):
+@frozen
+class Estimate(Frozen):
     """A cost in a short sentence, with the sources of its figures."""
 
     text: str
@@ -63,7 +65,8 @@ class Estimate(NamedTuple):
         return Estimate(text + self.text, self.references)
 
 
-class Outcome(NamedTuple):
+@frozen
+class Outcome(Frozen):
     """What becomes of the job because of a fault."""
 
     severity: str

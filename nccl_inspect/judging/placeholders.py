@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, once
@@ -20,6 +19,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
@@ -37,7 +37,8 @@ _ASSUMED = {"pod": "pod named after the host", "node": "node named after the hos
 """Notes for values that are taken from the host name."""
 
 
-class _Value(NamedTuple):
+@frozen
+class _Value(Frozen):
     """A value of a placeholder."""
 
     text: str
@@ -47,7 +48,8 @@ class _Value(NamedTuple):
     """A note for the comment of the command."""
 
 
-class _Scene(NamedTuple):
+@frozen
+class _Scene(Frozen):
     """A finding with the places of its ranks."""
 
     facts: Facts

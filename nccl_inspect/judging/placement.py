@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.util.records import Frozen, frozen
 
 
-class Home(NamedTuple):
+@frozen
+class Home(Frozen):
     """Where a rank belongs."""
 
     host: str

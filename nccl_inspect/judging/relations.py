@@ -39,11 +39,6 @@ class Relations:
         """More specific rules, whose findings replace those of this rule."""
         return tuple(self._specific.get(name, ()))
 
-    def unmatched(self) -> list[str]:
-        """Names and globs in declarations that match no rule."""
-        declared = {name for rule in self._rules.values() for name in (*rule.causes, *rule.echoes, *rule.supersedes)}
-        return sorted(name for name in declared if not self._matching(name))
-
     def _inverse(self, effects: Callable[[Rule], Iterable[str]]) -> dict[str, list[str]]:
         causes: dict[str, list[str]] = {}
         for rule in self._rules.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from nccl_inspect.judging import clouds
 from nccl_inspect.judging.engine import CATEGORIES, Effects, Registered, Result, Rule
@@ -11,9 +10,11 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.relations import relations
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
+from nccl_inspect.util.records import Frozen, frozen
 
 
-class Mark(NamedTuple):
+@frozen
+class Mark(Frozen):
     """The marks of rules on a path."""
 
     rules: tuple[str, ...] = ()

@@ -65,13 +65,13 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
         if (
             limits
             and isinstance(event, Verdict | Change | Turn | End)
-            and (reason_to_end := _found(event.job, min(limits)))
+            and (reason_to_end := _first_alarm(event.job, min(limits)))
         ):
             return reason_to_end
     return None
 
 
-def _found(job: Job, limit: int) -> Alarm | None:
+def _first_alarm(job: Job, limit: int) -> Alarm | None:
     for finding in job.findings:
         if SEVERITIES.index(finding.severity) >= limit:
             places = Places(job)

@@ -69,7 +69,7 @@ def meter(target: str | None, seconds: float) -> Meter:
 
 def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
     """The metrics of a watch: those of the job since its first verdict, and how the watch goes."""
-    status, job = watch.status(), watch.told
+    status, job = watch.status(), watch.reported
     made = prometheus.of_job(job) if job else _before_the_verdict(status)
     made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])
     made.add("watch_told", "1 since the first verdict: before it there are no findings.", (), [((), bool(job))])

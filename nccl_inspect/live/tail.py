@@ -158,15 +158,15 @@ class _Open:
 
     def begun_anew(self) -> Note | None:
         """Go to the beginning when the file was cut or replaced, and tell so; None while it is as it was."""
-        mine = os.fstat(self.descriptor)
+        opened = os.fstat(self.descriptor)
         try:
             there = self._path.stat()
         except OSError:
             return None  # moved away, and the next one has not begun
-        if mine.st_size < self._place or not self._is_as_seen():
+        if opened.st_size < self._place or not self._is_as_seen():
             os.lseek(self.descriptor, 0, os.SEEK_SET)
             how = "was cut or written anew"
-        elif mine.st_size == self._place and (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+        elif opened.st_size == self._place and (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino):
             os.close(self.descriptor)
             self.descriptor = self._open()
             how = "was replaced"
@@ -207,7 +207,7 @@ class Splitter:
         if self._head:
             yield self._begun(0)
         if self._reader is not None:
-            yield self._found(self._reader, list(self._reader.finish()), 0)
+            yield self._lines_of(self._reader, list(self._reader.finish()), 0)
         elif self._rest:
             rest, self._rest = self._rest, b""
             yield Lines([rest.rstrip(b"\r")], 0)
@@ -219,12 +219,12 @@ class Splitter:
 
     def _lines(self, data: bytes, size: int) -> Lines:
         if self._reader is not None:
-            return self._found(self._reader, list(self._reader.feed(data)), size)
+            return self._lines_of(self._reader, list(self._reader.feed(data)), size)
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:BLOCK]
         return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def _found(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
+    def _lines_of(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
         self._total += len(entries)
         return record_lines.numbered(entries, self._total - len(entries), size, reader.lines)
 

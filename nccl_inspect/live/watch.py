@@ -119,8 +119,8 @@ class Watch:
         judge: gives the findings.
         timing: how often and how soon.
         name: of the source.
-        clock: tells the seconds.
-        beside: reads the evidence that lies beside the log by then, where somebody named a place for it.
+        clock: the time in seconds.
+        beside: reads the evidence next to the log, where somebody named a place for it.
     """
 
     def __init__(
@@ -144,15 +144,15 @@ class Watch:
         self._extent = self._fold.extent()
         self._next_warning = timing.stall
         self._job: Job | None = None
-        self._told: Job | None = None
+        self._reported: Job | None = None
         self._gone: set[str] = set()
         self._last = ""
         self._stall: Stall | None = None
 
     @property
-    def told(self) -> Job | None:
+    def reported(self) -> Job | None:
         """The job as last reported; None before the first verdict."""
-        return self._told
+        return self._reported
 
     def feed(self, data: bytes) -> None:
         """Take in what came.
@@ -218,10 +218,10 @@ class Watch:
         quiet = self._clock() - self._progress if self._is_stalled else None
         beside = self._beside() if self._beside else NOTHING
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
-        if self._told is None:
-            self._told = job
+        if self._reported is None:
+            self._reported = job
             return [Verdict(job)], job
-        return [*self._changes(self._told, job), End(job)], job
+        return [*self._changes(self._reported, job), End(job)], job
 
     def status(self) -> Status:
         """How far it got, cheap enough to be asked at any time."""
@@ -231,7 +231,7 @@ class Watch:
             lines=sum(source.counts.lines for source in sources),
             nccl_lines=sum(source.counts.nccl_lines for source in sources),
             last=self._last,
-            verdict=self._told.verdict if self._told else "",
+            verdict=self._reported.verdict if self._reported else "",
             quiet=self._clock() - self._fed,
             stalled=self._stall is not None,
         )
@@ -245,16 +245,16 @@ class Watch:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
 
     def _first_or_later(self, job: Job, now: float) -> Iterator[News]:
-        if self._told is not None:
-            yield from self._changes(self._told, job)
+        if self._reported is not None:
+            yield from self._changes(self._reported, job)
         elif is_up(job, now - self._progress, self._timing):
-            self._told = self._job = self._judged()  # its counts of lines are those of now
-            yield Verdict(self._told)
+            self._reported = self._job = self._judged()  # its counts of lines are those of now
+            yield Verdict(self._reported)
 
     def _changes(self, before: Job, after: Job) -> Iterator[News]:
         if before is after:
             return
-        self._told = after
+        self._reported = after
         for old, new in paired(before.findings, after.findings):
             if new is None:
                 assert old is not None
@@ -304,11 +304,11 @@ class Watch:
             return
         self._of_failure = beside if seconds is None else NOTHING
         job = self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
-        if self._told is None:
-            self._told = job
+        if self._reported is None:
+            self._reported = job
             yield Verdict(job)
         else:
-            yield from self._changes(self._told, job)
+            yield from self._changes(self._reported, job)
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
@@ -392,6 +392,3 @@ def _words(step: Step | Burst | None) -> str:
         what = "init began" if step.event.phase == "START" else "init complete"
         return f"{what} (rank {step.event.rank})"
     return _STEPS.get(type(step.event), step.event.production)
-
-
-__all__ = ["Change", "End", "News", "Resumed", "Stall", "Status", "Timing", "Turn", "Verdict", "Watch", "is_up"]

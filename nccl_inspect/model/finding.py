@@ -90,7 +90,7 @@ class Finding(Record):
 
 @frozen
 class Suppressed(Frozen):
-    """A finding that the user knows and accepts: it counts for nothing and is still told."""
+    """A finding that the user knows and accepts: it does not count and is still reported."""
 
     finding: Finding
     reason: str
@@ -125,7 +125,7 @@ class Needs(Frozen):
 
 @record
 class NotJudged(Record):
-    """What a rule could not decide, and what would tell."""
+    """What a rule could not decide, and what would show it."""
 
     rule: str
     reason: str
@@ -135,5 +135,5 @@ class NotJudged(Record):
 
     @property
     def needs(self) -> str:
-        """What would tell, in words."""
+        """What would show it, in words."""
         return str(self.lacks)

@@ -9,7 +9,7 @@ from nccl_inspect.util.records import Record, record
 
 @record
 class Place(Record):
-    """Where a rank runs, as far as the log tells."""
+    """Where a rank runs, as far as the log shows."""
 
     rank: int | None
     host: str | None = None
@@ -28,7 +28,7 @@ class Head(Record):
     rule: str | None = None
     """The rule whose finding leads; None where an error without a rule does, or nothing."""
     where: str = ""
-    """The culprit, or the ranks, with host, pid, pod, GPU and NIC; empty where nothing tells, or it is everywhere."""
+    """The culprit, or the ranks, with host, pid, pod, GPU and NIC; empty where unknown, or where it is everywhere."""
     since: str = ""
     """The first line that shows it, and the last line of the log."""
     do: str = ""

@@ -116,7 +116,7 @@ class Stage(Record):
     """``started``, ``bootstrapped``, ``complete``, ``connected``, ``destroyed`` or ``aborted``."""
     ranks: int
     first: str | None = None
-    """When the first rank reached it, as its line tells the time; None where lines have no time or several clocks."""
+    """When the first rank reached it, by the time of its line; None where lines have no time or several clocks."""
     last: str | None = None
     seconds: float | None = None
     """The longest that a rank took for it, as NCCL itself says (2.22 and later)."""
@@ -171,7 +171,7 @@ class Waiting(Record):
     since: Evidence | None
     """The last line of the ranks that wait."""
     time: str | None
-    """When that was printed, where the line tells."""
+    """When that was printed, where the line has a time."""
     age: float | None
     """Seconds without a new line, where somebody watched the log; else since its file was written, or since the time of
     its last line, where these are known."""

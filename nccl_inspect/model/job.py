@@ -75,7 +75,7 @@ class CommunicatorInfo(Deferring):
     parent: str | None
     nranks: int
     ranks: list[int | None]
-    """Global ranks in communicator order; None where the log does not tell."""
+    """Global ranks in communicator order; None where the log does not show it."""
     hosts: list[str]
     channels: int | None
     rings: list[list[int | None]]
@@ -145,7 +145,7 @@ class FirstFailure(Record):
     """What failed first."""
 
     ranks: list[int]
-    """One, or several that failed at the same moment; empty where the log does not tell the ranks of the processes."""
+    """One, or several that failed at the same moment; empty where the log does not show ranks."""
     processes: list[tuple[str, int]]
     """Their hosts and pids."""
     device: int | None
@@ -224,7 +224,7 @@ class Job(Deferring):
     not_judged: list[NotJudged] = field(default_factory=list)
     suppressed: list[Suppressed] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    """Rules that were not asked for and find fault: what they say is not told, but nothing is called good meanwhile."""
+    """Rules that were not asked for and find a fault: it is not reported, and no path is called good."""
     withheld: int = 0
     """Paths that are not judged because of these rules only."""
     config: str | None = None
@@ -234,7 +234,7 @@ class Job(Deferring):
     unexplained: list[Notice] = field(default_factory=list)
     """Errors in the log that no finding shows, set by the rules."""
     first_failure: FirstFailure | None = None
-    """Of a failed job, where the log tells it; set by the rules."""
+    """Of a failed job, where the log shows it; set by the rules."""
     waiting: Waiting | None = None
     """Where the log ends while ranks wait for others; set by the rules."""
     quiet: float | None = None
@@ -250,13 +250,13 @@ class Job(Deferring):
     """How many jobs of the same size in the same source ran at once, each on one host of its own like this one:
     one job over all of them may have been meant."""
     name: str = ""
-    """What tells it apart from other jobs of the input; empty where there is no other."""
+    """What distinguishes it from other jobs of the input; empty where there is no other."""
     jobs: list[Standing] = field(default_factory=list)
     """All jobs of the input, the worst first, where there are several: then this is the worst one."""
     calls: list[Calls] = field(default_factory=list)
     """What the job asked NCCL to do, where the log has subsystem COLL."""
     unplaced_lines: int = 0
-    """Connection lines whose communicator or global ranks the log does not tell, or that are cut off."""
+    """Connection lines whose communicator or global ranks the log does not show, or that are cut off."""
     platform: str | None = None
     processes: int = 0
     failed: bool = False

@@ -315,8 +315,8 @@ class _Builder:
     def _last_line(self, log: ProcessLog) -> LastLine:
         place = self._fold.where(log.last)
         line = LastLine(log.process, self._ranks[log.process], *place, log.final.device, log.final.time)
-        said = self._quotes.message
-        return line.defer(evidence=lambda: last_lines.kept(log, self._last_stated.get(log.process), said))
+        end_text = self._quotes.message
+        return line.defer(evidence=lambda: last_lines.kept(log, self._last_stated.get(log.process), end_text))
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))
@@ -358,7 +358,7 @@ class _Builder:
         }
         for index, source in self._fold.numbered.items():
             for number, text in source.counts.tail:
-                if message := job_end.said(text, self._fold.wrapped):
+                if message := job_end.end_text(text, self._fold.wrapped):
                     lines.setdefault(position(index, number), decode(message))
         begun: dict[int, int] = {}
         """By source the line at which the last process begins."""

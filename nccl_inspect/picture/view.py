@@ -90,7 +90,7 @@ def views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) 
     return [_fragment(job, ranges)] if job.paths and not names else []
 
 
-def channels_of(job: Job, wanted: Iterable[str] = ()) -> set[int]:
+def channels_of(job: Job, wanted: Iterable[str]) -> set[int]:
     """The channels of some communicators in the log; of all if none is named."""
     names = set(wanted)
     comms = [comm for comm in job.communicators if not names or comm.id in names]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.event.base import Told, without_secrets
+from nccl_inspect.event.base import PlacedEvent, without_secrets
 from nccl_inspect.event.types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.exports import record_lines
@@ -34,7 +34,7 @@ class EventStream:
 
     Args:
         inputs: paths, globs, ``-``, bytes or binary file objects.
-        progress: told after each piece how many bytes were read, and how many there are.
+        progress: called after each piece with the number of bytes read and their total.
     """
 
     def __init__(self, inputs: Input | Sequence[Input], progress: Progress | None = None) -> None:
@@ -46,9 +46,9 @@ class EventStream:
         self._progress = progress
 
     def __iter__(self) -> Iterator[Event]:
-        return (event.with_fields(where=where) for where, event in self.told())
+        return (event.with_fields(where=where) for where, event in self.with_places())
 
-    def told(self) -> Iterator[Told]:
+    def with_places(self) -> Iterator[PlacedEvent]:
         """The events as they were recognised, and where each stood: nothing is made anew for a line like another."""
         scanner = Scanner(engine.shipped())
         for source in blocks.find(self._inputs, self._progress):
@@ -100,7 +100,7 @@ def _lines(
     yield from short.read(source.name, counts, engine.shipped())
 
 
-def _joined(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:
+def _joined(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[PlacedEvent]:
     """The events; lines that continue a message of several lines become part of its event."""
     where, before = Where(), None
     for number, origin, text in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging.engine import SEVERITIES
@@ -14,6 +14,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.model.jobs.division import jobs_of, runs_of
 from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _MAX_EARLIER = 5
 _Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
 
 
-class Choice(NamedTuple):
+@frozen
+class Choice(Frozen):
     """What of an input is judged."""
 
     job: str | None = None

@@ -55,7 +55,7 @@ def fold(
 
     Args:
         inputs: paths, globs, ``-``, bytes or binary file objects.
-        progress: told after each piece how many bytes were read, and how many there are.
+        progress: called after each piece with the number of bytes read and their total.
         interruption: when it happens, what was read so far is the result, marked as partial.
         jobs: number of reading processes; None for as many as the machine has processors and the input is worth. The
             result is the same.
@@ -116,7 +116,7 @@ def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container
 
     Args:
         given: the files.
-        progress: told after each piece how many bytes were read, and how many there are.
+        progress: called after each piece with the number of bytes read and their total.
         turned: the sources that are read from their end, by name.
     """
     for source in sources.find(given, progress):
@@ -226,7 +226,7 @@ class Judge:
             state: what was read.
             going_on: more will come, so that no line can be the one that ended the job.
             quiet: seconds for which no rank came any further, where somebody watched the log.
-            beside: what lies beside the log.
+            beside: the evidence next to the log.
         """
         job = self.of(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
         job.passed_over = beside.passed_over

@@ -29,7 +29,7 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
     Args:
         state: the fold, to which each piece must be added before the next one is asked for.
         groups: what each process reads.
-        progress: told how many bytes were read.
+        progress: called with the number of bytes read.
     """
     known = known_of(groups[0][0])
     with processes.Helpers() as helpers:
@@ -50,7 +50,7 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
     Args:
         state: the fold, to which each piece must be added before the next one is asked for.
         group: what to read.
-        progress: told how many bytes were read.
+        progress: called with the number of bytes read.
     """
     for part in group:
         goes_on = part.start > 0 and bool(state.sources) and state.sources[-1].name == part.name

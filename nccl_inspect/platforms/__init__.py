@@ -188,7 +188,7 @@ def common(candidates: list[Platform]) -> Platform:
 
 
 def of_gpus(names: Iterable[str]) -> Platform | None:
-    """What the names of all GPUs of a job tell; None where they differ, or where one tells nothing."""
+    """What the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
     plain = {name.strip().removeprefix("NVIDIA ") for name in names}
     fits = (platform for platform in _all() if plain <= {*platform.gpu_names})
     return next(fits, None) if plain else None

@@ -29,14 +29,14 @@ class Shown(Frozen):
     plugin: tuple[str, ...] = ()
     """The platform as aws-ofi-nccl calls it, in the order of the log."""
     nvlink_domain: int = 0
-    """The most GPUs that multi-node NVLink joins, as far as the log tells."""
+    """The most GPUs that multi-node NVLink joins, as far as the log shows."""
     gpu_names: AbstractSet[str] = frozenset()
     gpus: int = 0
     """The most GPUs of a host."""
 
 
 def recognised(shown: Shown) -> Platform | None:
-    """The machine type that a log names, else what the types have in common that fit it, else what its GPUs tell."""
+    """The machine type that a log names, else what the types have in common that fit it, else what its GPUs show."""
     for word in shown.plugin:
         if named := platforms.find(word):
             return named

@@ -23,7 +23,7 @@ class Answer(Frozen):
     summary: str
     """What was found."""
     todo: str = ""
-    """What mends it, or which log would tell; empty when it is kept."""
+    """What mends it, or which log would show it; empty when it is kept."""
     ranks: list[int] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     rule: str = ""
@@ -43,7 +43,7 @@ def broken(
 
 
 def undecided(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
-    """The log does not tell."""
+    """The log does not show it."""
     return Answer("undecided", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE])
 
 

@@ -313,7 +313,7 @@ def _network(job: Job) -> str:
 
 
 def _purpose_of(comms: list[CommunicatorInfo]) -> str:
-    """What communicators are for in one short phrase, where all have the same; empty where nothing tells."""
+    """What communicators are for in one short phrase, where all have the same; empty where nothing shows it."""
     purposes = {_purpose(comm) for comm in comms}
     return purposes.pop() if len(purposes) == 1 else ""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from nccl_inspect.model.job import PathKind, Selection
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import printable
 
 _FOLD_ABOVE = 64
@@ -47,7 +47,8 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
-class PathClass(NamedTuple):
+@frozen
+class PathClass(Frozen):
     """Paths that look the same in a table."""
 
     detail: str
@@ -60,7 +61,8 @@ class PathClass(NamedTuple):
         return printable(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(self.gdr), "")
 
 
-class Grid(NamedTuple):
+@frozen
+class Grid(Frozen):
     """The paths between all ends: rank by rank, above 64 ranks host by host."""
 
     by: str
@@ -71,12 +73,12 @@ class Grid(NamedTuple):
     """Number of rank pairs by kind."""
 
 
-def grid(paths: Selection, by: str | None = None) -> Grid:
+def grid(paths: Selection, by: str | None) -> Grid:
     """The paths by their ends.
 
     Args:
         paths: that are shown.
-        by: ``rank`` or ``host``; by default rank by rank until there are too many ranks.
+        by: ``rank`` or ``host``; None: rank by rank until there are too many ranks.
     """
     ranks = sorted(paths.ends())
     by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE
@@ -106,7 +108,8 @@ def _host(name: str | None) -> str:
     return printable(name or "?")
 
 
-class Matrix(NamedTuple):
+@frozen
+class Matrix(Frozen):
     """The matrix of paths as text, sender by receiver."""
 
     head: list[str]

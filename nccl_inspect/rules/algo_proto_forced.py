@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
@@ -11,6 +10,7 @@ from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_ste
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -35,7 +35,8 @@ _UNCHECKED = (
 _COMPARE = "Before keeping the setting, run nccl-tests with and without it over the message sizes of the job."
 
 
-class _Origin(NamedTuple):
+@frozen
+class _Origin(Frozen):
     """Where settings come from."""
 
     words: str
@@ -58,7 +59,8 @@ _LEFT_OR_GUIDE = _Origin(
 )
 
 
-class _Override(NamedTuple):
+@frozen
+class _Override(Frozen):
     """Settings that override NCCL's choice."""
 
     settings: list[Setting]

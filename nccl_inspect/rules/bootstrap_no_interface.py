@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
@@ -11,6 +10,7 @@ from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in,
 from nccl_inspect.judging.networks.interfaces import included_names, listed_interfaces, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -67,7 +67,8 @@ def _clue(facts: Facts, named: list[Setting], garbled: Sequence[Notice] = ()) ->
     )
 
 
-class _Missing(NamedTuple):
+@frozen
+class _Missing(Frozen):
     """Processes that found no interface."""
 
     notices: list[Notice]

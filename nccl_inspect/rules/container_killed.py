@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import DEATHS, Case, Change
 from nccl_inspect.judging.facts import ranks_in
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ _CODES = {
 """Exit codes of the first death; 134 and 143 are usually those of the others after it."""
 
 
-class _Death(NamedTuple):
+@frozen
+class _Death(Frozen):
     case: Case
     ended: Ended
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import End, Link
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -20,7 +20,8 @@ RULE = Rule(
 )
 
 
-class _Sign(NamedTuple):
+@frozen
+class _Sign(Frozen):
     """Evidence that the fabric has rails."""
 
     words: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 from operator import eq
-from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.model.job import Selection
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -29,7 +29,8 @@ _FAR, _NEAR = 10_000, 2_000
 """Distances between pids of two machines, and of one."""
 
 
-class _SharedName(NamedTuple):
+@frozen
+class _SharedName(Frozen):
     """A host name that several machines seem to have."""
 
     host: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import NamedTuple
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging import propagated_errors
@@ -13,6 +12,7 @@ from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
+from nccl_inspect.util.records import Frozen, frozen
 
 RULE = Rule(
     name="efa-init-failed",
@@ -106,7 +106,8 @@ def _reason_words(reasons: list[Notice]) -> str:
     return f": {reasons[0].message.removeprefix('NET/OFI ')}" if reasons else ""
 
 
-class _Reason(NamedTuple):
+@frozen
+class _Reason(Frozen):
     """Why the plugin failed, with the steps for that."""
 
     cause: str

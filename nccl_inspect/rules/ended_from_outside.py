@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter
-from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
 from nccl_inspect.judging.hangs.progress import ends_after_nccl
@@ -16,6 +15,7 @@ from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.judging.statements import is_propagated_error, message_of
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
+from nccl_inspect.util.records import Frozen, frozen
 
 RULE = Rule(
     name="ended-from-outside",
@@ -79,7 +79,8 @@ def judge(facts: Facts) -> Results:
     )
 
 
-class _JobEnd(NamedTuple):
+@frozen
+class _JobEnd(Frozen):
     """How the job was ended."""
 
     reason: str | None

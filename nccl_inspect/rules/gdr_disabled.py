@@ -16,6 +16,7 @@ from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.versions import order
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, does, listed, ranks_word, some_names
 
 RULE = Rule(
@@ -37,7 +38,8 @@ _LIST_NICS = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # then shows what NCCL deci
 _NEAR = "Keep GPU and NIC close: whole nodes for pods, or topologyManagerPolicy single-numa-node in the kubelet."
 
 
-class _Staged(NamedTuple):
+@frozen
+class _Staged(Frozen):
     """Paths that stage data in host memory, and what the log shows of the reason."""
 
     paths: Selection

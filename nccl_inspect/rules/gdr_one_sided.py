@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence
@@ -14,6 +13,7 @@ from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.networks.gdr_use import hosts_without, one_sided
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection, Setting
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, ranks_word, some_names
 
 RULE = Rule(
@@ -24,7 +24,8 @@ RULE = Rule(
 )
 
 
-class _Lack(NamedTuple):
+@frozen
+class _Lack(Frozen):
     """The ends that lack GPUDirect RDMA, and what the log shows of the reason."""
 
     paths: Selection
@@ -106,7 +107,7 @@ def _lack(facts: Facts, paths: Selection) -> _Lack:
         reasons=[],
         is_capable=bool(facts.platform and facts.platform.gdr) or _one_gpu_each(facts, paths),
     )
-    return lack._replace(reasons=_refused(facts, lack.hosts))
+    return lack.with_fields(reasons=_refused(facts, lack.hosts))
 
 
 def _summary(lack: _Lack) -> str:

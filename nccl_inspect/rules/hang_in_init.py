@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging.engine import (
@@ -31,6 +30,7 @@ from nccl_inspect.judging.hangs.progress import (
 )
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, does, ranks_word
 
 RULE = Rule(
@@ -49,7 +49,8 @@ _STARTS_AT_ONCE = (2, 23)
 _END = Needs("the end of the log of every rank, up to the kill, the timeout or the next prompt", all_ranks=True)
 
 
-class _Hang(NamedTuple):
+@frozen
+class _Hang(Frozen):
     """A communicator that some ranks started and did not finish."""
 
     comm: CommunicatorInfo

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, requests_device
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.platforms import networks
+from nccl_inspect.util.records import Frozen, frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
@@ -43,7 +44,8 @@ _DOCKER = "--network=host   # docker run option, on all hosts"
 _DNS = "dnsPolicy: ClusterFirstWithHostNet   # with hostNetwork, so that service names still resolve"
 
 
-class _Namespace(NamedTuple):
+@frozen
+class _Namespace(Frozen):
     """A network namespace that is not the one of the machine, in words."""
 
     network: str

@@ -35,8 +35,8 @@ _CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNOREC
 
 def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge errors that name huge pages, and bus errors, by the requests of the pods."""
-    named = [effect for effect in workloads.faults(effects) if _says(effect, _NAMED)]
-    shown = named or [effect for effect in workloads.faults(effects) if _says(effect, _CRASHED)]
+    named = [effect for effect in workloads.faults(effects) if _mentions(effect, _NAMED)]
+    shown = named or [effect for effect in workloads.faults(effects) if _mentions(effect, _CRASHED)]
     cases = workloads.cases(facts, _lacks_pages) if shown else []
     shown = workloads.effects_on(facts, cases, shown)
     if not cases or not shown:
@@ -62,5 +62,5 @@ def _lacks_pages(pod: Pod, container: Container) -> bool:
     return pod.is_whole and container.asks(EFA) and not container.asks("hugepages-")
 
 
-def _says(effect: Finding, pattern: re.Pattern[str]) -> bool:
+def _mentions(effect: Finding, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(text) for text in (effect.summary, *(line.text for line in effect.evidence)))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import Outcome
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -24,7 +23,8 @@ _EVERYDAY = ("last WQE reached", "communication established", "send queue draine
 """Routine events of a connection, which releases before 2.23 also print as warnings."""
 
 
-class _Events(NamedTuple):
+@frozen
+class _Events(Frozen):
     """What NICs report, by kind."""
 
     fatal: list[Notice]

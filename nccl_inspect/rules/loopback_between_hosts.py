@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
@@ -11,6 +9,7 @@ from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in,
 from nccl_inspect.judging.networks.interfaces import allows_loopback, listed_interfaces
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.util.records import Frozen, frozen
 
 RULE = Rule(
     name="loopback-between-hosts",
@@ -25,7 +24,8 @@ _LET_IN = "a list from the user replaces NCCL's default, which excludes lo, and 
 _LOOK = "ip -br addr   # inside the container: the interface that other hosts can reach"
 
 
-class _Loopback(NamedTuple):
+@frozen
+class _Loopback(Frozen):
     """Which traffic between hosts uses the loopback interface, and the settings that allow it."""
 
     setup: list[Notice]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks, hosts_in, hosts_of_paths, hosts_with, ranks_of_paths
 from nccl_inspect.judging.networks import fabrics
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -61,7 +61,8 @@ def judge(facts: Facts) -> Results:
     )
 
 
-class _Outcome(NamedTuple):
+@frozen
+class _Outcome(Frozen):
     """What happened to communicators with several networks."""
 
     severity: str

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps
 from nccl_inspect.judging.hardware.cuda import code_of
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Results:
         is_forced = failed[0].production in _FORCED
         yield RULE.finding(
             f"multi-node NVLink is {'requested' if is_forced else 'available'} but does not work: {failed[0].message}",
-            cause=f"{_asked(facts)} requests it, but this machine does not offer it: it is not a GB200 or GB300 rack, "
+            cause=f"{_forced(facts)} requests it, but this machine does not offer it: it is not a GB200 or GB300 rack, "
             "or its fabric or IMEX is not up"
             if is_forced
             else "the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
@@ -64,7 +64,7 @@ def judge(facts: Facts) -> Results:
         )
 
 
-def _asked(facts: Facts) -> str:
+def _forced(facts: Facts) -> str:
     return (
         as_shell(facts.user_settings("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
     )
@@ -105,7 +105,7 @@ def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
 
 
 def _fabric(notice: Notice) -> tuple[tuple[object, object], object]:
-    assert isinstance(notice.event, Said)
+    assert isinstance(notice.event, NoticeEvent)
     value = notice.event.value
     return (value("uuid_high"), value("uuid_low")), value("clique")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices, OfiProvider
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import hosts_with, ranks_concerned
 from nccl_inspect.judging.remedies import EFA_CHECK
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -38,7 +38,8 @@ _FIX = (
 )
 
 
-class _Devices(NamedTuple):
+@frozen
+class _Devices(Frozen):
     """What NCCL counts, and what it does if ranks have different numbers (src/init.cc)."""
 
     name: str
@@ -66,7 +67,8 @@ def _devices(notice: Notice) -> _Devices:
     return _COLLNET if "CollNet" in (value(notice, "kind"), value(notice, "net")) else _NICS
 
 
-class _Counts(NamedTuple):
+@frozen
+class _Counts(Frozen):
     """How many NICs ranks or hosts have."""
 
     low: int

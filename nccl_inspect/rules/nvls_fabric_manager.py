@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import ranks_in
@@ -11,6 +10,7 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.process_ends.silence import is_last
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -32,7 +32,8 @@ _FIX = (
 )
 
 
-class _Failure(NamedTuple):
+@frozen
+class _Failure(Frozen):
     """Multicast calls that failed."""
 
     broken: list[Notice]

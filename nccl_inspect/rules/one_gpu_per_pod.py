@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.evidence import workloads
@@ -12,6 +10,7 @@ from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, net
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -26,7 +25,8 @@ _FOUR_PODS = cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four po
 """The cost for a whole job: 2.4 times the time."""
 
 
-class _Pods(NamedTuple):
+@frozen
+class _Pods(Frozen):
     """Ranks with a host each, which may be pods of one machine."""
 
     comms: list[CommunicatorInfo]

@@ -262,7 +262,7 @@ def _waits(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> li
 
 
 def _call(wait: Notice) -> Hashable:
-    """What tells a call that timed out from others of its source."""
+    """What distinguishes a call that timed out from others of its source."""
     event = wait.event
     assert isinstance(event, CollectiveTimeout)
     return (wait.evidence[0].source, event.operation, event.seq, event.ran_ms)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid
 from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.model.statements import ages
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, listed, ranks_word
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ RULE = Rule(
 )
 
 
-class _Silent(NamedTuple):
+@frozen
+class _Silent(Frozen):
     """A process from which RAS has no answer."""
 
     pid: int

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from nccl_inspect.judging.clouds import is_google_network
 from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, nics_used, unset_steps
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -23,7 +23,8 @@ _FIRST = (2, 12)
 """The release that brought PXN."""
 
 
-class _Without(NamedTuple):
+@frozen
+class _Without(Frozen):
     """Paths without PXN, and the reason as far as the log shows it."""
 
     paths: Selection
@@ -48,7 +49,7 @@ def judge(facts: Facts) -> Results:
     if without.is_explained:
         yield _finding(without)
     elif stray := _stray(facts):
-        yield _finding(without._replace(paths=stray))
+        yield _finding(without.with_fields(paths=stray))
 
 
 def _several_nics(facts: Facts) -> Selection:

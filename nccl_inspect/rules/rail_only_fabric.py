@@ -25,8 +25,8 @@ def judge(facts: Facts) -> Results:
     hints = facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
     paths = facts.inter_host_rdma_paths().where(lambda _: failed)
-    mine = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
-    if not mine or not any(len(nics) > 1 for nics in nics_used(mine).values()):
+    bad = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
+    if not bad or not any(len(nics) > 1 for nics in nics_used(bad).values()):
         return
     devices = {
         rank: {
@@ -36,11 +36,11 @@ def judge(facts: Facts) -> Results:
         }
         for rank in failed
     }
-    explained = all(any(_explains(path, rank, devices[rank]) for path in mine) for rank in failed)
-    straight = paths.without(mine).where(_keeps_rail)
+    explained = all(any(_explains(path, rank, devices[rank]) for path in bad) for rank in failed)
+    straight = paths.without(bad).where(_keeps_rail)
     if explained and (straight or connecting or hints):
-        yield _finding(mine, failed, [*connecting, *lost], hints, straight)
-    elif (connecting or hints) and any(None in (link.send, link.receive) for kind in mine.kinds for link in kind.links):
+        yield _finding(bad, failed, [*connecting, *lost], hints, straight)
+    elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield RULE.undecided(
             f"{ranks_word(failed)} cannot connect; only the lines of both ends show whether just the connections "
             "between different NIC numbers fail",
@@ -67,9 +67,9 @@ def _keeps_rail(kind: PathKind) -> bool:
 
 
 def _finding(
-    mine: Selection, failed: set[int], errors: list[Notice], hints: list[Notice], straight: Selection
+    bad: Selection, failed: set[int], errors: list[Notice], hints: list[Notice], straight: Selection
 ) -> Finding:
-    crossing = mine.where(lambda kind: any(link.crosses_rails for link in kind.links))
+    crossing = bad.where(lambda kind: any(link.crosses_rails for link in kind.links))
     works = f"; {count(len(straight), 'path')} within a rail without an error" if straight else ""
     return RULE.finding(
         f"{ranks_word(failed)}: connections between different NIC numbers time out "

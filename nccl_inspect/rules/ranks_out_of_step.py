@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid, who
 from nccl_inspect.judging.hangs.origin import origin
 from nccl_inspect.judging.hangs.watchdog import in_calls, waits
 from nccl_inspect.util.grouping import grouped_sets
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ RULE = Rule(
 )
 
 
-class _Lag(NamedTuple):
+@frozen
+class _Lag(Frozen):
     """The ranks that launched fewer operations than others."""
 
     members: list[Member]
@@ -51,18 +53,18 @@ def judge(facts: Facts) -> Results:
     answer = differing[-1]
     ranks = ranks_by_pid(facts)
     lag = _lag(facts, ([answer for answer in differing if answer.sizes] or differing)[-1], ranks)
-    mine = _about(answer, lag.members)
-    if not mine:
+    lagging = _about(answer, lag.members)
+    if not lagging:
         return  # the dumps show that these wait for others
     finding = finding_or_clue(
         facts,
         RULE,
-        f"RAS: {'; '.join(_counts(mismatch, ranks) for mismatch in mine[:3])} in communicator {mine[0].comm_id}",
-        cause=_cause(mine, lag, ranks),
+        f"RAS: {'; '.join(_counts(mismatch, ranks) for mismatch in lagging[:3])} in communicator {lagging[0].comm_id}",
+        cause=_cause(lagging, lag, ranks),
         fix=["py-spy dump --pid <pid>   # where is this rank now?", _RECORD],
         confirm="Ask RAS again after 10 s: if the counts are the same, the job hangs; if they changed, it runs.",
         ranks=lag.looked_at,
-        evidence=[_line(answer, mismatch, ranks) for mismatch in mine],
+        evidence=[_line(answer, mismatch, ranks) for mismatch in lagging],
     )
     yield replace(finding, confidence="possible") if lag.looked_at > lag.ranks else finding
 
@@ -85,9 +87,9 @@ def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:
     return _Lag(late, behind, in_step, among if behind & among else set())
 
 
-def _cause(mine: list[Mismatch], lag: _Lag, ranks: dict[int, int]) -> str:
+def _cause(mismatches: list[Mismatch], lag: _Lag, ranks: dict[int, int]) -> str:
     """Why they may be behind."""
-    if len(mine) > 1 and all(mismatch.behind != mine[0].behind for mismatch in mine[1:]):
+    if len(mismatches) > 1 and all(mismatch.behind != mismatches[0].behind for mismatch in mismatches[1:]):
         return "the ranks call different operations: none is ahead in all of them"
     behind = listed(dict.fromkeys(who(member, ranks) for member in lag.members), limit=4)
     text = f"{behind} launched fewer operations than the others: late, busy, or waiting elsewhere"

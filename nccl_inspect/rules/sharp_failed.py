@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.remedies import NOTHING
+from nccl_inspect.util.records import Frozen, frozen
 
 RULE = Rule(
     name="sharp-failed",
@@ -26,7 +25,8 @@ _FIX = (
 _CONTINUES = Outcome("warning", "NCCL continues with rings and trees, without in-network reduction")
 
 
-class _Failure(NamedTuple):
+@frozen
+class _Failure(Frozen):
     """What the plugin reports of SHARP."""
 
     notices: list[Notice]

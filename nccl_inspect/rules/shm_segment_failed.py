@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.judging.statements import error_of
+from nccl_inspect.util.records import Frozen, frozen
 
 RULE = Rule(
     name="shm-segment-failed",
@@ -24,7 +23,8 @@ _IMPACT = Estimate(
 )
 
 
-class _Refusal(NamedTuple):
+@frozen
+class _Refusal(Frozen):
     """Segments that could not be created."""
 
     notices: list[Notice]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
@@ -20,6 +19,7 @@ from nccl_inspect.judging.networks.fallback import (
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.platforms import networks
 from nccl_inspect.platforms.networks import Network
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
@@ -59,7 +59,8 @@ def judge(facts: Facts) -> Results:
     )
 
 
-class _Reason(NamedTuple):
+@frozen
+class _Reason(Frozen):
     """Why paths use TCP."""
 
     instead: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nccl_inspect.event.types import PluginStatus
 from nccl_inspect.judging.engine import Effects, Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.records import Frozen, frozen
 
 RULE = Rule(
     name="tuner-plugin-not-loaded",
@@ -24,7 +24,8 @@ _TUNED = ("p5", "p6")
 """Types for which aws-ofi-nccl has tuning data."""
 
 
-class _Reason(NamedTuple):
+@frozen
+class _Reason(Frozen):
     """Why no plugin's tuner is in use."""
 
     cause: str

@@ -217,10 +217,10 @@ def _of_threads(facts: Facts) -> str:
     return f". A thread of the program had ended with {ended[0].text} ({short(ended[0].line)})"
 
 
-def _calls(mine: list[Wait], place: str) -> str:
+def _calls(waits: list[Wait], place: str) -> str:
     """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
     calls: dict[tuple[int, str], list[Wait]] = {}
-    for wait in sorted(mine, key=lambda wait: wait.seq):
+    for wait in sorted(waits, key=lambda wait: wait.seq):
         calls.setdefault((wait.seq, wait.operation), []).append(wait)
     parts: list[str] = []
     last = None
@@ -370,9 +370,9 @@ def _of_all_groups(facts: Facts, suspicion: _Suspicion) -> _Suspicion:
     return suspicion._replace(ranks=began.suspects, why=began.words, lines=[*shown, *suspicion.lines], origin=began)
 
 
-def _unlisted(mine: list[Wait]) -> str:
+def _unlisted(waits: list[Wait]) -> str:
     """The few ranks below the highest of the process group that did not wait, in words."""
-    waiting = {wait.member for wait in mine if wait.member is not None}
+    waiting = {wait.member for wait in waits if wait.member is not None}
     absent = set(range(max(waiting, default=0))) - waiting
     if not absent or len(absent) >= len(waiting):
         return ""

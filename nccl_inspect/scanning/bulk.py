@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nccl_inspect.scanning.records import Records
 
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
-"""Who printed lines, which, and what tells the origin of each where this is that of another time."""
+"""Who printed lines, which, and what makes the origin of each where this is that of another time."""
 
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2

@@ -1,4 +1,4 @@
-"""Who wants what was found in a log."""
+"""Takes what was found in a log."""
 
 from __future__ import annotations
 

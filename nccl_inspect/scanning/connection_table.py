@@ -6,7 +6,7 @@ This module needs numpy; it is loaded for large logs only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +16,14 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning.line_table import Printed, Printers, Table, Times
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
-from nccl_inspect.util.records import Record, again, record
+from nccl_inspect.util.records import Record, record
 
 NONE = -1
 """In a column, what a line does not state."""
 MAX_CHANNEL = 64
 """Channels are bits of one number; lines with more are not rows."""
 _EDGE = ("src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank")
-"""The columns that, with the way, tell one edge of a burst from another."""
+"""The columns that, with the way, distinguish the edges of a burst."""
 
 _NARROW = ((127, np.int8), (32_767, np.int16))
 """Numbers, and in what they are kept."""
@@ -139,9 +139,6 @@ class Edges(Record):
         self.kind = _narrow(kind)
         self.kinds = list(map(self.event, heads.tolist()))
         self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return again, (Edges, tuple(getattr(self, entry.name) for entry in fields(self)))
 
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""

@@ -100,7 +100,7 @@ class Reading(NamedTuple):
     place: int
     """Of the first of them."""
     pieces: int
-    said: list[tuple[Origin, Text]]
+    messages: list[tuple[Origin, Text]]
 
 
 class Excerpt:
@@ -146,7 +146,7 @@ class Excerpt:
         for reading in self.readings(lines, recognized):
             numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
             _count(reading, counts, len(unknown & numbers))
-            better.extend((reading.place + 1, *row) for row in reading.said)
+            better.extend((reading.place + 1, *row) for row in reading.messages)
             anew |= numbers
         self.read += len(better)
         rows = [row for row in rows if row[0] not in anew]
@@ -187,7 +187,7 @@ class Excerpt:
 
     def _reading(self, place: int, lines: Sequence[bytes]) -> Reading | None:
         """The reading of a line; if it has none alone, that with the lines below."""
-        if messages := self._said(lines[place]):
+        if messages := self._messages(lines[place]):
             return Reading(place, 1, messages)
         below = list(takewhile(bool, lines[place + 1 : place + _PIECES]))
         if below and self._may_hold(lines[place], *below):
@@ -198,7 +198,7 @@ class Excerpt:
         old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None) if is_printed else None
         return Reading(place, 1, [old]) if old else None
 
-    def _said(self, line: bytes) -> list[tuple[Origin, Text]]:
+    def _messages(self, line: bytes) -> list[tuple[Origin, Text]]:
         """The messages in a line."""
         for text in dict.fromkeys((line, decoration.with_plain_arrows(line))):
             if message := self._whole(text):
@@ -300,7 +300,7 @@ def _count(reading: Reading, counts: Counts, unknown: int) -> None:
         unknown: how many of them were counted as not recognised.
     """
     number = reading.place + 1
-    texts = [text for _, text in reading.said]
+    texts = [text for _, text in reading.messages]
     foreign = sum(text.level == "OTHER" for text in texts)
     typed = sum(text.parsed is not None for text in texts) - foreign
     broken = [line for line in counts.broken if number <= line[0] < number + reading.pieces]

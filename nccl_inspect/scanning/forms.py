@@ -175,7 +175,7 @@ class Forms:
         ]
         event = parsed.event
         assert isinstance(event, ChannelConnect)
-        names = {name for name, _, _ in slots(ChannelConnect)}
+        names = slots(ChannelConnect)
         numbers = tuple(part.name for _, _, part in spans if part.name in names)
         self.ways.append(Way(event, text.level, parts, numbers))
         digits = [place for field in fields for place in field.digits]

@@ -36,7 +36,7 @@ class Known(NamedTuple):
     """What unknown launchers put in front of NCCL's prefix, with zeros for its numbers."""
 
     def with_more(self, other: Known) -> Known:
-        """What both tell."""
+        """What both state."""
         return Known(self.wrapped or other.wrapped, self.leads | other.leads)
 
 
@@ -61,7 +61,7 @@ class Found:
         self.connections: ConnectionTable | None = None
         """The same of connection lines."""
         self.timed: dict[int, tuple[Frame, bytes]] = {}
-        """By their numbers, lines whose origin is that of another time, and what tells their own."""
+        """By their numbers, lines whose origin is that of another time, and what makes their own."""
         self.extents: dict[Process, Extent] = {}
         """In the order of the first lines; known when all lines were added."""
         self._rows: dict[Process, list[Row]] = {}

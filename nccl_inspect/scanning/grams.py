@@ -56,25 +56,25 @@ class Grams:
     def lines(self, text: bytes) -> tuple[int, list[tuple[int, bytes]]]:
         """How many lines a block has, and those that may hold one of the texts, each with its place."""
         letters = np.frombuffer(text, np.uint8)
-        found = [np.array([*_places(plain, text)], np.int64) for plain in self._plain]
+        places = [np.array([*_places(plain, text)], np.int64) for plain in self._plain]
         ends = []
         for begin in range(0, len(text), _PART):
             part = letters[begin : begin + _PART]
             ends.append(np.flatnonzero(part == ord("\n")) + begin)
-            found.append(self._found(part) + begin)
+            places.append(self._matches(part) + begin)
         line_ends = np.concatenate([*ends, [len(text)]])
-        rows = np.unique(np.searchsorted(line_ends, np.concatenate(found)))
+        rows = np.unique(np.searchsorted(line_ends, np.concatenate(places)))
         begins = np.where(rows > 0, line_ends[rows - 1] + 1, 0)
         spans = zip(rows.tolist(), begins.tolist(), line_ends[rows].tolist(), strict=True)
         return len(line_ends), [(row, text[begin:end]) for row, begin, end in spans]
 
-    def _found(self, part: NDArray[np.uint8]) -> Rows:
+    def _matches(self, part: NDArray[np.uint8]) -> Rows:
         """Where four bytes of a text stand."""
         words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
         rows = np.flatnonzero(self._may_be[_mixed(words)])
         at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
-        found: Rows = rows[self._grams[at] == words[rows]] * _WIDTH
-        return found
+        places: Rows = rows[self._grams[at] == words[rows]] * _WIDTH
+        return places
 
 
 def _words(text: bytes) -> NDArray[np.uint32]:

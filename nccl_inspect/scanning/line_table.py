@@ -25,7 +25,7 @@ class Printers(Record):
     origins: list[Origin]
     """Of those that differ in their time only, one stands for the others."""
     frames: Sequence[Frame | None] = ()
-    """What tells the origin of a line itself where lines have times, by the same numbers."""
+    """What makes the origin of a line itself where lines have times, by the same numbers."""
 
     def origin(self, printer: int, time: bytes) -> Origin:
         """Who printed a line, with its time."""
@@ -145,7 +145,7 @@ class Heads(Record):
         return Printed(self.printers, self.printer[at], self.times(at))
 
     def times(self, at: Rows) -> Times | None:
-        """The bytes of some prefixes from their times on; None where the printers tell all."""
+        """The bytes of some prefixes from their times on; None where the printers state them."""
         frames = self.printers.frames
         if not frames:
             return None

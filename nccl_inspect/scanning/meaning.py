@@ -111,7 +111,7 @@ def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | N
     readings = list(excerpts.Excerpt(grammar).readings(lines))
     if len(readings) != 1 or readings[0].pieces != len(lines):
         return None
-    statements = readings[0].said
+    statements = readings[0].messages
     return statements[0] if len(statements) == 1 and statements[0][1].parsed else None
 
 

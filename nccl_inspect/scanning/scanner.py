@@ -230,7 +230,7 @@ class Scanner:
     def _bare(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated = NOTHING) -> None:
         """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
         parsed = self._grammar.parse_bare(line)
-        if counts.awaited and self._retell(number, last_error.told(line, number, stated, counts.awaited), sink):
+        if counts.awaited and self._retell(number, last_error.announced(line, number, stated, counts.awaited), sink):
             counts.related_lines += 1
             counts.add_other(number, line)
             return

@@ -66,9 +66,7 @@ class Block:
         place = len(text.rstrip()) - 1
         at = np.flatnonzero(self.bytes[place : len(self.words) + place] == text[place])
         at = at[self.has(at, text)]
-        if len(at) == len(self.begin) and bool(
-            ((at >= self.begin) & (at < self.end)).all()
-        ):  # mostly there is one in each
+        if len(at) == len(self.begin) and ((at >= self.begin) & (at < self.end)).all():  # mostly there is one in each
             return np.arange(len(at)), at
         row = np.searchsorted(self.begin, at, side="right") - 1
         is_first = np.ones(len(at), bool)
@@ -175,32 +173,32 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
     """
     bits = max(8, len(mixed).bit_length() + 1)
     table = np.empty(1 << bits, np.int64)  # only what was put into it is read
-    left = result = np.arange(len(mixed))
-    own: Sequence[NDArray[Any]] = columns
-    """The columns of the rows that are left."""
+    rows = result = np.arange(len(mixed))
+    values: Sequence[NDArray[Any]] = columns
+    """The columns of the rows that are not settled yet."""
     for _ in range(_ROUNDS):
         mixed = mixed * _MIX
         slot = (mixed >> np.uint64(64 - bits)).astype(np.int64)
-        table[slot[::-1].copy()] = left[::-1].copy()  # the first one of each comes last; copies are written faster
+        table[slot[::-1].copy()] = rows[::-1].copy()  # the first one of each comes last; copies are written faster
         first = table.take(slot)
-        other = np.zeros(len(left), bool)
-        for column, mine in zip(columns, own, strict=True):
-            other |= mine != column.take(first)
-        if len(left) == len(result):
+        other = np.zeros(len(rows), bool)
+        for column, value in zip(columns, values, strict=True):
+            other |= value != column.take(first)
+        if len(rows) == len(result):
             result = first
         else:
-            result[left] = first
+            result[rows] = first
         again = np.flatnonzero(other)
         if not len(again):
             return result
-        left, mixed = left[again], mixed[again]
-        own = [column[left] for column in columns]
+        rows, mixed = rows[again], mixed[again]
+        values = [column[rows] for column in columns]
         mixed ^= mixed >> _FOLD
         mixed *= _AGAIN
     _, first, number = np.unique(
-        np.array([column[left] for column in columns]).T, axis=0, return_index=True, return_inverse=True
+        np.array([column[rows] for column in columns]).T, axis=0, return_index=True, return_inverse=True
     )
-    result[left] = left[first[number.ravel()]]
+    result[rows] = rows[first[number.ravel()]]
     return result
 
 

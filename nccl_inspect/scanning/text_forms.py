@@ -140,16 +140,16 @@ class TextForms:
         messages = [rests[at][len(level) + 1 :] for at in sound.tolist()]
         events: Sequence[Event | None] = [None] * len(sound)
         if form.common is not None:
-            said = list(map(decode, messages))
+            decoded = list(map(decode, messages))
             columns: dict[str, list[Any]] = {
-                name: [message[since:until] for message in said] for name, since, until in form.pointers
+                name: [message[since:until] for message in decoded] for name, since, until in form.pointers
             }
             values = (letters[sound][:, form.digits] - _ZERO).astype(np.int64) @ form.weights
             for number, column in zip(form.numbers, values.T, strict=True):
                 columns[number.name] = (
                     column / number.divisor if number.is_float else column * number.divisor
                 ).tolist()
-            events = making.events(form.common, columns, said)
+            events = making.events(form.common, columns, decoded)
         texts: list[Text | None] = [None] * len(rests)
         production, kind = parsed.production, parsed.kind
         for at, message, event in zip(sound.tolist(), messages, events, strict=True):

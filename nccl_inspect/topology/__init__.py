@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.util.discovery import instead_of, modules
@@ -21,7 +20,8 @@ P2P_CLASSES = ("NV", "PIX", "PXB")
 _PARTS = ("detected", "xml_files")
 
 
-class Named(NamedTuple):
+@frozen
+class Named(Frozen):
     """How a log names a GPU: by nvmlDev, by PCI bus id, or by both."""
 
     nvml_dev: int | None
@@ -84,7 +84,7 @@ class Topology(Frozen):
     classes: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """``NV12``, ``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` for each directed pair of places in ``devices``.
 
-    Where the number of NVLinks is not told it is ``NVL``; ``NVB`` goes by NVLink over a third GPU.
+    Where the number of NVLinks is not stated, it is ``NVL``; ``NVB`` goes by NVLink over a third GPU.
     """
     nics: tuple[Nic, ...] = ()
     host: str | None = None

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.event.types import Notice
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi as shown
 from nccl_inspect.topology import Gpu, Topology
+from nccl_inspect.util.records import Frozen, frozen
 
 _PROVED = ("NVL", "NVB", "PIX", "PXB")
 """From near to far."""
@@ -53,7 +53,8 @@ def _matrix(job: Job) -> list[Topology]:
     return [replace(matrix, proven=rows.proven)] if matrix.gpus >= shown.most_gpus(job) else []
 
 
-class _Said(NamedTuple):
+@frozen
+class _Said(Frozen):
     """One line: a GPU, and (node, id, hops, bandwidth, class) of each path from it."""
 
     gpu: str

@@ -13,7 +13,7 @@
 
 Nesting is meaning: what shares a ``pci`` is joined by that switch, what shares the ``cpu`` only by the CPU. A file of
 a cloud vendor may name GPUs and NICs by their PCI class only; then it says nothing of NVLink. With multi-node NVLink
-the file holds several hosts, told apart by ``host_hash``.
+the file holds several hosts, distinguished by ``host_hash``.
 """
 
 from __future__ import annotations

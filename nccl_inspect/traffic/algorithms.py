@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import Job
 
@@ -31,7 +31,7 @@ class AlgorithmChoices:
     def __init__(self, job: Job) -> None:
         self._by_process: dict[Process, list[tuple[str | None, int, AlgorithmChoice]]] = {}
         for notice in job.notices:
-            if isinstance(notice.event, Said) and (entry := _choice(notice.event)):
+            if isinstance(notice.event, NoticeEvent) and (entry := _choice(notice.event)):
                 for process in notice.processes:
                     self._by_process.setdefault(process, []).append(entry)
 
@@ -55,7 +55,7 @@ class AlgorithmChoices:
         return []
 
 
-def _choice(event: Said) -> tuple[str | None, int, AlgorithmChoice] | None:
+def _choice(event: NoticeEvent) -> tuple[str | None, int, AlgorithmChoice] | None:
     values = dict(event.values)
     if event.qualified_name == "nccl/algorithm-chosen":
         return values["func"], values["bytes"], AlgorithmChoice(values["algo"], values["proto"])

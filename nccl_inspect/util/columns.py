@@ -1,6 +1,6 @@
-"""What columns of numbers have in common: rows told apart by several columns, groups of rows, ranges of rows.
+"""What columns of numbers have in common: rows distinguished by several columns, groups of rows, ranges of rows.
 
-Whoever imports this imports numpy: only what has many rows does so, and when it has them.
+This module needs numpy: import it only for many rows, and when they are there.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def instead_of(path: Path, otherwise: str) -> str:
 
 
 def _similar(path: Path) -> list[Path]:
-    """What lies beside a path and has nearly its name: the same file packed, or unpacked, or a name with a slip."""
+    """Files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
     from difflib import get_close_matches  # only for the error
 
     names = sorted(islice(_names(path.parent), _MOST_NAMES))

@@ -1,10 +1,11 @@
 """The package's dataclasses: all that Python generates for each of them is written once, or made on first use.
 
-For the classes here, generating it when their modules are loaded would take a fifth of the time of a short run. So
-they inherit from :class:`Record` (or :class:`Slotted`, if each object is equal to itself only) and are declared with
+For the classes here, generating it when their modules are loaded would take a fifth of the time of a short run. So they
+inherit from :class:`Record` (or :class:`Slotted`, if each object is equal to itself only) and are declared with
 :func:`record`, which generates a constructor only for a class that has many objects; those that never change are
 declared with :func:`frozen` and inherit from :class:`Frozen`, whose one constructor takes eight times as long as a
-generated one. What Python knows of a dataclass is made when somebody asks for it (``fields``, ``replace``, ``asdict``,
+generated one. To declare a ``NamedTuple`` takes four times as long: they are for what is made often, or used as a
+tuple. What Python knows of a dataclass is made when somebody asks for it (``fields``, ``replace``, ``asdict``,
 ``match``, ``inspect.signature``, ``help``).
 """
 
@@ -54,8 +55,8 @@ class Slotted:
         """The same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes."""
         kind: Any = type(self)
         made: Self = kind.__new__(kind)
-        for (name, _, put), own in zip(slots(kind), _values(kind)(self), strict=True):
-            put(made, changed.get(name, own))
+        for name, put in slots(kind).items():
+            put(made, changed[name] if name in changed else getattr(self, name))
         return made
 
     def __replace__(self, **changed: object) -> Self:
@@ -78,9 +79,7 @@ class Record(Slotted):
         return hash((type(self), *(getattr(self, name) for name in _names(self))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew from all fields: a fifth of what pickle takes for an object with slots.
-        kind: Any = type(self)
-        return kind, _values(kind)(self)
+        return again, (type(self), values(self))  # a fifth of the time that pickle takes for an object with slots
 
     def __repr__(self) -> str:
         values = (f"{name}={getattr(self, name)!r}" for name in _names(self))
@@ -103,8 +102,7 @@ class Deferring(Record):
 
     def make_fields(self) -> None:
         """Make the values now that were left for later: what they are made from is about to change."""
-        kind: Any = type(self)
-        _values(kind)(self)
+        values(self)
 
     if not TYPE_CHECKING:  # a type checker goes by the fields
 
@@ -129,11 +127,7 @@ class Frozen(Record):
 
     def __init__(self, *given: Any, **values: Any) -> None:
         kind: Any = type(self)
-        _fill(self, slots(kind), given, values)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        kind: Any = type(self)
-        return again, (kind, _values(kind)(self))
+        _fill(self, _parameters(kind), given, values)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field '{name}'")
@@ -207,7 +201,7 @@ def _first_ones(kind: Any) -> Callable[..., None]:
             kind.__init__ = cast(Any, _as_dataclass(kind)).__init__
             kind.__init__(self, *given, **values)
             return
-        _fill(self, _given_slots(kind), given, values)
+        _fill(self, _parameters(kind), given, values)
         if hasattr(kind, "__post_init__"):
             self.__post_init__()
 
@@ -219,11 +213,11 @@ def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any
     kind = type(made)
     if len(given) > len(places):
         raise TypeError(f"{kind.__name__} has {len(places)} fields, not {len(given)}")
-    for (name, _, _), value in zip(places, given, strict=False):
+    for (name, _, put), value in zip(places, given, strict=False):
         if name in values:
             raise TypeError(f"{kind.__name__} has two values for '{name}'")
-        values[name] = value
-    for name, default, put in places:
+        put(made, value)
+    for name, default, put in places[len(given) :]:
         value = values.pop(name, default)
         put(made, _made(kind, name) if value is MISSING else value)
     if values:
@@ -239,51 +233,40 @@ def _made(kind: Any, name: str) -> Any:
 
 
 @cache
-def slots(kind: Any) -> list[tuple[str, Any, Any]]:
-    """For each field of a class its name, its default, and what puts a value in its place."""
-    return [
-        (name, default.default if isinstance(default, Field) else default, getattr(kind, name).__set__)
-        for name, default in kind._declared.items()
-    ]
+def _parameters(kind: Any) -> list[tuple[str, Any, Any]]:
+    """For each field that a constructor takes its name, its default, and what puts a value in its place."""
+    given = [(name, it) for name, it in kind._declared.items() if not isinstance(it, Field) or it.init]
+    return [(name, it.default if isinstance(it, Field) else it, slots(kind)[name]) for name, it in given]
 
 
 @cache
-def _given_slots(kind: Any) -> list[tuple[str, Any, Any]]:
-    """The same for the fields that a constructor takes."""
-    left_out = {name for name, default in kind._declared.items() if isinstance(default, Field) and not default.init}
-    return [slot for slot in slots(kind) if slot[0] not in left_out]
+def slots(kind: Any) -> dict[str, Callable[[Any, Any], None]]:
+    """For each field of a class what puts a value into an object, whether it may change or not."""
+    return {name: getattr(kind, name).__set__ for name in kind._declared}
 
 
-def values(record: Frozen) -> tuple[object, ...]:
+def values(record: Slotted) -> tuple[Any, ...]:
     """The values of all fields, from which :func:`again` makes the record."""
-    kind: Any = type(record)
-    return _values(kind)(record)
+    return tuple([getattr(record, name) for name in record._declared])
 
 
-@cache
-def _values(kind: Any) -> Callable[[object], tuple[object, ...]]:
-    names = list(kind._declared)
-    return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
-
-
-def again(kind: Any, values: tuple[object, ...]) -> Any:
-    """An object from the values of its fields: what pickle calls."""
+def again(kind: Any, values: Sequence[Any]) -> Any:
+    """A record from the values of its fields: what pickle calls."""
     made = kind.__new__(kind)
-    for (_, _, put), value in zip(slots(kind), values, strict=True):
+    for put, value in zip(slots(kind).values(), values, strict=True):
         put(made, value)
     return made
 
 
 def columns_of(records: Sequence[Frozen]) -> list[list[Any]]:
     """The values of records of one kind by fields, from which :func:`made_of` makes them: pickle takes few lists."""
-    kind: Any = type(records[0])
-    return [list(map(attrgetter(name), records)) for name, _, _ in slots(kind)]
+    return [list(map(attrgetter(name), records)) for name in records[0]._declared]
 
 
 def made_of(kind: Any, columns: Sequence[Sequence[Any]]) -> list[Any]:
     """Records of one kind from the values of their fields."""
     records = [kind.__new__(kind) for _ in columns[0]]
-    for (_, _, put), column in zip(slots(kind), columns, strict=True):
+    for put, column in zip(slots(kind).values(), columns, strict=True):
         deque(map(put, records, column), maxlen=0)
     return records
 

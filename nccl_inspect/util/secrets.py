@@ -1,4 +1,4 @@
-"""Hides secrets that a log tells: values of variables named like one, passwords in URLs, what authorizes a request.
+"""Hides secrets in a log: values of variables named like one, passwords in URLs, what authorizes a request.
 
 The model hides them where lines and values enter it, so that no rule, report or export ever has them. Ranks that have
 different secrets still differ; only the values are gone.

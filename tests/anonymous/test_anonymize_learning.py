@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from anonymized_logs import anonymized
+from call_count import calls
 
 from nccl_inspect.anonymous import hostlists
 from nccl_inspect.anonymous.learning import Learned
@@ -34,28 +34,22 @@ HEAD = "gpu-a17:11:11 [0] NCCL INFO cudaDriverVersion 13000\n"
         "nodes=a,",
     ],
 )
-def test_learning_takes_time_that_is_linear(piece: str) -> None:
-    def seconds(count: int) -> float:
-        begin = time.process_time()
-        Learned().learn((piece * count).encode())
-        return time.process_time() - begin
-
-    assert min(seconds(80_000) for _ in range(3)) < 30 * max(seconds(10_000), 0.01)
+def test_a_line_of_any_length_is_learned(piece: str) -> None:
+    """In less than a second; with a pattern whose time is quadratic in the line, it would take many minutes."""
+    Learned().learn((piece * 200_000).encode())
 
 
-def test_settling_takes_time_that_is_linear() -> None:
+def test_settling_is_work_that_is_linear() -> None:
     letters = "abcdefghijklmnopqrstuvwxyz"
 
-    def seconds(count: int) -> float:
+    def work(count: int) -> int:
         numbered = [
             (number, "".join(letters[number // 26**place % 26] for place in range(4))) for number in range(count)
         ]
         log = "".join(f"SLURM_NODELIST=q{name}zk[1-4] host=gq{name}-{number}\n" for number, name in numbered)
-        begin = time.process_time()
-        anonymized((HEAD + log).encode())
-        return time.process_time() - begin
+        return calls(lambda: anonymized((HEAD + log).encode()))
 
-    assert seconds(8_000) < 20 * max(seconds(1_000), 0.05)
+    assert work(2_000) < 5 * work(500)
 
 
 @pytest.mark.parametrize(

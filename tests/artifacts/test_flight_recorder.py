@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from call_count import calls
 from dumps import DONE, beside, dump, entry
 from hypothesis import given
 from hypothesis import strategies as st
@@ -361,15 +362,12 @@ def ring(size: int) -> Iterator[flight_recorder.Dump]:
 
 
 @pytest.mark.parametrize("dumps", [pairs, ring])
-def test_time_is_linear_in_ranks(dumps: Callable[[int], Iterator[flight_recorder.Dump]]) -> None:
-    def seconds(size: int) -> float:
+def test_work_is_linear_in_ranks(dumps: Callable[[int], Iterator[flight_recorder.Dump]]) -> None:
+    def work(size: int) -> int:
         some = list(dumps(size))
-        begin = time.process_time()
-        assert standstill.of(some)
-        return time.process_time() - begin
+        return calls(lambda: standstill.of(some))
 
-    less, more = (min(seconds(size) for _ in range(2)) for size in (128, 512))
-    assert more < 10 * less + 0.05
+    assert work(512) < 5 * work(128)
 
 
 def test_ranks_without_dumps_are_named_once() -> None:

@@ -13,16 +13,17 @@ import sample_data
 
 SMALL = str(sample_data.FOLDER / "efa-provider-missing-socket-fallback" / "job.log")
 _COUNTED = """
-import dataclasses, re, sys
-counts = {"patterns": 0, "constructors": 0, "dataclasses": 0}
+import collections, dataclasses, re, sys
+counts = {"patterns": 0, "constructors": 0, "dataclasses": 0, "named tuples": 0}
 def counted(name, call):
     def made(*given, **values):
-        counts[name] += sys._getframe(1).f_globals["__name__"].startswith("nccl_inspect")
+        counts[name] += sys._getframe(1).f_globals["__name__"].startswith(("nccl_inspect", "typing"))
         return call(*given, **values)
     return made
 re.compile = counted("patterns", re.compile)
 dataclasses.make_dataclass = counted("constructors", dataclasses.make_dataclass)
 dataclasses.dataclass = counted("dataclasses", dataclasses.dataclass)
+collections.namedtuple = counted("named tuples", collections.namedtuple)
 from nccl_inspect import cli
 import nccl_inspect.cli.summarize
 counts["patterns at import"] = counts["patterns"]
@@ -51,6 +52,7 @@ def test_a_small_log_needs_a_part_of_the_program() -> None:
     assert counted["patterns"] <= 95, "patterns that most logs do not need are made with util.patterns.later"
     assert counted["constructors"] <= 3, "of classes with many objects only"
     assert counted["dataclasses"] == 0, "classes are declared with util.records"
+    assert counted["named tuples"] <= 60, "those of few objects are declared with util.records"
     assert not counted["json"], "only what is written or read as JSON needs it"
 
 

@@ -111,7 +111,7 @@ READERS: dict[str, tuple[Match, bytes]] = {
     "peers": (lambda data: exceptions._OF_PEERS.match(data.decode("latin-1")), b"RuntimeError: [c10d/gloo/x Rank 1 f"),
     "absent": (lambda data: exceptions._ABSENT.findall(data.decode("latin-1")), b"Ranks 1, 2, 3 failed to pass"),
     "endings": (
-        lambda data: job_end.said(data, wrapped=False),
+        lambda data: job_end.end_text(data, wrapped=False),
         b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***",
     ),
 }

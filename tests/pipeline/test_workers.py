@@ -16,14 +16,16 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sample_data
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.event.base import Process
-from nccl_inspect.ingest.sources import partition
+from nccl_inspect.ingest.sources import files, partition
 from nccl_inspect.ingest.sources.partition import Part
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.process_log import MAX_NOTES
@@ -167,6 +169,54 @@ def test_the_first_process_reads_less_than_the_others(tmp_path: Path) -> None:
     first, *rest = (sum(part.size for part in group) for group in partition.planned(str(log), 3, 1))
     assert first < 0.9 * min(rest)
     assert first + sum(rest) == log.stat().st_size
+
+
+@pytest.mark.parametrize("kept", [0, 0.1, 0.7, 0.99])
+@pytest.mark.parametrize("number", [1, 4])
+def test_logs_that_get_shorter_while_they_are_read_are_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: float, number: int
+) -> None:
+    (data,) = sample_data.contents("socket-2node-tp4-dp2")
+    logs = [tmp_path / f"nccl.{at}.log" for at in range(number)]
+    planned = partition.planned
+
+    def shortened(*values: Any) -> list[list[Part]]:
+        groups = planned(*values)
+        os.truncate(logs[-1], round(kept * len(data)))
+        return groups
+
+    monkeypatch.setattr(partition, "planned", shortened)
+    documents = []
+    for jobs in (1, 2, 3):
+        for log in logs:
+            log.write_bytes(data + b"loss=2.0\n" * (number == 1))
+        inputs = files.find([str(log) for log in logs])
+        if jobs == 1:
+            os.truncate(logs[-1], round(kept * len(data)))
+        if number == 1 and not kept:
+            with pytest.raises(NoInputError, match="got shorter while it was read"):
+                reading.fold(inputs, jobs=jobs)
+            continue
+        fold = reading.fold(inputs, jobs=jobs)
+        problem = f"{logs[-1]}: the file got shorter while it was read; read a copy of it"
+        assert [source.problem for source in fold.sources] == [*[None] * (number - 1), problem]
+        documents.append(document(fold))
+    assert len(set(documents)) <= 1
+
+
+def test_logs_may_grow_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data,) = sample_data.contents("socket-2node-tp4-dp2")
+    log = tmp_path / "job.log"
+    planned = partition.planned
+
+    def grown(*values: Any) -> list[list[Part]]:
+        groups = planned(*values)
+        log.write_bytes(data)
+        return groups
+
+    monkeypatch.setattr(partition, "planned", grown)
+    log.write_bytes(data[: len(data) // 2])
+    assert document(reading.fold(str(log), jobs=3)) == document(reading.fold(str(log)))
 
 
 def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ PROSE = [
 def read_in(text: str) -> list[str]:
     """The productions that know the lines of a text as an excerpt."""
     readings = Excerpt(GRAMMAR).readings([line.encode() for line in text.split("\n")])
-    return [said.parsed.production.name for one in readings for _, said in one.said if said.parsed]
+    return [said.parsed.production.name for one in readings for _, said in one.messages if said.parsed]
 
 
 @settings(max_examples=150, deadline=None)
@@ -202,7 +202,7 @@ def alarms(text: bytes) -> list[str]:
     lines = text.split(b"\n")
     known: set[int] = set()
     Scanner(GRAMMAR).scan(lines, Counts(), lambda number, _origin, said: known.add(number) if said.parsed else None)
-    found = [said for one in Excerpt(GRAMMAR).readings(lines, known) for _, said in one.said]
+    found = [said for one in Excerpt(GRAMMAR).readings(lines, known) for _, said in one.messages]
     return [said.message.decode() for said in found if said.level == "WARN"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -66,10 +65,9 @@ def test_other_text_stays(text: str) -> None:
     "piece",
     ["token", "secret-", "--token-", "token='", "://a:", "bearer ", "api_key=", "password to ", "://" + "a" * 50],
 )
-def test_a_long_line_takes_a_time_that_is_linear_in_it(piece: str) -> None:
-    began = time.process_time()
-    masked(piece * (60_000 // len(piece)))
-    assert time.process_time() - began < 2
+def test_a_long_line_is_masked(piece: str) -> None:
+    """In a second; with a pattern whose time is quadratic in the line, it would take many minutes."""
+    assert masked(piece * (300_000 // len(piece)))
 
 
 @pytest.mark.parametrize("form", report.names())

@@ -334,7 +334,7 @@ def message_paths() -> list[str]:
 
 
 def _path(record: dict[str, Any]) -> str:
-    """Where the message of a record stands, as far as an envelope tells; empty when none does."""
+    """Where the message of a record stands, as far as an envelope shows; empty when none does."""
     return next((path for path in message_paths() if isinstance(at(record, path), str)), "")
 
 

@@ -63,7 +63,7 @@ def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None
     awaited[_printer(lead, _stated(lead, stated))] = _Announced(len(lead), number + _FAR)
 
 
-def told(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
+def announced(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
     """What a line says if its printer has announced a warning."""
     for printer, announced in list(awaited.items()):
         lead = line[: announced.size]

@@ -48,17 +48,17 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
 
     Args:
         inputs: a path, a glob, ``-`` for standard input, bytes, a binary file object, or a list of these.
-        progress: told after each piece that was read.
+        progress: called after each piece that was read.
     """
     inputs_found = files.find(inputs)
     total = files.size(inputs_found) if progress else None
 
-    def told(size: int) -> None:
+    def count(size: int) -> None:
         if progress:
             progress(size, total)
 
     for file in inputs_found:
-        yield from of_file(file, told)
+        yield from of_file(file, count)
 
 
 def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:

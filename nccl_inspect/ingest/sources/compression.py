@@ -1,4 +1,4 @@
-"""Unpacks gzip, bzip2, xz, lzma and zstd, told by the first bytes and never by the name.
+"""Unpacks gzip, bzip2, xz, lzma and zstd, recognized by the first bytes and never by the name.
 
 Unpacked data comes in pieces of at most about :data:`~nccl_inspect.ingest.sources.streams.BLOCK` bytes, however much a
 few packed bytes may stand for.

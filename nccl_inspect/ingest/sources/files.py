@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import log_detection, rotation
-from nccl_inspect.ingest.sources.streams import Pieces, StreamError, failing, pieces
+from nccl_inspect.ingest.sources.streams import Pieces, StreamError, failing, pieces, whole
 from nccl_inspect.util.discovery import instead_of
 from nccl_inspect.util.records import Frozen, frozen
 
@@ -274,7 +274,8 @@ def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
         return unreadable(str(path), "no read permission", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):
         return File(str(path), lambda: _pieces(path), again=False)
-    return File(str(path), lambda: _pieces(path), status.st_size, place=path, found=found)
+    size = status.st_size
+    return File(str(path), lambda: whole(_pieces(path), size), size, place=path, found=found)
 
 
 def _of_url(url: str) -> Iterable[File]:

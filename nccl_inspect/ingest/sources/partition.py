@@ -17,7 +17,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks, compression, encodings, files, log_detection
 from nccl_inspect.ingest.sources.files import File, Input, Place
-from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces, whole
 from nccl_inspect.util.records import Frozen, frozen
 
 _SLACK = 4
@@ -173,16 +173,17 @@ def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]
 
     Args:
         part: to read.
-        progress: told after each piece how long it was.
+        progress: called after each piece with its length.
     """
     if part.place is None:
         yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
     elif part.is_whole:
         file = files.of_file(part.place, part.found, part.without)
-        yield from blocks.of_file(replace(file, name=part.name), progress)
+        as_planned = replace(file, name=part.name, open=lambda: whole(file.open(), part.size))
+        yield from blocks.of_file(as_planned, progress)
     else:
         place = part.place
-        yield blocks.Source(part.name, lambda: _between(place, part, progress), is_cut=True)
+        yield blocks.Source(part.name, lambda: whole(_between(place, part, progress), part.size), is_cut=True)
 
 
 def _between(place: Place, part: Part, progress: Callable[[int], None]) -> Pieces:

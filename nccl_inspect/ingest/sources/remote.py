@@ -37,7 +37,7 @@ class Remote(Frozen):
             StreamError: they cannot be read.
         """
         system, path = _system(self.url)
-        with _told():
+        with _store_errors():
             if self.size is not None and self.size <= WHOLE:
                 return io.BytesIO(system.cat_file(path))
             return _Stream(system.open(path, "rb"))
@@ -49,7 +49,7 @@ class Remote(Frozen):
             StreamError: it is not, or cannot be asked for.
         """
         system, path = _system(self.url)
-        with _told():
+        with _store_errors():
             system.info(path)
 
 
@@ -72,7 +72,7 @@ class _Stream(io.RawIOBase):
         return int(self._opened.tell())
 
     def readinto(self, buffer: Any) -> int:
-        with _told():
+        with _store_errors():
             data = self._opened.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -91,7 +91,7 @@ def find(url: str) -> list[tuple[Remote, bool]]:
         StreamError: there is none, or the store cannot be asked.
     """
     system, path = _system(url)
-    with _told():
+    with _store_errors():
         system.invalidate_cache()
         if any(mark in path for mark in "*?[") and not system.exists(path):
             objects = _matching(system, path, url)
@@ -174,7 +174,7 @@ def _library(url: str) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _store_errors() -> Iterator[None]:
     """Say in our words what a store answers: each of its libraries has errors of its own."""
     try:
         yield

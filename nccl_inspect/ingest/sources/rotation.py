@@ -37,7 +37,7 @@ def order(names: Sequence[str]) -> list[int]:
 
 
 def _put_aside(name: str) -> tuple[str, int, str]:
-    """From which file it was put aside, how many came after it, and when; as far as its name tells."""
+    """From which file it was put aside, how many came after it, and when; as far as its name shows."""
     if match := _NUMBERED.fullmatch(name):
         return match["base"], int(match["number"]), ""
     if match := _DATED.fullmatch(name):

@@ -96,10 +96,24 @@ def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces
 
 
 def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
-    """The same pieces; ``told`` learns how long each was once it has been used."""
+    """The same pieces; ``count`` is called with the length of each after its use."""
     for piece in data:
         yield piece
         count(len(piece))
+
+
+def whole(data: Pieces, size: int) -> Pieces:
+    """The same pieces of a file, of which the size was known when it was found; it may have grown since.
+
+    Raises:
+        StreamError: it has fewer; they were given.
+    """
+    read = 0
+    for piece in data:
+        read += len(piece)
+        yield piece
+    if read < size:
+        raise StreamError("the file got shorter while it was read", "read a copy of it")
 
 
 def grown(data: Pieces) -> Iterator[list[bytes]]:

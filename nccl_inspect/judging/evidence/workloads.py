@@ -13,6 +13,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, listed
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Case(NamedTuple):
         return Evidence(self.pod.file, line or self.container.line or 1, f"{where}: {text}")
 
 
-class Change(NamedTuple):
+@frozen
+class Change(Frozen):
     """A change of a pod's spec."""
 
     keys: tuple[str, ...]

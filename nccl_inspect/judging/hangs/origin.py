@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
 
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs.watchdog import (
@@ -22,13 +21,15 @@ from nccl_inspect.judging.hangs.watchdog import (
     without_output,
 )
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import does, listed, ranks_word
 
 _MOST_IN_RING = 16
 _ORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
 
 
-class Origin(NamedTuple):
+@frozen
+class Origin(Frozen):
     """Where it began, as far as the log shows it."""
 
     suspects: set[int]
@@ -52,7 +53,8 @@ class Origin(NamedTuple):
         return f"likely began {where}"
 
 
-class _Call(NamedTuple):
+@frozen
+class _Call(Frozen):
     """A call in which ranks wait."""
 
     wait: Wait
@@ -82,15 +84,15 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     late = latecomers(waits)
     waits = [wait for wait in waits if wait not in late]
     by_group = _by_group(waits)
-    for group, mine in by_group.items():
-        if differing := _different(group, mine):
-            return Origin(set(), differing, mine, {wait.rank for wait in mine if wait.rank is not None})
-    calls = [_call(facts, group, mine, comm) for group, mine, comm in _with_communicators(facts, by_group)]
+    for group, some in by_group.items():
+        if differing := _different(group, some):
+            return Origin(set(), differing, some, {wait.rank for wait in some if wait.rank is not None})
+    calls = [_call(facts, group, some, comm) for group, some, comm in _with_communicators(facts, by_group)]
     waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
     reached = {rank for call in calls for rank in call.reached}
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
     unseen = idle & without_output(facts)
-    known = [call._replace(absent=call.absent - unseen) for call in calls]
+    known = [call.with_fields(absent=call.absent - unseen) for call in calls]
     if idle == unseen and (among := _of_ring(_completed(known)) or _innermost(known)):
         return among
     # A call that waits for no rank without output waits for one of these for certain.
@@ -130,35 +132,35 @@ def _with_communicators(
     left = dict(by_group)
     taken: set[tuple[int | None, ...]] = set()
     while left:
-        fits = {group: communicator_of(facts, group, mine, taken) for group, mine in left.items()}
+        fits = {group: communicator_of(facts, group, waits, taken) for group, waits in left.items()}
         known = {group: comm for group, comm in fits.items() if comm} or fits
         for group, comm in known.items():
             yield group, left.pop(group), comm
             taken.add(tuple(comm.ranks) if comm else ())
 
 
-def _call(facts: Facts, group: str, mine: list[Wait], comm: CommunicatorInfo | None) -> _Call:
+def _call(facts: Facts, group: str, waits: list[Wait], comm: CommunicatorInfo | None) -> _Call:
     members = global_ranks(comm, range(comm.nranks)) if comm else set()
-    waiting = frozenset(wait.rank for wait in mine if wait.rank is not None)
-    reached = frozenset(rank for rank, (last, _) in enqueued(facts, group).items() if last >= mine[0].seq)
-    return _Call(mine[0], waiting, frozenset(members - waiting), comm is not None, reached)
+    waiting = frozenset(wait.rank for wait in waits if wait.rank is not None)
+    reached = frozenset(rank for rank, (last, _) in enqueued(facts, group).items() if last >= waits[0].seq)
+    return _Call(waits[0], waiting, frozenset(members - waiting), comm is not None, reached)
 
 
 def _completed(calls: Sequence[_Call]) -> list[_Call]:
     """The calls; one in which all ranks are waits for those that wait elsewhere as well."""
     elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
     return [
-        call._replace(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
+        call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
         if call.is_known and not call.absent
         else call
         for call in calls
     ]
 
 
-def _different(group: str, mine: Sequence[Wait]) -> str:
+def _different(group: str, waits: Sequence[Wait]) -> str:
     """Ranks of one group that wait under two numbers, in words; empty where all wait under one."""
-    numbers = sorted({wait.seq for wait in mine})
-    ranks = [{wait.rank for wait in mine if wait.seq == number and wait.rank is not None} for number in numbers[:2]]
+    numbers = sorted({wait.seq for wait in waits})
+    ranks = [{wait.rank for wait in waits if wait.seq == number and wait.rank is not None} for number in numbers[:2]]
     if len(numbers) < 2 or not (only := ranks[0] - ranks[1]):
         return ""
     return (

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import NamedTuple
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import glog_seconds
 
 PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
 
 
-class Wait(NamedTuple):
+@frozen
+class Wait(Frozen):
     """A rank that waited for a collective until PyTorch gave up."""
 
     group: str | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from nccl_inspect.event.types import CudaFailure, ErrorCascade
 from nccl_inspect.judging.facts import Facts
@@ -20,6 +19,7 @@ from nccl_inspect.judging.hardware.cuda_codes import (
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.records import Frozen, frozen
 
 __all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "IMPACT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
 
@@ -36,7 +36,8 @@ OUT_OF_MEMORY = CUDA_CODES[FULL]
 _CUDA_ERROR = 1
 
 
-class Failure(NamedTuple):
+@frozen
+class Failure(Frozen):
     """One failed CUDA call, as one or more processes report it."""
 
     code: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from nccl_inspect.util.records import Frozen, frozen
 
 CUDA_CODES = {
     "invalid argument": 1,
@@ -155,7 +155,8 @@ TRIALS: dict[int | None, tuple[str, ...]] = {
 """Settings that disable features that may not be supported."""
 
 
-class Answer(NamedTuple):
+@frozen
+class Answer(Frozen):
     """An error whose text is the cause, whatever call returns it: the GPU is not broken."""
 
     cause: str

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 
 
-class Generation(NamedTuple):
+@frozen
+class Generation(Frozen):
     """GPUs with the same first release of NCCL."""
 
     words: str

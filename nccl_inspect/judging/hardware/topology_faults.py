@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import entry_for_role
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.records import Frozen, frozen
 
 COMPARE = (
     "NCCL_TOPO_DUMP_FILE=/tmp/topo.%h.xml   # on each node, then diff the files",
@@ -16,7 +15,8 @@ COMPARE = (
 )
 
 
-class Fault(NamedTuple):
+@frozen
+class Fault(Frozen):
     """The meaning of a statement, with steps to try before comparing the nodes."""
 
     what: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, once, ranks_in
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.util.records import Frozen, frozen
 
 _SOCKET = "Socket"
 _TCP_PROVIDERS = ("tcp", "sockets")
@@ -19,7 +19,8 @@ CONFIRM = "Check 'Using network', and 'via NET/' once hosts talk: Socket means T
 """How to confirm a clue about the network."""
 
 
-class Fallback(NamedTuple):
+@frozen
+class Fallback(Frozen):
     """A job whose hosts are left with TCP, as far as the log shows."""
 
     stated: list[Evidence]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
@@ -13,6 +12,7 @@ from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 
 _OF_ONE_MACHINE = later(
     r"docker|br-[0-9a-f]{12}|veth[0-9a-f]{4}|cni|cbr|virbr|lxc|lxdbr|podman|nerdctl|flannel|cali[0-9a-f]|cilium|weave|"
@@ -32,7 +32,8 @@ _LOOPBACK = ("127.", "::1<", "[::1]")
 _ZONE = later(r"%([^\s<\]]+)")
 
 
-class Interface(NamedTuple):
+@frozen
+class Interface(Frozen):
     """An IP interface that a process lists."""
 
     name: str

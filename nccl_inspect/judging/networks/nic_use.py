@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used, once
@@ -11,6 +11,7 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
+from nccl_inspect.util.records import Frozen, frozen
 
 _ONE_EACH = 4
 """On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own NIC."""
@@ -19,7 +20,8 @@ _Alike: TypeAlias = frozenset[tuple[int, int | None, int | None]]
 """The kinds of communicators that leave a host: hosts with the same kinds can be compared."""
 
 
-class Shared(NamedTuple):
+@frozen
+class Shared(Frozen):
     """Ranks that send, or receive, only through the same NIC."""
 
     nic: int
@@ -28,7 +30,8 @@ class Shared(NamedTuple):
     """Whether they do that with what they ``send`` or ``receive``."""
 
 
-class Idle(NamedTuple):
+@frozen
+class Idle(Frozen):
     """A host with NICs that nothing uses."""
 
     host: Host
@@ -46,7 +49,8 @@ class Idle(NamedTuple):
     evidence: Evidence
 
 
-class _Judged(NamedTuple):
+@frozen
+class _Judged(Frozen):
     """A host whose connections with others are in the log."""
 
     host: Host
@@ -159,30 +163,30 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     return nics_of
 
 
-def _of_host(facts: Facts, judged: _Judged, lists: list[Notice], mine: dict[int, set[int]]) -> Idle | None:
+def _of_host(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
     kinds = {_devices(notice.event) for notice in lists}
-    if len(kinds) != 1 or not mine:
+    if len(kinds) != 1 or not used:
         return None  # no list, or lists for single ranks
     devices = {device[0]: device for device in kinds.pop()}
-    if not mine.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
+    if not used.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
         return None
-    links, names = {devices[index][-1] for index in mine}, {devices[index][1] for index in mine}
-    left = {
+    links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
+    unused = {
         index: device[1]
         for index, device in devices.items()
-        if index not in mine and device[-1] in links and device[1] not in names
+        if index not in used and device[-1] in links and device[1] not in names
     }
-    if len(left) <= judged.absent:
+    if len(unused) <= judged.absent:
         return None
-    ports, shared = len(left) + len(mine), _shared(facts).get(judged.host.name)
+    ports, shared = len(unused) + len(used), _shared(facts).get(judged.host.name)
     # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
     meant = (
-        any(left.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
+        any(unused.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
         or _has_room(facts, judged, ports)
         or _has_one_each(judged, ports, shared)
     )
     name = devices[shared.nic][1] if shared else ""
-    return Idle(judged.host, list(left.values()), judged.absent, mine, meant, shared, name, lists[0].evidence[0])
+    return Idle(judged.host, list(unused.values()), judged.absent, used, meant, shared, name, lists[0].evidence[0])
 
 
 def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.records import Frozen, frozen
 
 
-class Transfer(NamedTuple):
+@frozen
+class Transfer(Frozen):
     """A transfer that failed between two hosts."""
 
     host: str

@@ -43,12 +43,12 @@ _LAST_WORDS = (
 def process_ends(facts: Facts) -> list[ProcessEnd]:
     """Each process once, in the order of its source, without those that a launcher ended."""
     traces = exceptions.exceptions_of(facts).traces
-    ends = [end._replace(trace=_trace_of(end, traces)) for end in (*_identified(facts), *_spawned(facts))]
+    ends = [end.with_fields(trace=_trace_of(end, traces)) for end in (*_identified(facts), *_spawned(facts))]
     ranks = {rank for end in ends for rank in end.ranks}
     ends += [_of_trace(facts, trace) for trace in traces if trace.rank not in ranks]
     ends += _of_ray(facts, ends)
     ends += _crashed_tasks(facts, ends) if ends else []
-    ends = [end._replace(raised=end.trace.last) if end.trace else end for end in ends]
+    ends = [end.with_fields(raised=end.trace.last) if end.trace else end for end in ends]
     ends = _with_echoes(facts, ends)
     # The rank of a loader ends after it, and a process that lost another after that one.
     ends.sort(key=lambda end: (not end.is_loader, end.echo is not None, end.begin.place))
@@ -59,7 +59,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
 def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
     """The ends, with the exceptions of ranks that lost another process."""
     lost = {trace.rank: trace.last for trace in exceptions.exceptions_of(facts).echoes}
-    return [end._replace(echo=_echo_of(end, lost) or end.echo) for end in ends]
+    return [end.with_fields(echo=_echo_of(end, lost) or end.echo) for end in ends]
 
 
 def _echo_of(end: ProcessEnd, lost: Mapping[int, RaisedException | None]) -> RaisedException | None:
@@ -114,7 +114,7 @@ def _identified(facts: Facts) -> list[ProcessEnd]:
     for notice in reports(facts, _is_identified):
         code, words = code_of(facts, notice), _words(facts, notice)
         if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
-            processes.add(_of_process(facts, notice, code or 0)._replace(words=words))
+            processes.add(_of_process(facts, notice, code or 0).with_fields(words=words))
     blocks = hydra.blocks(facts)
     for ended in blocks.own:
         processes.add(_of_process(facts, ended.notice, ended.code))
@@ -250,7 +250,7 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
             if slurm_tasks.is_end(facts, notice):
                 ends.append(ProcessEnd(slurm_tasks.ranks_of(facts, notice), None, None, code or 0, notice, words=words))
         elif lost:  # each of these ended with that code
-            ends += [_of_trace(facts, trace)._replace(trace=None, echo=trace.last) for trace in lost]
+            ends += [_of_trace(facts, trace).with_fields(trace=None, echo=trace.last) for trace in lost]
         elif words or code is None:
             ends.append(ProcessEnd(list(event.ranks), None, None, EXCEPTION, notice, words=words))
         elif _is_failure(code):

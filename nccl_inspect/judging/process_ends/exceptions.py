@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines, once
@@ -14,6 +13,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
@@ -44,7 +44,8 @@ _ERROR = later(r"[\w.]*(?:Error|Exception)(?:$|:)")
 _WIDTH = 160
 
 
-class RaisedException(NamedTuple):
+@frozen
+class RaisedException(Frozen):
     """An exception."""
 
     whole: str
@@ -82,7 +83,8 @@ class RaisedException(NamedTuple):
         return _ENDED.search(self.whole) is not None
 
 
-class Trace(NamedTuple):
+@frozen
+class Trace(Frozen):
     """The output of a rank that an exception ended."""
 
     rank: int
@@ -99,7 +101,8 @@ class Trace(NamedTuple):
         return [raised.notice for raised in (self.first, self.last) if raised is not None and raised.notice is not None]
 
 
-class Exceptions(NamedTuple):
+@frozen
+class Exceptions(Frozen):
     """The exceptions of a log."""
 
     traces: list[Trace]
@@ -122,7 +125,7 @@ def exceptions_of(facts: Facts) -> Exceptions:
     loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
     loose = (
-        [exception._replace(rank=by.get((exception.line.source, exception.line.order))) for exception in loose]
+        [exception.with_fields(rank=by.get((exception.line.source, exception.line.order))) for exception in loose]
         if by
         else loose
     )
@@ -212,7 +215,7 @@ def spawned_exception(facts: Facts, begin: Notice) -> RaisedException | None:
 @once
 def without_process(facts: Facts) -> list[RaisedException]:
     """All exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
-    mine = [_raised(notice)._replace(line=line) for notice in _statements(facts) for line in notice.evidence]
+    mine = [_raised(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
     return [*exceptions_of(facts).loose, *mine]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.line_order import precedes
@@ -11,6 +9,7 @@ from nccl_inspect.judging.process_ends.reports import EXTERNAL, completions, ext
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
+from nccl_inspect.util.records import Frozen, frozen
 
 _KILLS_WITH = 9
 _CORE = 0x80
@@ -22,7 +21,8 @@ _BELOW = range(1, 2)
 """The next line says how a process ended."""
 
 
-class Ended(NamedTuple):
+@frozen
+class Ended(Frozen):
     """A process that Hydra names, and how it ended."""
 
     notice: Notice
@@ -30,7 +30,8 @@ class Ended(NamedTuple):
     """Exit code; negative for a signal."""
 
 
-class Blocks(NamedTuple):
+@frozen
+class Blocks(Frozen):
     """The conclusions from Hydra's blocks: which processes ended on their own, if that is known."""
 
     own: list[Ended]
@@ -54,9 +55,9 @@ def blocks(facts: Facts) -> Blocks:
         return Blocks([], killed=killed[0])  # MPICH names one of all
     if len(killed) == 1:
         return Blocks(ended)  # all others exited on their own: Hydra killed none
-    left = _left(facts, killed, world) if len(killed) == world - 1 else set()
-    is_missing = len(left) == 1 and not _came_to_their_end(facts, left)
-    return Blocks([], next(iter(left)) if is_missing else None, killed[0])
+    spared = _not_killed(facts, killed, world) if len(killed) == world - 1 else set()
+    is_missing = len(spared) == 1 and not _came_to_their_end(facts, spared)
+    return Blocks([], next(iter(spared)) if is_missing else None, killed[0])
 
 
 def _named(facts: Facts) -> list[Notice]:
@@ -64,7 +65,7 @@ def _named(facts: Facts) -> list[Notice]:
     return reports(facts, lambda event: event.kills_with is not None)
 
 
-def _left(facts: Facts, killed: list[Notice], world: int) -> set[int]:
+def _not_killed(facts: Facts, killed: list[Notice], world: int) -> set[int]:
     """The ranks that Hydra does not report as killed."""
     pids = {last.process.pid: last.ranks for last in facts.job.last_lines}
     events = map(report_of, killed)

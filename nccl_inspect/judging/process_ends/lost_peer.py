@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, hosts_in, hosts_with, ranks_in
@@ -11,13 +10,15 @@ from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.silence import Silence, peers_lost
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed, ranges, ranks_word
 
 UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
 """Errors of transfers over a working connection that no process closed."""
 
 
-class Loss(NamedTuple):
+@frozen
+class Loss(Frozen):
     """A rank that went away without a report of its end."""
 
     silence: Silence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from typing import NamedTuple
 
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
@@ -11,12 +10,14 @@ from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word
 
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
 
 
-class ProcessEnd(NamedTuple):
+@frozen
+class ProcessEnd(Frozen):
     """A process that ended on its own."""
 
     ranks: list[int]

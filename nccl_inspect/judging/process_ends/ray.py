@@ -157,7 +157,7 @@ def _is_unhealthy(facts: Facts, lines: list[Evidence]) -> bool:
 def _merged(lost: list[ProcessEnd], unhealthy: list[ProcessEnd]) -> list[ProcessEnd]:
     """Join the raylet's pids and Ray Train's ranks: if NCCL's lines do not, a single one of each is the same."""
     if len(lost) == len(unhealthy) == 1 and not lost[0].ranks:
-        return [lost[0]._replace(ranks=unhealthy[0].ranks)]
+        return [lost[0].with_fields(ranks=unhealthy[0].ranks)]
     if unhealthy:
         lost = [end for end in lost if end.ranks]
     ranks = {rank for end in lost for rank in end.ranks}
@@ -199,7 +199,7 @@ def _of_tasks(facts: Facts) -> list[ProcessEnd]:
 def _by(raised: RaisedException, process: tuple[list[int], str | None, int | None], notice: Notice) -> ProcessEnd:
     """A process that an exception ended, or that only reports the loss of another one."""
     end = ProcessEnd(*process, _EXCEPTION, notice)
-    return end._replace(echo=raised) if raised.is_loss_of_peer else end._replace(raised=raised)
+    return end.with_fields(echo=raised) if raised.is_loss_of_peer else end.with_fields(raised=raised)
 
 
 def _below(facts: Facts, line: Evidence) -> RaisedException | None:

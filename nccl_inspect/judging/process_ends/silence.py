@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
@@ -13,6 +12,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 
 _NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
 _ADDRESS = later(r"[0-9A-Za-z_.:%\[\]-]+")
@@ -27,7 +27,8 @@ _NAME_RANKS = {
 _NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 
 
-class Silence(NamedTuple):
+@frozen
+class Silence(Frozen):
     """The ranks that may have gone away, by elimination."""
 
     gone: list[LastLine]

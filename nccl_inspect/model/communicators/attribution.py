@@ -365,7 +365,7 @@ def _is_same_pair(named: Iterable[int], choice: Sequence[Member]) -> bool:
 
 
 def _global(member: Member, rank: int) -> object:
-    """The global rank; something of its own where the log does not tell it."""
+    """The global rank; a value of its own where the log does not show it."""
     comm = member.communicator
     global_rank = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
     return (id(comm), rank) if global_rank is None or comm is None or comm.world is None else global_rank

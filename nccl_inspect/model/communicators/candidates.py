@@ -84,7 +84,7 @@ class Unit(Slotted):
     bursts: list[Burst]
     candidates: list[Member]
     conn: int | None
-    """The connection set, as printed or as what follows tells."""
+    """The connection set, as printed, or as what follows shows."""
     simple: bool = False
     """Connections of rings and trees only: not of binomial trees, NVLS or CollNet, which join other ranks, too."""
     doubtful: bool = False
@@ -165,7 +165,7 @@ def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candid
 
 
 def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
-    """The connection set of a loose burst, as printed or as what follows tells."""
+    """The connection set of a loose burst, as printed, or as what follows shows."""
     if burst.key.conn is None and process.closing(burst) is not None:
         return RINGS_AND_TREES
     return burst.key.conn

@@ -37,7 +37,7 @@ class Communicator(Slotted):
     first: int = 0
     """Where in the log it appears."""
     global_ranks: Sequence[int | None] = ()
-    """For each rank of the communicator the global one; None where the log does not tell."""
+    """For each rank of the communicator the global one; None where the log does not show it."""
 
     world: Communicator | None = None
     is_open: bool = False
@@ -57,7 +57,7 @@ class Communicator(Slotted):
 
     @property
     def local_ranks(self) -> int | None:
-        """Ranks on each node as NCCL counts them, where all members that tell agree."""
+        """Ranks on each node as NCCL counts them, where all members that state them agree."""
         counts = {member.shape.local_ranks for member in self.members.values() if member.shape}
         return counts.pop() if len(counts) == 1 else None
 
@@ -220,7 +220,7 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
 
 
 def local_ranks(world: Communicator | None) -> dict[int, int]:
-    """The local rank of each global rank, as far as the world's lines tell it."""
+    """The local rank of each global rank, as far as the world's lines show it."""
     members = world.members.values() if world else ()
     return {member.rank: member.shape.local_rank for member in members if member.shape and member.communicator is world}
 

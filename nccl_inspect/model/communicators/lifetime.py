@@ -1,4 +1,4 @@
-"""When the ranks of a communicator reached each stage of its life, as far as lines tell the time."""
+"""When the ranks of a communicator reached each stage of its life, as far as lines have a time."""
 
 from __future__ import annotations
 

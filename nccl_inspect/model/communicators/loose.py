@@ -50,7 +50,7 @@ class LooseBursts:
         self._own_conn = np.array(own, np.int64)
         """Connection sets as printed."""
         self.conn = self._own_conn.copy()
-        """The same, or as what follows tells."""
+        """The same, or as what follows shows."""
         self._group = np.full(len(at), NOTHING)
         groups: dict[tuple[int, ...], int] = {}
         is_by_caller = np.array([some.by_caller for some in processes])[self.process]

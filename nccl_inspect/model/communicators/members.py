@@ -52,7 +52,7 @@ class Member(Slotted):
     split: events.CommSplit | None = None
     parent: Member | None = None
     ordinal: int | None = None
-    """The how-manieth child of its parent, from 1; as printed, or counted."""
+    """Its number among the children of its parent, from 1; as printed, or counted."""
     shape: events.CommShape | None = None
     network_line: Step | None = None
     """The line that names the network."""
@@ -309,7 +309,7 @@ def _is_repeated(member: Member, event: events.CommInit) -> bool:
 
 
 def _give(member: Member, step: Step | Burst) -> bool:
-    """Add a line to a member; but for connections that it cannot have, as far as the member alone tells."""
+    """Add a line to a member; but for connections that it cannot have, as far as the member alone shows."""
     if isinstance(step, Burst):
         if step.key.rank != member.rank or step.highest >= member.init.nranks:
             return False

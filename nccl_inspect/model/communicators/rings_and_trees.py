@@ -116,7 +116,7 @@ class Layouts:
 
 
 def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
-    """Whether a ring has every rank once and all tell the same; until 2.22 no mark shows that it is cut."""
+    """Whether a ring has every rank once and all state the same; until 2.22 no mark shows that it is cut."""
     ranks = printed[0].ranks
     agreed = all(ring.ranks == ranks for ring in printed[1:])
     return agreed and not printed[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
@@ -203,7 +203,7 @@ def _connections(comm: Communicator) -> list[events.Connected]:
 
 
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
-    """What it has besides rings and trees, as far as lines tell: NVLS, NVLS tree, PAT, CollNet.
+    """What it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet.
 
     Args:
         comm: the communicator.

@@ -20,7 +20,7 @@ class BurstPart(Burst):
 
     @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
-        """The edges by what tells them from each other."""
+        """The edges by what distinguishes them."""
         if not self.own:
             self.own = {edge_key(edge.event): edge for edge in map(self._table.edge, self.at.tolist())}
         return self.own

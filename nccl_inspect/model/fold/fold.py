@@ -64,7 +64,7 @@ class Fold:
     """
 
     alongside = 0
-    """See :class:`~nccl_inspect.model.job.Job`: jobs are not told apart here."""
+    """See :class:`~nccl_inspect.model.job.Job`: jobs are not separated here."""
 
     def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
         self._most_processes = most_processes

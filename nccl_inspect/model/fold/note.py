@@ -30,7 +30,7 @@ class Note(Record):
     last: int
     count: int = 1
     places: array[int] | None = None
-    """Where it was made after the first time, as far as nothing tells by whom."""
+    """Where it was made after the first time, as far as nothing shows by whom."""
 
     @property
     def wording(self) -> Wording:

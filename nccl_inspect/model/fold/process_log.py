@@ -142,7 +142,7 @@ class Burst(Record):
 
     @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
-        """The edges by what tells them from each other."""
+        """The edges by what distinguishes them."""
         if self.rows:
             rows, self.rows = self.rows, []
             is_mixed = bool(self.own)

@@ -1,6 +1,6 @@
 """Steps and bursts of blocks that were read in columns, until somebody asks for those of processes.
 
-Loaded where there are such only: this module needs numpy.
+This module needs numpy: it is imported only if there are such.
 """
 
 from __future__ import annotations

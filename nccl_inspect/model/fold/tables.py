@@ -1,6 +1,6 @@
 """Lines that were read in columns, put into what their processes printed.
 
-Loaded where there are such only: this module needs numpy.
+This module needs numpy: it is imported only if there are such.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The jobs of one input told apart."""
+"""Separates the jobs of one input."""

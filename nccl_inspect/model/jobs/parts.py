@@ -64,7 +64,7 @@ class Part:
         final = [moment(log.final.time) for log in logs]
         is_ordered = in_order(*opening, *final)
         self.began = min(time for time in opening if time) if is_ordered else None
-        """When the first process began, where all lines tell the time by one clock."""
+        """When the first process began, where all lines have times of one clock."""
         self.ended = max(time for time in final if time) if is_ordered else None
 
     @cached_property
@@ -128,7 +128,7 @@ class Part:
 
     @cached_property
     def gpus(self) -> set[tuple[str, str]]:
-        """Host and PCI bus id of the GPUs that the log tells."""
+        """Host and PCI bus id of the GPUs that the log shows."""
         members = (member for comm in self.communicators for member in comm.members.values())
         return {(member.log.process.host, member.init.bus_id) for member in members if member.init.bus_id}
 

@@ -23,9 +23,9 @@ from nccl_inspect.model.statements import job_end
 
 _TESTS = "nccl-tests"
 _AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
-"""What tells the attempts of one job apart in the names of files."""
+"""What distinguishes the attempts of one job in the names of files."""
 _DIGITS = re.compile(r"\d+")
-"""What tells its ranks apart there."""
+"""What distinguishes its ranks there."""
 _LOOK_BACK = 64
 """Number of earlier parts among which the continuing one is searched."""
 

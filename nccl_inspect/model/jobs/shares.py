@@ -153,7 +153,7 @@ class _Division:
         """Note the places of errors and ends."""
         for number, marks in self._landmarks.items():
             source = self._numbered[number]
-            ends = (line for line, text in source.counts.tail if job_end.said(text, self._fold.wrapped))
+            ends = (line for line, text in source.counts.tail if job_end.end_text(text, self._fold.wrapped))
             marks.closings.extend(
                 position(number, line) for line in (*ends, *(exception.number for exception in source.raised))
             )
@@ -329,7 +329,7 @@ class _Division:
     def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
         by_job: dict[int, list[_Line]] = {}
         for line in lines:
-            is_end = job_end.said(line[1], self._fold.wrapped) is not None
+            is_end = job_end.end_text(line[1], self._fold.wrapped) is not None
             by_job.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
         return by_job
 

@@ -34,7 +34,7 @@ class Line(NamedTuple):
     communicator: str
     log: ProcessLog
     guessed: bool
-    """Whether only the order of use told the communicator."""
+    """Whether only the order of use shows the communicator."""
     doubtful: bool
     """Whether it may therefore join other ranks."""
     pxn_rank: int | None

@@ -13,7 +13,7 @@ Pair = tuple[str, str, str]
 
 
 def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
-    """The class of each pair, where all processes of a host that tell it tell the same."""
+    """The class of each pair, where all processes of a host that state it agree."""
     by_pair: dict[Pair, set[str]] = {}
     for notice in notices:
         if notice.production != "nccl/topology-paths" or not isinstance(notice.event, Statement):

@@ -120,9 +120,9 @@ class Path(TwoEnded, Record):
     gpu_class: str | None = None
     """The class of a P2P pair as NCCL detected it (subsystem GRAPH): ``NVL``, ``NVB``, ``PIX``, ``PHB``, …"""
     link: str | None = None
-    """What a P2P path runs over, ``NVLink`` or ``PCIe``, where log, topology or platform tell; set by the rules."""
+    """What a P2P path runs over, ``NVLink`` or ``PCIe``, where log, topology or platform state it; set by the rules."""
     expected: str | None = None
-    """The best that the pair could have, where topology or platform tell: ``P2P (NV18)``; set by the rules."""
+    """The best that the pair could have, where topology or platform state it: ``P2P (NV18)``; set by the rules."""
 
 
 def kind_of(path: Path) -> PathKind:

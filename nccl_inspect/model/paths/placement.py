@@ -44,7 +44,7 @@ class Fragment(Record):
         rank = burst.key.rank
         if self.processes.get(rank, log.process) != log.process or self.ranks.get(log.process, rank) != rank:
             return False
-        return not any(self._contradicts(*statement) for statement in _told(log, burst))
+        return not any(self._contradicts(*statement) for statement in _named_ranks(log, burst))
 
     def _contradicts(self, rank: int, host: str | None, device: str) -> bool:
         other_host = host is not None and self.hosts.get(rank, host) != host
@@ -54,13 +54,13 @@ class Fragment(Record):
         """Remember what a burst says of hosts and GPUs."""
         self.processes[burst.key.rank] = log.process
         self.ranks[log.process] = burst.key.rank
-        for who, host, device in _told(log, burst):
+        for who, host, device in _named_ranks(log, burst):
             self.devices[who] = device
             if host:
                 self.hosts[who] = host
 
 
-def _told(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]]:
+def _named_ranks(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]]:
     """Each rank that a burst names, its host where that is proved, and its GPU."""
     for edge in burst.edges.values():
         event = edge.event
@@ -102,7 +102,7 @@ class Placed:
             self.hosts[rank] = log.process[0]
 
     def doubt(self, burst: Burst) -> int:
-        """0 if the communicator of a burst is certain; 1 if only the order of use told it, 2 if ranks may be others."""
+        """0: the communicator of a burst is certain; 1: only the order of use shows it; 2: ranks may be others."""
         if id(burst) not in self._found_by.guessed:
             return 0
         return 1 if id(burst) in self._found_by.paired else 2
@@ -136,7 +136,7 @@ class Placed:
         return [line for *_, line in sorted(ordered, key=itemgetter(0, 1))]
 
     def _line(self, placement: Placement, burst: Burst, edge: Edge) -> Line | None:
-        """An edge in the ranks of the space; None where the log does not tell them, and for CollNet."""
+        """An edge in the ranks of the space; None where the log does not show them, and for CollNet."""
         event, ranks = edge.event, placement.ranks
         src, dst = _known(ranks, event.src), _known(ranks, event.dst)
         if src is None or dst is None or event.transport == "COLLNET":
@@ -281,7 +281,7 @@ class _Rooms:
         mine = self._global_ranks.get(id(log))
         if mine and _known(comm.global_ranks, burst.key.rank) not in mine:
             return False
-        for rank, host, device in _told(log, burst):
+        for rank, host, device in _named_ranks(log, burst):
             member = comm.mate(rank)
             if member is not None and (host not in (None, member.log.process.host) or not member.is_called(device)):
                 return False
@@ -304,7 +304,7 @@ def _adopt(
         placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))
     elif world is None and (fragment := _fragment(placed, log, burst)):
         fragment.take(log, burst)
-        for who, host, _ in _told(log, burst):
+        for who, host, _ in _named_ranks(log, burst):
             if host:
                 placed.hosts[fragment.name, who] = host
         ranks = range(_highest(burst) + 1)

@@ -55,7 +55,7 @@ class Scope:
         return ranks
 
     def of_way(self, way: Iterable[Line]) -> str:
-        """What the lines of all communicators tell, where they agree."""
+        """What the lines of all communicators state, where they agree."""
         scopes = {self.of(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
         return scopes.pop() if len(scopes) == 1 else "unknown"
 
@@ -107,6 +107,6 @@ def _has_one_each(comm: Communicator) -> bool:
 
 
 def _names_are_ambiguous(comm: Communicator) -> bool:
-    """NCCL counts more nodes than there are host names: names like ``localhost`` do not tell hosts apart."""
+    """NCCL counts more nodes than there are host names: names like ``localhost`` do not distinguish hosts."""
     names = {member.log.process[0] for member in comm.members.values()}
     return comm.nnodes is not None and len(comm.members) == comm.nranks and comm.nnodes > len(names)

@@ -30,7 +30,7 @@ class _Copy:
         self.completed = False
         """Whether one of them completes a communicator."""
         self.steps = 0
-        self.said: set[tuple[int, str]] = set()
+        self.messages: set[tuple[int, str]] = set()
         """Its lines but for connections, with their threads."""
         self.edges: dict[tuple[object, ...], int] = {}
         """The channels of its connections."""
@@ -41,7 +41,7 @@ class _Copy:
         self.steps += 1
         self.opening = self.opening or step
         if isinstance(step, Step):
-            self.said.add((step.printed.tid, step.event.message))
+            self.messages.add((step.printed.tid, step.event.message))
             return
         for key, edge in step.edges.items():
             place = step.key.tid, step.key.conn, *key
@@ -51,7 +51,7 @@ class _Copy:
         """Whether all that another one says stands here, too, lines among it that come once only."""
         return (
             other.proofs <= self.proofs
-            and other.said <= self.said
+            and other.messages <= self.messages
             and all(not channels & ~self.edges.get(place, 0) for place, channels in other.edges.items())
         )
 

@@ -191,7 +191,7 @@ def _end(step: Step | Burst) -> int:
 
 
 def within(note: Note, begin: int, end: int) -> Note | None:
-    """A statement as far as it was made between two places; None when it was not, as far as first and last tell."""
+    """A statement as far as it was made between two places; None when it was not, as far as first and last show."""
     if note.last < begin or note.place >= end:
         return None
     if begin <= note.place:

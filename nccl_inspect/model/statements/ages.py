@@ -30,7 +30,7 @@ def of(job: Job) -> float | None:
 
 
 def of_line(source: str, stamp: str) -> float | None:
-    """Seconds since the last line was printed; None where nothing tells by which clock, or it is long ago.
+    """Seconds since the last line was printed; None where the clock is unknown, or it is long ago.
 
     A time without a zone is that of the file's last change, in UTC or in local time, unless the file was copied.
 

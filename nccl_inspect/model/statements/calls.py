@@ -57,7 +57,7 @@ def _calls(key: CallKey, tally: Tally, member: Member | None, rank: int | None) 
 
 
 def _join(mine: Calls, other: Calls) -> None:
-    """The same calls as another rank tells them; a log that was cut short tells fewer."""
+    """The same calls as another rank prints them; a log that was cut short has fewer."""
     if other.calls > mine.calls:
         mine.calls, mine.elements = other.calls, other.elements
     mine.smallest = min(mine.smallest, other.smallest)

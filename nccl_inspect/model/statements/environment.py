@@ -59,10 +59,10 @@ def settings(
     stated = by_process(statements.of(EnvSetting))
     for process in (entry.log.process for entry in processes):
         total += 1
-        for (name, value), (source, said) in _values(stated.get(process, ())).items():
+        for (name, value), (source, statement) in _values(stated.get(process, ())).items():
             entry = by_value.setdefault((name, value), _Value(source))
             entry.processes.append(process)
-            entry.lines.append(said)
+            entry.lines.append(statement)
     settings_list = [
         _setting(name, value, entry, total, ranks, line) for (name, value), entry in sorted(by_value.items())
     ]
@@ -74,11 +74,11 @@ def settings(
 def _values(lines: Iterable[StatementLine]) -> dict[tuple[str, str], tuple[str, StatementLine]]:
     """What a process says of its settings."""
     values: dict[tuple[str, str], tuple[str, StatementLine]] = {}
-    for said in lines:
-        event = said.event
+    for statement in lines:
+        event = statement.event
         assert isinstance(event, EnvSetting)
         # What a plugin put into the environment is echoed later as if the user had set it: the first line counts.
-        values.setdefault((event.name, event.value), (event.origin, said))
+        values.setdefault((event.name, event.value), (event.origin, statement))
     return values
 
 
@@ -92,7 +92,7 @@ def _setting(
 ) -> Setting:
     everywhere = len(entry.processes) == total
     own = sorted({rank for process in entry.processes for rank in ranks[process]})
-    lines = sorted(entry.lines, key=lambda said: said.place)
+    lines = sorted(entry.lines, key=lambda statement: statement.place)
     return Setting(
         name=name,
         value=secrets.value_of(name, value),
@@ -100,5 +100,5 @@ def _setting(
         ranks=None if everywhere else own,
         hosts=list(dict.fromkeys(process[0] for process in entry.processes)),
         processes=list(entry.processes),
-        evidence=[said.line(line) for said in lines[:MAX_EVIDENCE]],
+        evidence=[statement.line(line) for statement in lines[:MAX_EVIDENCE]],
     )

@@ -18,7 +18,7 @@ _WIDTH = 400
 """Bytes that are shown of such a line."""
 
 
-def said(line: bytes, wrapped: bool) -> bytes | None:
+def end_text(line: bytes, wrapped: bool) -> bytes | None:
     """What a line that is not NCCL's says of the end of the job, without what stands around it; None when nothing.
 
     Args:

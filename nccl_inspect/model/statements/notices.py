@@ -88,7 +88,7 @@ def _only(statement: Statement, line: Evidence) -> Earliest:
 
 
 def _earliest(statement: Statement, line: Line) -> Earliest:
-    """Who said it first: by time where one clock tells that of all, else the first in the log."""
+    """Who said it first: by time where all have times of one clock, else the first in the log."""
     row, origins = 0, statement.origins
     times = [moment(origin.time) for origin in origins] if origins[0].time else [None]
     ordered = in_order(*times)

@@ -30,7 +30,7 @@ def shared(state: Fold, inputs: Input | Sequence[Input], address: str, progress:
         state: the fold, to which each piece must be added before the next one is asked for.
         inputs: paths, globs and URLs that the workers see as this process does.
         address: of the scheduler, or a scheduler file.
-        progress: told how many bytes were read, and how many there are.
+        progress: called with the number of bytes read and their total.
 
     Raises:
         NcclInspectError: Dask is missing, the cluster cannot be used, or an input can be read here only.

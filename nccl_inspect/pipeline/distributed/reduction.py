@@ -60,7 +60,7 @@ class Reduction:
         client: of the cluster.
         groups: what each task reads.
         known: what the first lines show about how all are to be read.
-        told: learns how many bytes were read.
+        progress: called with the number of bytes read.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Reduction:
         self._client = client
         self._groups = groups
         self._known = known
-        self._told = progress
+        self._progress = progress
         self._asker = tasks.Asker.here()
         self._watch = cluster.Watch(client)
         self._news: SimpleQueue[_News] = SimpleQueue()
@@ -241,7 +241,7 @@ class Reduction:
             self._blame(group, error)
         elif group not in self._read:
             self._read.add(group)
-            self._told(sum(part.size for part in self._groups[group]))
+            self._progress(sum(part.size for part in self._groups[group]))
 
 
 def _cut(span: range, most: int) -> list[range]:
