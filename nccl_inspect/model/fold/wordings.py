@@ -49,7 +49,7 @@ class Wordings:
         Args:
             later: what was stated later.
             processes: that have begun here.
-            common: those of them that go on later.
+            common: those of them that print later, too.
         """
         ahead = self._size - OF_PROCESS * (processes - common)
         return not self._of_kind and not later._of_kind and ahead + later._most <= MAX_WORDINGS
