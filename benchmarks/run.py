@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import logs
@@ -106,6 +107,12 @@ def _rows(folder: Path, sizes: Iterable[int]) -> Iterator[tuple[object, ...]]:
 
 
 def _job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[str]] = iter) -> str:
+    """The log of a wide job, made in another process: Linux counts memory of this one as that of what it starts."""
+    with ProcessPoolExecutor(1) as process:
+        return process.submit(_checked_job, path, ranks, passed_on).result()
+
+
+def _checked_job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[str]]) -> str:
     """The log of a wide job, which is read as its truth says."""
     job = WideJob(ranks)
     with path.open("w", encoding="utf-8") as file:

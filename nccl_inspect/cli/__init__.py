@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from nccl_inspect._version import __version__
-from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.util import interruption
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, printable
@@ -143,6 +143,7 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
     if _BLAS_THREADS not in os.environ:
         os.putenv(_BLAS_THREADS, "1")
     _prepare_streams()
+    sys.unraisablehook = _report_unraisable
     # All output is written: freeing a job of ten thousand ranks would take a tenth of the run time.
     os._exit(execute(EXITS_AFTERWARDS, program, name))
 
@@ -169,6 +170,11 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
     except NcclInspectError as error:
         print_stderr(str(error))
         return error.exit_code
+    except MemoryError as error:
+        error.__context__ = error.__traceback__ = None  # their frames hold what fills the memory
+        redirect_to_devnull(sys.stdout)
+        print_stderr("out of memory; give fewer logs at once, those of one job or of some hosts, or allow more memory")
+        return NoInputError.exit_code
     except OSError as error:
         redirect_to_devnull(sys.stdout)
         print_stderr(
@@ -192,6 +198,12 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=PLAIN)
+
+
+def _report_unraisable(what: sys.UnraisableHookArgs, /) -> None:
+    """Generators that end because memory ran out fail once more; the error itself is reported."""
+    if not issubclass(what.exc_type, MemoryError):
+        sys.__unraisablehook__(what)
 
 
 def redirect_to_devnull(stream: TextIO) -> None:

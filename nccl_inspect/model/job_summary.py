@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.evidence import Evidence
@@ -37,5 +38,5 @@ class Standing(Record):
     """The worst one."""
     severity: str = ""
     """The highest of all findings; empty where there is none."""
-    detail: Job | None = None
-    """The job itself, of the worst few only."""
+    detail: Job | None = field(default=None, compare=False)
+    """The job itself, of the worst few only; the worst of all holds what is said here in turn."""

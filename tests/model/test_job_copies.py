@@ -26,8 +26,27 @@ def _shown(job: Job) -> str:
 def test_copies_say_the_same(name: str) -> None:
     jobs = [nccl_inspect.read(str(sample_data.FOLDER / name)) for _ in range(4)]
     copies = pickle.loads(pickle.dumps(jobs[0])), copy.deepcopy(jobs[1]), copy.copy(jobs[2]), replace(jobs[3])
+    assert all(job == jobs[0] for job in (*copies, *jobs))
     shown = _shown(jobs[0])
     assert all(_shown(job) == shown for job in (*copies, *jobs))
+
+
+@pytest.mark.parametrize("name", ["faults", "launchers"])
+def test_copies_of_the_worst_of_several_jobs_equal_it(name: str) -> None:
+    job = nccl_inspect.read(str(sample_data.FOLDER / name))
+    assert len(job.jobs) > 1
+    copies = pickle.loads(pickle.dumps(job)), copy.deepcopy(job), copy.copy(job), replace(job)
+    assert all(other == job for other in copies)
+    assert repr(job).startswith("Job(")
+
+
+def test_other_paths_are_another_job() -> None:
+    job, other = (nccl_inspect.read(sample_data.contents("socket-2node-tp4-dp2")[0]) for _ in range(2))
+    other.paths[1].nic = "mlx5_7"
+    assert job.paths[:1] == other.paths[:1]
+    assert job != other
+    assert job.paths.first(1) == other.paths.first(1) != job.paths.first(2)
+    assert job.paths != list(job.paths)
 
 
 def test_a_job_does_not_need_its_log_any_more(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.fold.call_counts import counted
-from nccl_inspect.model.fold.note import Note
+from nccl_inspect.model.fold.note import Note, Stated, Wording
 from nccl_inspect.model.fold.places import Move, position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -46,6 +47,7 @@ from nccl_inspect.model.fold.uses import (
     Use,
     used,
 )
+from nccl_inspect.model.fold.wordings import Wordings
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
@@ -83,6 +85,7 @@ class Fold:
         """What its lines show about how others are to be read."""
         self.statement_table: StatementTable | None = None
         """What processes stated, in columns; see :class:`ProcessLog`."""
+        self._wordings = Wordings()
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
 
@@ -148,7 +151,7 @@ class Fold:
             for at, (process, first) in enumerate(zip(extents.processes, extents.first, strict=True))
         ]
         apart = [log for log in logs if log.process in processes] if self.sources[-1].crowded else logs
-        kept = tables.note_into(self._columns(), apart, block.by_process)
+        kept = tables.note_into(self._columns(), self._kept, apart, block.by_process)
         tables.put_into(self._step_table, logs)
         if block.by_process or kept or self._step_table.is_full:
             rows = {
@@ -192,7 +195,7 @@ class Fold:
         """Take in a line that matters, and whose order does not."""
         how = text.use.how
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
-            log.note(place, origin, text)
+            log.note(place, origin, self._kept((text.level, text.message, origin.location), text.parsed))
             if how == BOOTSTRAP:
                 insort(log.bootstraps, place)
         elif how == LOOSE:
@@ -206,6 +209,9 @@ class Fold:
         elif how == CALL:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
             counted(log.calls, place, text.parsed.event)
+
+    def _kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
+        return self._wordings.kept(wording, parsed, len(self._processes))
 
     def _log(self, place: int, origin: Origin) -> ProcessLog:
         log = self._processes.get(origin.process)
@@ -254,7 +260,9 @@ class Fold:
             if how == UNKNOWN:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
             if how == NOTE or repeated.text.level in STATEMENTS:
-                log.note(place, repeated.origin, repeated.text, end, repeated.number)
+                text, origin = repeated.text, repeated.origin
+                said = self._kept((text.level, text.message, origin.location), text.parsed)
+                log.note(place, origin, said, end, repeated.number)
 
     def _refuse(self, place: int) -> None:
         """Count a line with impossible numbers as damaged."""
@@ -303,6 +311,9 @@ class Fold:
         logs = later.processes.values()
         if any(log.long_notes for log in logs) or len(self.processes) + len(logs) > self._most_processes:
             return False
+        common = sum(process in self.processes for process in later.processes)
+        if not self._wordings.has_room(later._wordings, len(self.processes), common):
+            return False
         unknown = len(self.unrecognised) + len(later.unrecognised)
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
@@ -334,6 +345,7 @@ class Fold:
             self._columns().take_in(later.statement_table, logs, move)
         for mine, log in logs:
             mine.merge(log, move)
+        self._wordings.merge(later._wordings, len(self.processes))
         for message, note in later.unrecognised.items():
             note.move(move)
             if earlier := self.unrecognised.get(message):

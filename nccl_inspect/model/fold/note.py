@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from nccl_inspect.event.base import Event
+from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.util.records import Record, record
 
@@ -15,6 +16,8 @@ MAX_PLACES = 1 << 14
 
 Wording: TypeAlias = tuple[str, bytes, str | None]
 """What lines state: level, message and place in NCCL's source."""
+Stated: TypeAlias = tuple[Wording, Parsed | None]
+"""What a line states, and what the grammar makes of it."""
 
 
 @record
@@ -56,3 +59,8 @@ class Note(Record):
         self.last = max(self.last, later.last)
         for place in (later.place, *(later.places or ())) if keeps_places else ():
             self.again(place)
+
+
+def located(origin: Origin, location: str | None) -> Origin:
+    """Who printed a statement, with the place in NCCL's source of the one that stands for it."""
+    return origin if origin.location == location else origin._replace(location=location)

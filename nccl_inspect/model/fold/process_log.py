@@ -14,13 +14,13 @@ from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.model.fold.edge_key import edge_key
-from nccl_inspect.model.fold.note import Note
+from nccl_inspect.model.fold.note import Note, located
 from nccl_inspect.model.fold.places import Move
 from nccl_inspect.model.fold.step import Step, step_of
-from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
+    from nccl_inspect.model.fold.note import Stated
     from nccl_inspect.model.fold.statement_table import StatementTable
     from nccl_inspect.scanning.connection_table import Edges
 
@@ -300,21 +300,22 @@ class ProcessLog(Record):
         after = bisect_right(self.bootstraps, since)
         return after < len(self.bootstraps) and self.bootstraps[after] < until
 
-    def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
+    def note(self, place: int, origin: Origin, said: Stated, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
-        key: object
-        key = wording = text.level, text.message, origin.location
+        wording, parsed = said
+        level, message, location = wording
         if (
             (statement_table := self.statement_table) is not None
-            and len(text.message) <= LONG
+            and len(message) <= LONG
             and statement_table.has_room(self.process)
         ):
-            statement_table.note(self.process, wording, text.parsed, place, origin, last or place, count)
+            statement_table.note(self.process, wording, parsed, place, origin, last or place, count)
             return
+        key: object = wording
         note = self.notes.get(key)
-        if note is None and (len(text.message) > LONG or len(self.own) >= MAX_NOTES):
-            production = text.parsed.production.name if text.parsed else None
-            key = self._key(key, text.level, production, len(text.message))
+        if note is None and (len(message) > LONG or len(self.own) >= MAX_NOTES):
+            production = parsed.production.name if parsed else None
+            key = self._key(key, level, production, len(message))
             note = self.own.get(key)
         if note is not None:
             note.count += count
@@ -323,8 +324,8 @@ class ProcessLog(Record):
             if not self.process.host:
                 note.again(place)
         else:
-            event = text.parsed.event if text.parsed else None
-            self.own[key] = Note(event, origin, text.level, text.message, place, last or place, count)
+            event, origin = parsed.event if parsed else None, located(origin, location)
+            self.own[key] = Note(event, origin, level, message, place, last or place, count)
 
     def _key(self, key: object, level: str, production: str | None, size: int) -> object:
         """The key of a note: its own, or that of all of its kind when there are too many."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.note import Note, Wording
+from nccl_inspect.model.fold.note import Note, Wording, located
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import MAX_NOTES, ProcessLog
 from nccl_inspect.scanning.line_table import Printed, joined
@@ -204,7 +204,7 @@ class StatementTable:
         notes: dict[object, Note] = {}
         for row, wording, place, last, times in zip(at.tolist(), *columns[1:, at].tolist(), strict=True):
             key, event = self._texts[wording]
-            notes[key] = Note(event, printed[row], key[0], key[1], place, last, times)
+            notes[key] = Note(event, located(printed[row], key[2]), key[0], key[1], place, last, times)
         return notes
 
     def by_text(self, logs: Sequence[ProcessLog]) -> Iterator[tuple[Wording, Event | None, list[Any]]]:

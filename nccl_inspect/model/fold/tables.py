@@ -5,7 +5,7 @@ This module needs numpy: it is imported only if there are such.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nccl_inspect.event.base import Process
+from nccl_inspect.grammar.engine import Parsed
+from nccl_inspect.model.fold.note import Stated, Wording
 from nccl_inspect.model.fold.process_log import LONG, MAX_NOTES, Burst, BurstKey, EdgeRows, ProcessLog
 from nccl_inspect.model.fold.statement_table import StatementTable
 from nccl_inspect.model.fold.step_table import Ends, Entries, StepTable
@@ -94,12 +96,17 @@ class Tables:
             self._bursts = self._bursts_of(connections, *self._breaks(block, fate))
 
     def note_into(
-        self, statement_table: StatementTable, logs: Iterable[ProcessLog], by_process: Mapping[Process, Sequence[Row]]
+        self,
+        statement_table: StatementTable,
+        kept: Callable[[Wording, Parsed | None], Stated],
+        logs: Iterable[ProcessLog],
+        by_process: Mapping[Process, Sequence[Row]],
     ) -> dict[Process, list[Row]]:
         """Add the statements to those of all blocks, before anything is put into logs.
 
         Args:
             statement_table: of all blocks.
+            kept: gives the statement to be kept for one.
             logs: of the processes that are kept apart.
             by_process: lines that were read one by one.
 
@@ -123,7 +130,7 @@ class Tables:
                     more += MAX_NOTES if any(len(text.message) > LONG for _, _, text, _ in rows) else len(rows)
                 if statement_table.adopt(log, more):
                     number[at] = statement_table.number(log.process)
-        self._put(statement_table, statements, number[process[statements.first]])
+        self._put(statement_table, kept, statements, number[process[statements.first]])
         fate = np.where(is_said & (number[process] < 0), KEPT, self._fates[lines.text])
         self._bootstraps = np.flatnonzero(fate & ENDS_ALL)
         return self._kept(np.flatnonzero(fate & KEPT))
@@ -191,11 +198,18 @@ class Tables:
         times = np.bincount(number, minlength=len(first))
         return _Statements(rows[first], wording[first], list(locations), last, times)
 
-    def _put(self, statement_table: StatementTable, statements: _Statements, process: Column) -> None:
+    def _put(
+        self,
+        statement_table: StatementTable,
+        kept: Callable[[Wording, Parsed | None], Stated],
+        statements: _Statements,
+        process: Column,
+    ) -> None:
         """Add statements to those of all blocks.
 
         Args:
             statement_table: of all blocks.
+            kept: gives the statement to be kept for one.
             statements: of this block.
             process: the number of the process there for each; -1 if it is not kept there.
         """
@@ -205,9 +219,8 @@ class Tables:
         numbers = []
         for entry in wordings.tolist():
             text = lines.texts[entry // len(locations)]
-            numbers.append(
-                statement_table.wording((text.level, text.message, locations[entry % len(locations)]), text.parsed)
-            )
+            stated = text.level, text.message, locations[entry % len(locations)]
+            numbers.append(statement_table.wording(*kept(stated, text.parsed)))
         place = lines.line[first] + self._base
         columns = process[chosen], np.array(numbers, np.int64)[wording], place
         statement_table.add(

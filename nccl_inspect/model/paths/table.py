@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import eq
 from typing import TYPE_CHECKING, Any, overload
 
 from nccl_inspect.errors import NoPathError
@@ -91,6 +92,13 @@ class Selection(Sequence[Path]):
         self._rows = None if rows is None else numbers.column_of(rows, table.columns.kind)
         self._is_whole = rows is None
         self._found: dict[object, Any] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Selection):
+            return NotImplemented
+        if self.table is other.table:
+            return self.rows == other.rows
+        return len(self) == len(other) and all(map(eq, self, other))
 
     def __len__(self) -> int:
         if self._rows is not None:
