@@ -7,7 +7,7 @@ from nccl_inspect.model.fold.note import Stated, Wording
 
 MAX_WORDINGS = 1 << 15
 """Different statements of a log, on top of those that belong to its processes."""
-OF_PROCESS = 32
+OF_PROCESS = 128
 """Statements of each process that are its own: addresses, bus ids, durations."""
 _SIZE = 4096
 """Bytes of a message that count like a further statement."""
