@@ -34,6 +34,9 @@ _GROUP = later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-connect-timeout"
 _TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
+_GONE = {"torch/store-closed", "torch/store-lost"}
+_AFTER_THE_END = {_CLOSED, *_GONE}
+"""While NCCL is up, these follow from an end that may not be in this log."""
 
 
 def judge(facts: Facts) -> Results:
@@ -44,8 +47,7 @@ def judge(facts: Facts) -> Results:
     begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
     yield Effects(before)  # a later attempt succeeded
-    # A rendezvous closed while NCCL is up follows from an end that this node's log does not show.
-    errors = [error for error in errors if error not in before and not (begins and error.production == _CLOSED)]
+    errors = [error for error in errors if error not in before and not (begins and error.production in _AFTER_THE_END)]
     if not errors:
         return
     kinds = {error.production for error in errors}
@@ -59,14 +61,16 @@ def judge(facts: Facts) -> Results:
         summary, cause, fix = _agents_missing()
     elif _CLOSED in kinds:
         summary, cause, fix = _rendezvous_closed()
+    elif kinds <= _GONE:
+        summary, cause, fix = _store_gone()
     else:
         summary, cause, fix = _key_missing(errors)
     yield RULE.finding(
         summary,
         cause=cause + _exceptions(facts, errors),
-        impact="the job does not start: NCCL gets the id of its communicator from this store"
-        if not begins
-        else "the waiting ranks end, and with them the job",
+        impact="the ranks that need the store end, and with them the job"
+        if begins or kinds <= _GONE
+        else "the job does not start: NCCL gets the id of its communicator from this store",
         fix=fix,
         confidence="certain" if _LISTEN in kinds else "likely",
         ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
@@ -183,6 +187,18 @@ def _rendezvous_closed() -> tuple[str, str, list[str]]:
         [
             "Look at the output of torchrun on the other nodes: the one that ended first shows why.",
             "--rdzv-id=<a new id for each job>   # the rendezvous of an earlier job is closed",
+        ],
+    )
+
+
+def _store_gone() -> tuple[str, str, list[str]]:
+    return (
+        "the connection to PyTorch's store was closed",
+        "the process that serves it (rank 0, or torchrun on the node of --rdzv-endpoint) ended or died first, or its "
+        "host can no longer be reached",
+        [
+            "Look at the output of rank 0 and of torchrun on its node: find a traceback, a signal or an eviction.",
+            _REACH,
         ],
     )
 

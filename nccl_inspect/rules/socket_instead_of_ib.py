@@ -56,12 +56,13 @@ def judge(facts: Facts) -> Results:
 
 
 def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
-    """The signs before hosts talk: a NIC, or settings for one, while NCCL uses TCP."""
+    """The signs before hosts talk: a NIC, settings for one, or no library to look for one, while NCCL uses TCP."""
     tcp_fallback = fallback(facts)
-    cards, expectations = fabrics.ib_cards(facts), _expectations(facts)
+    cards, expectations, no_verbs = fabrics.ib_cards(facts), _expectations(facts), fabrics.lacking_verbs(facts)
+    is_wanted = bool(expected or cards or expectations)
     if (
         not tcp_fallback
-        or not (expected or cards or expectations)
+        or not (is_wanted or (no_verbs and facts.platform is None))
         or fabrics.disabling_settings(facts)
         or slingshot.signs(facts)
     ):
@@ -74,13 +75,11 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         confirm=CONFIRM
         if expected or cards
         else "Run ibv_devices on a host, outside the container: does it list NICs?",
-        severity=tcp_fallback.severity,
+        severity=tcp_fallback.severity if is_wanted else "info",
         confidence=tcp_fallback.confidence(bool(expected or cards)),
         ranks=tcp_fallback.ranks,
         hosts=tcp_fallback.hosts,
-        evidence=clue_evidence(
-            [*cards[:2], *first_evidence(fabrics.lacking_verbs(facts))[:1], *expectations[:1]], tcp_fallback
-        ),
+        evidence=clue_evidence([*cards[:2], *first_evidence(no_verbs)[:1], *expectations[:1]], tcp_fallback),
     )
 
 
@@ -107,7 +106,7 @@ def _cause(facts: Facts, hints: bool) -> str:
     if without:
         return fabrics.no_cards_on(without)
     if fabrics.lacking_verbs(facts):
-        return "libibverbs is not in the image, so NCCL cannot look for NICs"
+        return "libibverbs is not in the image, so NCCL cannot look for NICs; normal only where the hosts have none"
     if named:
         return (
             f"{as_shell(named)} {_verb(named)} NICs, but NCCL found none that matches: the names differ on these "
