@@ -225,7 +225,7 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
 def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tuple[object, ...]:
     """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible.
 
-    A setting of which the log shows no bad path comes last.
+    A setting of which the log shows neither a bad path nor a failed job comes last.
 
     Args:
         finding: with its causes.
@@ -244,6 +244,6 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
         -severity,
         rule.nest_under_effect,
         confidence,
-        rule.category == "environment" and not finding.paths,
+        rule.category == "environment" and not (finding.paths or finding.fatal),
         finding.rule,
     )
