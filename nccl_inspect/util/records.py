@@ -52,11 +52,17 @@ class Slotted:
     """Whether fields are given by name only, as far as type checkers and ``inspect.signature`` know."""
 
     def with_fields(self, **changed: object) -> Self:
-        """The same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes."""
+        """The same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes.
+
+        Raises:
+            TypeError: there is no such field.
+        """
         kind: Any = type(self)
         made: Self = kind.__new__(kind)
         for name, put in slots(kind).items():
-            put(made, changed[name] if name in changed else getattr(self, name))
+            put(made, changed.pop(name) if name in changed else getattr(self, name))
+        if changed:
+            raise TypeError(f"{kind.__name__} has no field '{next(iter(changed))}'")
         return made
 
     def __replace__(self, **changed: object) -> Self:

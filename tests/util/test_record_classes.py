@@ -45,6 +45,13 @@ def test_all_objects_are_made_alike(kind: type[Sample]) -> None:
     assert kind("a").lines is not kind("a").lines
 
 
+def test_some_fields_change_and_no_other_name_is_taken() -> None:
+    sample = Longer("a", lines=[1], more="c")
+    assert sample.with_fields(count=4) == Longer("a", 4, [1], more="c").with_fields(words=sample.words)
+    with pytest.raises(TypeError, match="Longer has no field 'size'"):
+        sample.with_fields(size=1)
+
+
 def test_they_are_dataclasses_with_slots() -> None:
     longer = Longer("b", 4, more="c")
     assert [own.name for own in fields(longer)] == ["name", "count", "lines", "words", "more"]
