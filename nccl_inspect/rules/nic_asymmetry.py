@@ -88,6 +88,10 @@ class _Counts(Frozen):
         return listed(f"{host} {self.hosts[host]}" for host in self.hosts)
 
 
+_MOST_NICS = 1024
+"""More than a host can have: a larger number is damaged, and not counted."""
+
+
 def judge(facts: Facts) -> Results:
     """Judge NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
     if stated := _stated(facts):
@@ -212,7 +216,7 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
     common = set.intersection(*kinds) if kinds else set()
     nics: dict[str, dict[object, Notice]] = {}
     for notice in lists or facts.with_event(
-        OfiProvider, lambda event: event.provider == "efa" and event.nics is not None
+        OfiProvider, lambda event: event.provider == "efa" and event.nics is not None and event.nics <= _MOST_NICS
     ):
         number = getattr(notice.event, "nics", None) or 0
         names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [

@@ -246,3 +246,15 @@ def test_a_setting_without_an_effect_in_the_log_does_not_hide_paths_that_lack_so
     assert [finding.rule for finding in job.findings][:2] == ["gdr-disabled", "algo-proto-forced"]
     assert job.findings[0].fix[0].startswith("unset NCCL_NET_GDR_LEVEL ")
     assert not [step for step in job.findings[0].fix[1:] if step.startswith("unset")]
+
+
+def test_a_number_of_nics_that_no_host_has_is_not_counted() -> None:
+    found_nics = "NET/OFI Selected provider is efa, fabric is efa (found %d nics)"
+    job = nccl_inspect.read(
+        b"a:1:1 [0] NCCL INFO "
+        + (found_nics % 10**15).encode()
+        + b"\nb:1:1 [0] NCCL INFO "
+        + (found_nics % 4).encode()
+        + b"\n"
+    )
+    assert not [finding for finding in job.findings if finding.rule == "nic-asymmetry"]
