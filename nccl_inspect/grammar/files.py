@@ -22,7 +22,8 @@ A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
-``general: yes`` of shapes that are so wide that all others come before them,
+``rest: yes`` of foreign ones that take what the others leave of a form that only this program has,
+``general: yes`` of shapes that are so wide that all others come before them, and that prove nothing,
 ``traced: yes`` of foreign ones that are wider still: only the line below the frames of a traceback is asked for them,
 ``last: yes`` of foreign ones that mean something only in the last lines of a log: no other line is asked for them.
 """
@@ -52,6 +53,7 @@ _KEYS = {
     "follows",
     "bare",
     "foreign",
+    "rest",
     "general",
     "traced",
     "last",
@@ -102,6 +104,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
             production.bare = bool(production.follows) or "\nbare: yes" in block
         production.foreign = "foreign" in common
         production.general = "general" in common
+        production.rest = "rest" in common
         production.traced = "traced" in common
         production.last = "last" in common
         productions.append(production)

@@ -232,6 +232,30 @@ def quick_needle(source: str) -> str:
     return max(quick_needles(source), key=len)
 
 
+_FIELD = re.compile(r"\{[^{}]*\}")
+_INNER = re.compile(r"(«[^«»]*)«[^«»]*»\??")
+_IN_CHOICE, _OPTIONAL = re.compile("«[^«»]*»"), re.compile(r"«[^«»]*»\?")
+_WORDS = re.compile(r"([^{}«»¦]*)\{[a-z0-9_]+:=([^{}]*)\}([^{}«»¦]*)|«([^«»]*)»(?!\?)")
+
+
+def quick_signs(source: str, size: int) -> list[str]:
+    """Literals one of which is in every message of this shape: of one choice, where no literal of that size is in all."""
+    signs = [quick_needle(source)]
+    if len(signs[0]) >= size:
+        return signs
+    for before, words, after, options in _WORDS.findall(_without_inner(source)):
+        some = [f"{before}{word}{after}" for word in words.split("¦")] if words else map(quick_needle, options.split("¦"))
+        signs = max(signs, [sign.replace("␣", " ") for sign in some], key=lambda some: min(map(len, some)))
+    return signs
+
+
+def _without_inner(source: str) -> str:
+    """The notation without the choices inside of others, and without those that may be left out."""
+    while (shorter := _INNER.sub(r"\1{}", source)) != source:
+        source = shorter
+    return _IN_CHOICE.sub(lambda choice: _FIELD.sub("{}", choice[0]), _OPTIONAL.sub("{}", source))
+
+
 def quick_needles(source: str) -> list[str]:
     """The literals in every message of this shape, without parsing the whole notation."""
     shorter = _CHOICE.sub("\n", source)

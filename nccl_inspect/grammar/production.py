@@ -17,6 +17,8 @@ from nccl_inspect.grammar.types import Value
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
 
+MIN_SIGN = 8
+"""Bytes of a text that shows a line of another program."""
 _TRIES = 1000
 """Number of non-matching messages after which compiling the pattern is faster than checking literals."""
 
@@ -66,6 +68,7 @@ class Production:
         "_past_word",
         "_regex",
         "_shape",
+        "_signs",
         "_tried",
         "bare",
         "dialect",
@@ -76,6 +79,7 @@ class Production:
         "last",
         "line",
         "name",
+        "rest",
         "traced",
     )
 
@@ -90,6 +94,8 @@ class Production:
         """Whether it is a whole line of another program."""
         self.general = False
         """Whether it is tried only if no other production matches."""
+        self.rest = False
+        """Whether it takes what the other productions leave of a form that only its dialect has."""
         self.traced = False
         """Whether it only matches the line below the frames of a traceback."""
         self.last = False
@@ -101,6 +107,7 @@ class Production:
         self._nodes: notation.Sequence | None = None
         self._shape: Shape | None = None
         self._needle: bytes | None = None
+        self._signs: tuple[bytes, ...] = ()
         self._literals: list[bytes] | None = None
         self._beginnings: tuple[bytes, ...] | None = None
         """The beginning of the message, or of the rest after a word that may be anything."""
@@ -189,6 +196,13 @@ class Production:
         if self._needle is None:
             self._needle = notation.quick_needle(self.line).encode()
         return self._needle
+
+    @property
+    def signs(self) -> tuple[bytes, ...]:
+        """Literals one of which is in every message of this shape: the needle, unless that is short."""
+        if not self._signs:
+            self._signs = tuple(sign.encode() for sign in notation.quick_signs(self.line, MIN_SIGN))
+        return self._signs
 
     def may_fit(self, message: bytes) -> bool:
         """Whether literals and beginning match: cheaper than compiling the shape."""

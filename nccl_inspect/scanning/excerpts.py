@@ -224,7 +224,7 @@ class Excerpt:
         inner = list(map(decoration.without_margin, lines))
         for text in {b" ".join(inner), b"".join(inner)}:
             if any(sign in text for sign, _ in self._possible) or any(
-                production.needle in text for production in self._foreign
+                sign in text for production in self._foreign for sign in production.signs
             ):
                 return True
         return _PRINTED.search(lines[0]) is not None

@@ -308,7 +308,7 @@ class Scanner:
             self._needles = (
                 alone
                 + self._grammar.bare_in(others, self.wrapped)
-                + [production.needle for production in self._foreign if not production.general]
+                + [sign for production in self._foreign if not production.general for sign in production.signs]
             )
         return self._needles
 
