@@ -21,6 +21,7 @@ def judge(facts: Facts) -> Results:
     caught = [notice for notice in facts.notices(*_FAILED) if exceptions.is_caught(facts, notice)]
     yield Effects(caught)
     missing, refused, others = ([n for n in facts.notices(name) if n not in caught] for name in _FAILED)
+    others += facts.errors_of_rule(RULE.name)
     notices = [*missing, *refused, *others]
     if not notices:
         return

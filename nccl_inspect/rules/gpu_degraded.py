@@ -1,6 +1,7 @@
 """A GPU has fewer NVLinks or PCIe lanes than the others."""
 
 from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.statements import find_text
 
 RULE = Rule(
     name="gpu-degraded",
@@ -13,6 +14,19 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Results:
     """Judge the GPUs of ranks by files from their hosts."""
+    if stated := facts.errors_of_rule(RULE.name):
+        yield RULE.clue(
+            f"a monitor finds a GPU or its links degraded: {find_text(stated[0])}",
+            cause="an NVLink or PCIe link that is down or has many errors, a GPU that is too hot, or memory that wears out",
+            impact="jobs on this host are slower, or end with an error of CUDA",
+            fix=[
+                "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi -q -d ECC,ROW_REMAPPER,PERFORMANCE   # on the host",
+                "dcgmi diag -r 3   # without jobs on it; then reset the GPU, or replace it",
+            ],
+            confirm="Compare the time of the line with that of the job, and the speed of this host with that of others.",
+            notices=stated,
+            explains_errors=stated,
+        )
     if facts.job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
