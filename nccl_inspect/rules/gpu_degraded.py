@@ -1,7 +1,9 @@
 """A GPU has fewer NVLinks or PCIe lanes than the others."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.hardware import fabric_health
 from nccl_inspect.judging.statements import find_text
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="gpu-degraded",
@@ -27,7 +29,25 @@ def judge(facts: Facts) -> Results:
             notices=stated,
             explains_errors=stated,
         )
+    masks = facts.notices("nccl/mnnvl-fabric")
+    if sick := [notice for notice in masks if fabric_health.decode(_mask(notice))]:
+        faults = dict.fromkeys(fault for notice in sick for fault in fabric_health.decode(_mask(notice)))
+        yield RULE.clue(
+            f"the NVLink fabric of a GPU is not well: {listed(faults)} (healthMask {value(sick[0], 'health')})",
+            cause="NVLinks that are down or were trained badly, or a host that the fabric manager did not set up",
+            impact="NVLink is slower, or cannot be used between hosts",
+            fix=[
+                "nvidia-smi -q | grep -A8 Fabric; nvidia-smi nvlink -s   # on the host",
+                "journalctl -u nvidia-fabricmanager   # what it says of this GPU; then reset the GPU",
+            ],
+            confirm="Compare with the hosts whose mask differs.",
+            notices=sick,
+        )
     if facts.job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
         yield from settled.clues(facts, RULE)
+
+
+def _mask(notice: Notice) -> int:
+    return int(str(value(notice, "health")), 16)
