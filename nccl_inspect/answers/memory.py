@@ -81,7 +81,7 @@ class _Sum(Record):
 
 
 def is_bad(_: MemoryRow) -> bool:
-    """No amount of memory is bad by itself."""
+    """No amount of memory deserves a mark."""
     return False
 
 

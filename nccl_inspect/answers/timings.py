@@ -5,7 +5,8 @@ from __future__ import annotations
 from nccl_inspect.answers import Column, place
 from nccl_inspect.event.base import is_named
 from nccl_inspect.model.communicators.lifetime import PHASES
-from nccl_inspect.model.job import CommunicatorInfo, InitTiming, Job
+from nccl_inspect.model.inventory import InitTiming
+from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.util.records import Frozen, frozen
 
 _SLOW = 5.0

@@ -30,9 +30,7 @@ _NONE = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=INFO and 
     metavar="WHERE",
     help="Only memory of GPU or of host. May be repeated.",
 )
-def command(
-    job: Job, fits: selection.Fits, memories: tuple[str, ...], logs: tuple[str, ...]
-) -> questions.Answered:
+def command(job: Job, fits: selection.Fits, memories: tuple[str, ...], logs: tuple[str, ...]) -> questions.Answered:
     """List the memory that NCCL allocated on GPUs and hosts, by rank, communicator and kind; the largest first.
 
     Sizes are sums over the log: NCCL prints no line when it frees memory. A communicator is named for what its own

@@ -26,7 +26,9 @@ Answered = tuple[Sequence[Record], str]
 """The rows that fit the options, and the message if there is none."""
 
 
-def question(kind: Table, noun: str, *, tells_logs: bool = False) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
+def question(
+    kind: Table, noun: str, *, tells_logs: bool = False
+) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
     """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
 
     Args:

@@ -235,16 +235,19 @@ def quick_needle(source: str) -> str:
 _FIELD = re.compile(r"\{[^{}]*\}")
 _INNER = re.compile(r"(«[^«»]*)«[^«»]*»\??")
 _IN_CHOICE, _OPTIONAL = re.compile("«[^«»]*»"), re.compile(r"«[^«»]*»\?")
-_WORDS = re.compile(r"([^{}«»¦]*)\{[a-z0-9_]+:=([^{}]*)\}([^{}«»¦]*)|«([^«»]*)»(?!\?)")
+_WORDS = re.compile(r"([^{}«»¦]*)\{[a-z0-9_]+:=([^{}]*)\}(?=([^{}«»¦]*))|«([^«»]*)»(?!\?)")
 
 
 def quick_signs(source: str, size: int) -> list[str]:
-    """Literals one of which is in every message of this shape: of one choice, where no literal of that size is in all."""
+    """Literals one of which is in every message of this shape: of one choice, where no literal of that size is in "
+    "all."""
     signs = [quick_needle(source)]
     if len(signs[0]) >= size:
         return signs
     for before, words, after, options in _WORDS.findall(_without_inner(source)):
-        some = [f"{before}{word}{after}" for word in words.split("¦")] if words else map(quick_needle, options.split("¦"))
+        some = (
+            [f"{before}{word}{after}" for word in words.split("¦")] if words else map(quick_needle, options.split("¦"))
+        )
         signs = max(signs, [sign.replace("␣", " ") for sign in some], key=lambda some: min(map(len, some)))
     return signs
 

@@ -25,7 +25,8 @@ def judge(facts: Facts) -> Results:
     reasons = dict.fromkeys(_short(str(value(notice, "reason") or notice.message)) for notice in notices)
     yield RULE.finding(
         f"NCCL does the all-reduce instead of the server's own kernels: {listed(reasons, limit=2)}",
-        cause="P2P between the GPUs does not work, or the server's test of it failed: ACS or an IOMMU, a virtual machine, "
+        cause="P2P between the GPUs does not work, or the server's test of it failed: ACS or an IOMMU, a virtual "
+        "machine, "
         "containers that do not share IPC, or GPUs without it"
         if broken
         else "expected with several hosts, on PCIe cards without a full NVLink mesh, and with some numbers of GPUs",

@@ -1,4 +1,4 @@
-"""A kernel of DeepEP waited in vain, or found something that must not be."""
+"""A kernel of DeepEP got no answer, or found something that must not be."""
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Results, Rule
@@ -7,7 +7,7 @@ from nccl_inspect.judging.statements import find_text
 RULE = Rule(
     name="deepep-failed",
     category="failures",
-    title="DeepEP: a kernel waited in vain for another rank, or found an inconsistency",
+    title="DeepEP: a kernel got no answer from another rank, or found an inconsistency",
     is_symptom=True,
 )
 

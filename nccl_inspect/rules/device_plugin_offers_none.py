@@ -34,7 +34,8 @@ def judge(facts: Facts) -> Results:
         fix=(
             "kubectl describe node <node> | grep -A12 Allocatable   # what does the node offer?",
             "dmesg -T | grep -iE 'xid|nvrm|mlx5'; nvidia-smi; rdma link; ls /dev/infiniband   # on the node",
-            "kubectl -n <namespace> get configmap <of the plugin> -o yaml   # do its selectors fit vendor, device, name?",
+            "kubectl -n <namespace> get configmap <of the plugin> -o yaml   # do its selectors fit vendor, device, "
+            "name?",
             "kubectl -n <namespace> delete pod <of the plugin>   # after the repair: it looks for devices at its start",
         ),
         confirm="Compare with the number of devices of the node.",

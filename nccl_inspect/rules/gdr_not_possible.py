@@ -25,7 +25,8 @@ def judge(facts: Facts) -> Results:
             facts,
             stated,
             f"NICs cannot reach GPU memory: {find_text(stated[0])}",
-            cause="the module nvidia-peermem is not loaded on the host, and DMA-BUF is not available either: it needs the "
+            cause="the module nvidia-peermem is not loaded on the host, and DMA-BUF is not available either: it "
+            "needs the "
             "open kernel modules of the driver, Linux 5.12 and a libibverbs that knows it",
             stops="the transport that needs GPUDirect RDMA is skipped, and the library may have no other",
             fix=(
@@ -33,7 +34,7 @@ def judge(facts: Facts) -> Results:
                 "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does not need nvidia-peermem",
                 "driver.rdma.enabled=true   # GPU operator: it then loads the module",
             ),
-            confirm="Check whether the library goes on with another transport.",
+            confirm="Check whether the library continues with another transport.",
         )
     pairs = paths_without_gdr(facts)
     if not pairs or facts.platform is None or facts.platform.gdr is not False:

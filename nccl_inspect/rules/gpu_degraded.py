@@ -19,13 +19,16 @@ def judge(facts: Facts) -> Results:
     if stated := facts.errors_of_rule(RULE.name):
         yield RULE.clue(
             f"a monitor finds a GPU or its links degraded: {find_text(stated[0])}",
-            cause="an NVLink or PCIe link that is down or has many errors, a GPU that is too hot, or memory that wears out",
+            cause="an NVLink or PCIe link that is down or has many errors, a GPU that is too hot, or memory that "
+            "wears out",
             impact="jobs on this host are slower, or end with an error of CUDA",
             fix=[
-                "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi -q -d ECC,ROW_REMAPPER,PERFORMANCE   # on the host",
+                "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi -q -d ECC,ROW_REMAPPER,PERFORMANCE   # on "
+                "the host",
                 "dcgmi diag -r 3   # without jobs on it; then reset the GPU, or replace it",
             ],
-            confirm="Compare the time of the line with that of the job, and the speed of this host with that of others.",
+            confirm="Compare the time of the line with that of the job, and the speed of this host with that of "
+            "others.",
             notices=stated,
             explains_errors=stated,
         )

@@ -88,7 +88,8 @@ def _sign(failed: list[Notice], chosen: list[Setting], own: list[Notice]) -> str
         return "the row of the GID table does not exist: a wrong GID index, or a port without addresses"
     if any(str(value(n, "local_gid")).startswith("fe:80:") for n in own):
         return (
-            "a NIC uses a link-local address (fe80…): the row of the GID table is not the one with the IP address, or the "
+            "a NIC uses a link-local address (fe80…): the row of the GID table is not the one with the IP address, "
+            "or the "
             "NIC has none in this network namespace"
         )
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]

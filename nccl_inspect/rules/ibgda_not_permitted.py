@@ -21,7 +21,7 @@ def judge(facts: Facts) -> Results:
     yield RULE.finding(
         f"the GPU may not drive the NIC: {errors[0].message}",
         cause="IBGDA needs the registers of the NIC mapped into the GPU, and the NVIDIA driver permits that only with "
-        "PeerMappingOverride=1. Otherwise the container lacks /dev/infiniband, or the NIC is no ConnectX",
+        "PeerMappingOverride=1. Otherwise the container lacks /dev/infiniband, or the NIC is of another vendor",
         impact="NVSHMEM does not start"
         if stops
         else "the NIC is left out, or a CPU thread drives it: small messages between hosts are slower",

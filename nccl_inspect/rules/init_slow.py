@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.model.job import CommunicatorInfo, InitTiming
+from nccl_inspect.model.inventory import InitTiming
+from nccl_inspect.model.job import CommunicatorInfo
 
 RULE = Rule(
     name="init-slow",
@@ -17,12 +18,14 @@ _MOST = 0.5
 """The share of the phase."""
 _CAUSES = {
     "bootstrap": (
-        "ranks wait for the one that comes last, or connect over a slow or wrong interface; names may be resolved slowly",
+        "ranks wait for the one that comes last, or connect over a slow or wrong interface; names may be resolved "
+        "slowly",
         "NCCL_SOCKET_IFNAME=<interface>   # the fast one that all hosts share; which rank started last, by its times?",
     ),
     "kernels": (
         "CUDA loads NCCL's kernels, from a slow file system or compiles them: the library has no code for this GPU",
-        "cuobjdump --list-elf libnccl.so.2 | grep -o 'sm_[0-9]*' | sort -u   # has it this GPU? CUDA_MODULE_LOADING=LAZY",
+        "cuobjdump --list-elf libnccl.so.2 | grep -o 'sm_[0-9]*' | sort -u   # has it this GPU? "
+        "CUDA_MODULE_LOADING=LAZY",
     ),
     "topo": (
         "detecting the machine is slow: NVML or sysfs answer slowly, or a GPU or NIC does not respond",

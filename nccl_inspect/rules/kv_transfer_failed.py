@@ -22,7 +22,8 @@ def judge(facts: Facts) -> Results:
         facts,
         errors,
         f"a KV cache could not be moved: {find_text(errors[0])}",
-        cause="unknown from this line; likely: the other server is gone or not reachable (address, port, firewall), its "
+        cause="unknown from this line; likely: the other server is gone or not reachable (address, port, firewall), "
+        "its "
         "NIC or GID is not the right one, or memory could not be registered. NCCL takes no part in it",
         stops="requests that need this KV cache fail or wait",
         fix=(

@@ -30,6 +30,6 @@ def judge(facts: Facts) -> Results:
             "MSCCLPP_DEBUG=INFO   # what happens before it; MSCCLPP_LOG_LEVEL=INFO in newer releases",
             "Leave it out to compare: --enable-mscclpp (SGLang), RCCL_MSCCLPP_ENABLE=0 (RCCL).",
         ),
-        confirm="Check whether the program went on with NCCL.",
+        confirm="Check whether the program continued with NCCL.",
         confidence="likely" if facts.job.failed else "possible",
     )

@@ -27,7 +27,8 @@ def judge(facts: Facts) -> Results:
         "found, or both are of different releases",
         stops="KV caches cannot be moved between servers",
         fix=(
-            "python -c 'import nixl._api as n; print(n.nixl_agent(\"test\").get_plugin_list())'   # which ones are there?",
+            "python -c 'import nixl._api as n; print(n.nixl_agent(\"test\").get_plugin_list())'   # which ones are "
+            "there?",
             "NIXL_PLUGIN_DIR=<folder of libplugin_UCX.so>; ldd <folder>/libplugin_UCX.so | grep 'not found'",
             "pip show nixl; pip list | grep -i nixl   # one release, and built for the CUDA of this image",
             "NIXL_LOG_LEVEL=debug   # where NIXL looks, and what it loads",

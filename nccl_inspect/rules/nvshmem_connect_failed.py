@@ -32,5 +32,5 @@ def judge(facts: Facts) -> Results:
             "NVSHMEM_DEBUG=INFO NVSHMEM_DEBUG_SUBSYS=TRANSPORT   # which NIC each GPU uses",
             "ib_write_bw -d <nic> -x <gid index>   # between the two hosts: does it work without NVSHMEM?",
         ),
-        confirm="Check whether the program goes on without NVSHMEM.",
+        confirm="Check whether the program continues without NVSHMEM.",
     )

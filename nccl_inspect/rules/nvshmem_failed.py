@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Results:
             "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=<interface>   # one that reaches all hosts",
             "NVSHMEM_SYMMETRIC_SIZE=<bytes>   # less, if memory is out; more, if an allocation does not fit",
         ),
-        confirm="Check whether the program goes on without NVSHMEM.",
+        confirm="Check whether the program continues without NVSHMEM.",
         confidence="likely" if facts.job.failed else "possible",
     )
 

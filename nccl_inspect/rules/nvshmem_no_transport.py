@@ -31,10 +31,11 @@ def judge(facts: Facts) -> Results:
         "prevent. The lines above name what each transport lacks",
         stops="NVSHMEM does not start, and with it DeepEP and whatever else uses it",
         fix=(
-            "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'; ibv_devinfo -l   # on the host; the NICs also in the container",
+            "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'; ibv_devinfo -l   # on the host; the NICs also in the "
+            "container",
             "NVSHMEM_DEBUG=INFO NVSHMEM_DEBUG_SUBSYS=INIT,TRANSPORT   # what each transport and each NIC lacks",
             "NVSHMEM_REMOTE_TRANSPORT=ibrc   # a test: without IBGDA; libfabric on EFA and Slingshot",
             "Let every process see all GPUs of the host: NVSHMEM chooses among them.",
         ),
-        confirm="Check whether the program goes on without NVSHMEM.",
+        confirm="Check whether the program continues without NVSHMEM.",
     )

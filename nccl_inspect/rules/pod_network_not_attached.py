@@ -32,7 +32,8 @@ def judge(facts: Facts) -> Results:
         "that is not there; the last words of the message say why",
         stops="the pod stays in ContainerCreating, and the job waits for it",
         fix=(
-            "kubectl get net-attach-def -A; kubectl describe net-attach-def <name>   # does it exist, in this namespace?",
+            "kubectl get net-attach-def -A; kubectl describe net-attach-def <name>   # does it exist, in this "
+            "namespace?",
             "kubectl get ippools,overlappingrangeipreservations -A   # whereabouts: addresses of pods that are gone?",
             "kubectl describe node <node> | grep -A12 Allocatable   # are virtual functions left?",
             "Enlarge the range of addresses, or delete stale reservations; then delete the pod.",

@@ -17,7 +17,7 @@ _OFF = ("0", "-1", "none")
 
 
 def judge(facts: Facts) -> Results:
-    """Judge windows that were registered in vain, and a GIN that a setting asks for and no plugin provides."""
+    """Judge windows that were registered without effect, and a GIN that a setting asks for and no plugin provides."""
     if registered := facts.notices(_REGISTERED):
         reasons = facts.notices(_UNSUPPORTED)
         yield RULE.finding(
@@ -37,9 +37,11 @@ def judge(facts: Facts) -> Results:
     if asked and failed and not facts.plugin("GIN", "assigned", "initialised"):
         yield RULE.finding(
             f"{as_shell(asked)} asks for communication started by the GPU (GIN), and no plugin provides it",
-            cause="no NIC, plugin or driver here supports the type that is asked for: 2 is a proxy thread, 3 the GPU itself "
+            cause="no NIC, plugin or driver here supports the type that is asked for: 2 is a proxy thread, 3 the GPU "
+            "itself "
             "(GDAKI: mlx5 with DOCA, or EFA)",
-            impact="programs that need GIN (DeepEP, device-side collectives) fail or use something else; others are not "
+            impact="programs that need GIN (DeepEP, device-side collectives) fail or use something else; others are "
+            "not "
             "concerned",
             fix=[
                 "NCCL_GIN_TYPE=2   # the proxy thread, which most NICs support",

@@ -17,7 +17,8 @@ _COMPARE = (
     "UCX_LOG_LEVEL=info   # on all ranks: UCX logs what fails",
 )
 _OF_PLUGIN = (
-    "UCX, its release or its settings do not match this NIC or the other ranks, it reached an internal limit, or a peer "
+    "UCX, its release or its settings do not match this NIC or the other ranks, it reached an internal limit, or a "
+    "peer "
     "is gone. NCCL_PLUGIN_P2P=ucx, uct or ucx_uct selected it: the plugin's own InfiniBand code is the default",
     ("NCCL_PLUGIN_P2P=ib   # the plugin's InfiniBand transport; or unset it",),
 )
@@ -27,17 +28,20 @@ _OWN = (
 )
 _ANSWERS = {
     "ucx/ucx-not-available": (
-        "UCX_TLS, UCX_NET_DEVICES or the program ask for what this UCX does not have: a misspelt name, a NIC that is not "
+        "UCX_TLS, UCX_NET_DEVICES or the program ask for what this UCX does not have: a misspelt name, a NIC that is "
+        "not "
         "in the container, or a UCX without its CUDA modules (cuda_copy, cuda_ipc), which then takes GPU memory for "
         "memory of the host",
         (
-            "ucx_info -v | grep -o 'with-cuda[^ ]*'; ls $(dirname $(realpath $(which ucx_info)))/../lib/ucx | grep cuda",
+            "ucx_info -v | grep -o 'with-cuda[^ ]*'; ls $(dirname $(realpath $(which ucx_info)))/../lib/ucx | grep "
+            "cuda",
             "Install or load a UCX built with CUDA, and put its folder in front in LD_LIBRARY_PATH.",
             "unset UCX_TLS UCX_NET_DEVICES   # lets UCX choose among what is there",
         ),
     ),
     "ucx/ucx-no-way": (
-        "the processes have no transport in common: other UCX_TLS or UCX_NET_DEVICES, other releases, or containers that "
+        "the processes have no transport in common: other UCX_TLS or UCX_NET_DEVICES, other releases, or containers "
+        "that "
         "share neither memory nor a network; the message says why each transport is left out",
         ("env | grep ^UCX_   # in all processes: the same settings?",),
     ),

@@ -4,7 +4,12 @@ Source: src/common/sdk/nvidia/inc/ctrl/ctrl2080/ctrl2080gpu.h of NVIDIA/open-gpu
 """
 
 _TRUE = 1
-_STATES = {0: "bandwidth is degraded", 2: "routes are being updated", 4: "a connection is unhealthy", 6: "accesses timed out"}
+_STATES = {
+    0: "bandwidth is degraded",
+    2: "routes are being updated",
+    4: "a connection is unhealthy",
+    6: "accesses timed out",
+}
 """The lowest of two bits each: 1 is yes, 2 no, 0 not supported."""
 _CONFIGURATION = 8
 """The lowest of four bits."""
