@@ -92,28 +92,25 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     common = _entries(head, name)
     dialect, family = (common.get(key, [""])[0] for key in ("dialect", "family"))
     has_bare = "\nfollows: " in text or "\nbare: yes" in text  # few files
+    kinds = [kind for kind in ("foreign", "rest", "general", "traced", "last") if kind in common]
     productions = []
     for block in blocks:
         label = block[: block.find("\n")]
-        line = _value(block, "line")
+        line = _value(block, "\nline: ")
         if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
         if has_bare:
-            production.follows = _value(block, "follows")
+            production.follows = _value(block, "\nfollows: ")
             production.bare = bool(production.follows) or "\nbare: yes" in block
-        production.foreign = "foreign" in common
-        production.general = "general" in common
-        production.rest = "rest" in common
-        production.traced = "traced" in common
-        production.last = "last" in common
+        for kind in kinds:
+            setattr(production, kind, True)
         productions.append(production)
     return productions
 
 
-def _value(block: str, key: str) -> str:
-    """The first value of a key, without parsing the whole block."""
-    mark = f"\n{key}: "
+def _value(block: str, mark: str) -> str:
+    """The first value of a key with the marks around it, without parsing the whole block."""
     start = block.find(mark)
     if start < 0:
         return ""
