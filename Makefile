@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lock lint bench docs try editors fuzz audit release-check dist pyz image clean
+.PHONY: demo test answers test-lowest lock lint bench docs try editors fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -17,6 +17,10 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/pytest -n 2
+
+# Stores what is answered to each recorded input (tests/answers) and prints what changed.
+answers: $(READY)
+	PYTHONPATH=.:tests/helpers $(BIN)/python tests/answers/answers.py
 
 # Runs the fast tests with exactly the lower bounds that pyproject.toml states for the runtime dependencies.
 test-lowest:
