@@ -11,12 +11,12 @@ in `tests/labels` and is never written by a program.
 from __future__ import annotations
 
 import difflib
-import gzip
 import hashlib
 import json
 import os
 import sys
 import tempfile
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -49,8 +49,6 @@ class Input:
     name: str
     paths: tuple[str, ...] = ()
     texts: tuple[tuple[str, bytes], ...] = ()
-    is_folder: bool = False
-    """Whether the texts are the files of one folder, which is read as a whole."""
     options: dict[str, Any] = field(default_factory=dict)
 
     def read(self) -> Job:
@@ -58,7 +56,7 @@ class Input:
         if self.paths:
             with chdir(ROOT):
                 return nccl_inspect.read(list(self.paths), **self.options)
-        if not self.is_folder and len(self.texts) == 1:
+        if [name for name, _ in self.texts] == ["job.log"]:
             return nccl_inspect.read(self.texts[0][1], **self.options)
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             for name, data in self.texts:
@@ -96,21 +94,16 @@ def logs() -> Iterator[Input]:
 
 
 def built() -> Iterator[Input]:
-    """Yield the logs that tests once built in Python: archives of texts, one for each subject.
+    """Yield the logs that tests once built in Python: a folder of each archive is an input, named for what it shows.
 
-    Each text of an archive begins with a line `-- input | file | options --`; texts of one input follow each other.
+    An input of one file `job.log` is read as bytes, others as a folder; `options.json` holds options of `read`.
     """
-    for archive in sorted(FOLDER.glob("built/*.txt.gz")):
-        for name, parts in groupby(_texts(gzip.decompress(archive.read_bytes())), key=lambda text: text[0]):
-            texts = list(parts)
-            options = json.loads(texts[0][2])
-            is_folder = bool(options.pop("folder", False))
-            yield Input(
-                f"{archive.name.removesuffix('.txt.gz')}/{name}",
-                texts=tuple((file, data) for _, file, _, data in texts),
-                is_folder=is_folder,
-                options=options,
-            )
+    for file in sorted(FOLDER.glob("built/*.zip")):
+        with zipfile.ZipFile(file) as archive:
+            for name, members in groupby(archive.namelist(), key=lambda member: "/".join(member.split("/")[:2])):
+                texts = {member[len(name) + 1 :]: archive.read(member) for member in members}
+                options = json.loads(texts.pop("options.json", b"{}"))
+                yield Input(f"{file.stem}/{name}", texts=tuple(texts.items()), options=options)
 
 
 CORPORA: dict[str, Callable[[], Iterator[Input]]] = {"samples": samples, "pages": pages, "logs": logs, "built": built}
@@ -119,14 +112,6 @@ CORPORA: dict[str, Callable[[], Iterator[Input]]] = {"samples": samples, "pages"
 def _of_repository(path: Path) -> Input:
     name = path.relative_to(ROOT).as_posix()
     return Input(name, paths=(name,))
-
-
-def _texts(archive: bytes) -> Iterator[tuple[str, str, str, bytes]]:
-    """Yield input, file, options and bytes of each text; the line end before the next head is not part of a text."""
-    for part in archive.split(b"\n-- ")[1:]:
-        head, _, data = part.partition(b" --\n")
-        name, file, options = head.decode().split(" | ")
-        yield name, file, options, data
 
 
 def shard(corpus: str, number: int) -> list[Input]:
