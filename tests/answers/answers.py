@@ -51,19 +51,20 @@ class Input:
     texts: tuple[tuple[str, bytes], ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
-    def read(self) -> Job:
+    def read(self, platform: str | None = None) -> Job:
         """Judge the input; sources are named as in the repository."""
+        options = self.options | ({"platform": platform} if platform else {})
         if self.paths:
             with chdir(ROOT):
-                return nccl_inspect.read(list(self.paths), **self.options)
+                return nccl_inspect.read(list(self.paths), **options)
         if [name for name, _ in self.texts] == ["job.log"]:
-            return nccl_inspect.read(self.texts[0][1], **self.options)
+            return nccl_inspect.read(self.texts[0][1], **options)
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             for name, data in self.texts:
                 Path(name).parent.mkdir(parents=True, exist_ok=True)
                 Path(name).write_bytes(data)
                 os.utime(name, (0, 0))
-            return nccl_inspect.read(".", **self.options)
+            return nccl_inspect.read(".", **options)
 
 
 # --- the corpora: each yields its inputs, and has one file of answers
