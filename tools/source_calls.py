@@ -87,7 +87,7 @@ _RXDM = tuple(
 _FOREIGN = ("nvtx", "doca", "/nccl_device/", "third_party")
 DIALECTS = {
     "nccl": Dialect(_COMMON, ("src/",), _FOREIGN),
-    "rccl": Dialect(_COMMON, ("src/",), (*_FOREIGN, "/clique/")),  # clique is not compiled
+    "rccl": Dialect(_COMMON | {"ERROR": Macro("ERROR", None, 0)}, ("src/",), (*_FOREIGN, "/clique/")),  # clique is not compiled
     "aws-ofi-nccl": Dialect(_OFI, ("src/", "include/", "m4/"), ("3rd-party",)),
     "fastsocket": Dialect(_COMMON | {"nccl_log_func": Macro("", 1, 4)}, ("",)),
     "hpcx": Dialect(_COMMON | {"pluginLogFunction": Macro("", 1, 4)}, ("src/", "include/")),

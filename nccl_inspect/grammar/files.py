@@ -28,6 +28,7 @@ A field whose name begins with ``__`` is for rules only: no event lists it.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -93,7 +94,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     productions = []
     for block in blocks:
         label = block[: block.find("\n")]
-        line = _value(block, "line")
+        line = _with_hip(_value(block, "line"))
         if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
@@ -106,6 +107,21 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
         production.last = "last" in common
         productions.append(production)
     return productions
+
+
+def _with_hip(line: str) -> str:
+    """A line that names functions of CUDA, with HIP's names for them: RCCL's sources are NCCL's, renamed by hipify."""
+    return _CUDA_FUNCTION.sub(_or_hip, line) if "cuda" in line or "cuM" in line else line
+
+
+def _or_hip(match: re.Match[str]) -> str:
+    prefix, field = match["prefix"], match[0]
+    if prefix:
+        return f"«{prefix}¦hip»"
+    return re.sub(r"(?<=[=¦])cu(?:da)?([A-Z]\w*)", r"\g<0>¦hip\1", field)
+
+
+_CUDA_FUNCTION = re.compile(r"\{[^{}]*\}|\b(?P<prefix>cu(?:da)?)(?=(?!Dev\b|Arch\b|DriverVersion\b)[A-Z])")
 
 
 def _value(block: str, key: str) -> str:
