@@ -118,7 +118,7 @@ def _or_hip(match: re.Match[str]) -> str:
     prefix, field = match["prefix"], match[0]
     if prefix:
         return f"«{prefix}¦hip»"
-    return re.sub(r"(?<=[=¦])cu(?:da)?([A-Z]\w*)", r"\g<0>¦hip\1", field)
+    return re.sub(r"(?<=[=¦])cu(?:da)?([A-Z][^¦}]*)", r"\g<0>¦hip\1", field)
 
 
 _CUDA_FUNCTION = re.compile(r"\{[^{}]*\}|\b(?P<prefix>cu(?:da)?)(?=(?!Dev\b|Arch\b|DriverVersion\b)[A-Z])")
