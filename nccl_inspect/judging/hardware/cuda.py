@@ -87,8 +87,9 @@ def failures(facts: Facts) -> list[Failure]:
 
 
 def _caller(facts: Facts, notice: Notice) -> str | None:
+    """The file of a call; RCCL's errors that end the process name none, and are printed by a shared header, too."""
     file = file_of(notice) or None
-    if file is None or not file.endswith(".h"):
+    if not file and not is_hip(notice) or file and not file.endswith(".h"):
         return file
     processes = set(notice.processes)
     for frame in facts.with_event(ErrorCascade):
@@ -96,8 +97,13 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
         assert isinstance(event, ErrorCascade)
         above = frame.place > notice.place and not event.file.endswith(".h")
         if above and event.code == _CUDA_ERROR and processes & set(frame.processes):
-            return event.file
+            return event.file.rpartition("/src/")[2]
     return file
+
+
+def is_hip(notice: Notice) -> bool:
+    """Whether RCCL prints the failure of a call of HIP."""
+    return notice.event is not None and notice.event.dialect == "rccl"
 
 
 def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:

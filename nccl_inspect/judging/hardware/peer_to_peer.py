@@ -64,10 +64,14 @@ def not_shared(facts: Facts) -> list[Notice]:
     """CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
     return [
-        *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
-        *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-ipc-handle-failed"),
+        *(failure.notice for failure in cuda.failures(facts) if _is_of_p2p(failure)),
+        *facts.notices("nccl/p2p-ipc-handle-failed"),
         *(notice for notice in peers if value(notice, "code") != _EXHAUSTED),
     ]
+
+
+def _is_of_p2p(failure: cuda.Failure) -> bool:
+    return failure.code in _NOT_SHAREABLE and str(failure.file).endswith("transport/p2p.cc")
 
 
 _OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
