@@ -71,11 +71,15 @@ _COMMON = {
     "ncclDebugLogInternal": Macro("", 1, 5),
     "logFunction": Macro("", 1, 4),
 }
+_RCCL = _COMMON | {"ERROR": Macro("ERROR", None, 0)}
 _OFI = {
     "NCCL_OFI_INFO": Macro("INFO", 0, 1, "NET/OFI "),
     "NCCL_OFI_WARN": Macro("WARN", None, 0, "NET/OFI "),
+    "NCCL_OFI_TRACE": Macro("INFO", 0, 1, "NET/OFI "),
+    "NCCL_OFI_TRACE_WHEN": Macro("INFO", 1, 2, "NET/OFI "),
     "ofi_log_function": Macro("", 1, 4),
 }
+"""With those of TRACE, which release builds of the plugin print."""
 _TCPXO = (
     *("tcpdirect_plugin/", "nccl_cuda/", "dxs/"),
     *("buffer_mgmt_daemon/client/", "buffer_mgmt_daemon/common/", "buffer_mgmt_daemon/pci_utils"),
@@ -87,7 +91,7 @@ _RXDM = tuple(
 _FOREIGN = ("nvtx", "doca", "/nccl_device/", "third_party")
 DIALECTS = {
     "nccl": Dialect(_COMMON, ("src/",), _FOREIGN),
-    "rccl": Dialect(_COMMON | {"ERROR": Macro("ERROR", None, 0)}, ("src/",), (*_FOREIGN, "/clique/")),  # clique is not compiled
+    "rccl": Dialect(_RCCL, ("src/",), (*_FOREIGN, "/clique/")),  # clique is not compiled
     "aws-ofi-nccl": Dialect(_OFI, ("src/", "include/", "m4/"), ("3rd-party",)),
     "fastsocket": Dialect(_COMMON | {"nccl_log_func": Macro("", 1, 4)}, ("",)),
     "hpcx": Dialect(_COMMON | {"pluginLogFunction": Macro("", 1, 4)}, ("src/", "include/")),

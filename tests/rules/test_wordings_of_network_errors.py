@@ -55,7 +55,9 @@ _EVENTS = {
 }
 _ASYNC = {
     "": ("Got async event : {event}", "Got async event: {event}", "Got async error event: {event}"),
-    "fatal": ("async fatal event on QP (0x7f01a0) qpn=3 handle=3 send_cq=3 recv_cq=3 state=3 sq_psn=3 rq_psn=3: {event}",),
+    "fatal": (
+        "async fatal event on QP (0x7f01a0) qpn=3 handle=3 send_cq=3 recv_cq=3 state=3 sq_psn=3 rq_psn=3: {event}",
+    ),
 }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
+from nccl_inspect.judging.hardware.cuda import CUDA_CODES
 from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection, Setting
