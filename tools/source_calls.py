@@ -119,7 +119,8 @@ def sources(tree: Path, rev: str | None, dialect: Dialect) -> Iterator[tuple[str
     if not rev:
         yield from ((name, (tree / name).read_text(encoding="utf-8", errors="replace")) for name in chosen)
         return
-    yield from zip(chosen, _blobs(tree, [f"{rev}:{name}" for name in chosen]), strict=True)
+    mark = "/" if ":" in rev else ":"  # of a folder: REV:FOLDER
+    yield from zip(chosen, _blobs(tree, [f"{rev}{mark}{name}" for name in chosen]), strict=True)
 
 
 def _is_wanted(name: str, dialect: Dialect) -> bool:
