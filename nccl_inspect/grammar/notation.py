@@ -61,6 +61,8 @@ Sequence: TypeAlias = tuple[Node, ...]
 
 MAX_LEADS = 32
 """Literals with which one message can begin; with more of them it counts as beginning with anything."""
+_LONG = 32
+"""Characters of a lead that tell messages apart; what follows is not looked at."""
 _PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[«¦␣]|»\??|[^{}«»¦␣]+")
 _LETTERS = {"{{": "{", "}}": "}", "␣": " "}
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_][a-z0-9_]*)(?::(?P<spec>[^{}]*))?\}|«|¦|»\??|␣|[^{}«»¦␣]+|[{}]")
@@ -142,7 +144,16 @@ def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], st
     """The leads of what precedes the next mark between options: those that it continues, and those that have ended."""
     starts: list[str] = [""]
     ended: list[str] = []
+    depth = 0
     for piece in pieces:
+        if not starts:  # nothing of the rest is part of a lead
+            if piece == "«":
+                depth += 1
+            elif piece[0] in "¦»":
+                if not depth:
+                    return starts, ended, piece
+                depth -= piece[0] == "»"
+            continue
         if piece[0] in "¦»":
             return starts, ended, piece
         if piece == "«":
@@ -153,6 +164,8 @@ def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], st
         else:
             text = _LETTERS.get(piece, piece)
             starts = [start + text for start in starts]
+            if len(min(starts, key=len)) >= _LONG:
+                starts, ended = [], ended + starts
             continue
         if len(starts) * (len(texts) + len(stops)) + len(ended) > limit:
             texts, stops = [], [""]
