@@ -125,7 +125,7 @@ def _or_hip(match: re.Match[str]) -> str:
 
 
 _RENAMED = ("nccl", "rccl")
-_NAME = r"(?P<prefix>cu(?<!\wcu)(?:da)?)(?=(?!Dev\b|Arch\b|DriverVersion\b)[A-Z])"
+_NAME = r"(?P<prefix>cu(?<!\wcu)(?:da)?)(?=(?!Dev\b|Arch\b|DriverVersion\b|Mem(?:Enable|GdrSupport)?\b)[A-Z])"
 _CUDA = re.compile(_NAME)
 _FIELD_OR_CUDA = re.compile(r"\{[^{}]*\}|" + _NAME)
 

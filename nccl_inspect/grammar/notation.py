@@ -144,16 +144,7 @@ def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], st
     """The leads of what precedes the next mark between options: those that it continues, and those that have ended."""
     starts: list[str] = [""]
     ended: list[str] = []
-    depth = 0
     for piece in pieces:
-        if not starts:  # nothing of the rest is part of a lead
-            if piece == "«":
-                depth += 1
-            elif piece[0] in "¦»":
-                if not depth:
-                    return starts, ended, piece
-                depth -= piece[0] == "»"
-            continue
         if piece[0] in "¦»":
             return starts, ended, piece
         if piece == "«":
@@ -164,14 +155,29 @@ def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], st
         else:
             text = _LETTERS.get(piece, piece)
             starts = [start + text for start in starts]
-            if len(min(starts, key=len)) >= _LONG:
-                starts, ended = [], ended + starts
-            continue
+            if len(min(starts, key=len)) < _LONG:
+                continue
+            texts, stops = [], [""]
         if len(starts) * (len(texts) + len(stops)) + len(ended) > limit:
             texts, stops = [], [""]
         ended += [start + text for start in starts for text in stops]
         starts = [start + text for start in starts for text in texts]
+        if not starts:
+            return starts, ended, _end_of_option(pieces)
     return starts, ended, ""
+
+
+def _end_of_option(pieces: Iterator[str]) -> str:
+    """The next mark between options, past what can be no part of a lead."""
+    depth = 0
+    for piece in pieces:
+        if piece == "«":
+            depth += 1
+        elif piece[0] in "¦»":
+            if not depth:
+                return piece
+            depth -= piece[0] == "»"
+    return ""
 
 
 def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
