@@ -63,14 +63,16 @@ def not_shared(facts: Facts) -> list[Notice]:
     """CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
     return [
-        *(failure.notice for failure in cuda.failures(facts) if _is_of_p2p(failure)),
-        *facts.notices("nccl/p2p-ipc-handle-failed"),
+        *(notice for notice in cuda.failed_calls(facts, "transport/p2p.cc") if cuda.code_of(notice) in _NOT_SHAREABLE),
+        *(failure.notice for failure in cuda.failures(facts) if _is_of_p2p_with_hip(failure)),
+        *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-direct-exchange-failed"),
         *(notice for notice in peers if value(notice, "code") != _EXHAUSTED),
     ]
 
 
-def _is_of_p2p(failure: cuda.Failure) -> bool:
-    return failure.code in _NOT_SHAREABLE and str(failure.file).endswith("transport/p2p.cc")
+def _is_of_p2p_with_hip(failure: cuda.Failure) -> bool:
+    is_of_p2p = str(failure.file).endswith("transport/p2p.cc")
+    return is_of_p2p and failure.code in _NOT_SHAREABLE and cuda.is_hip(failure.notice)
 
 
 _OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
