@@ -61,8 +61,6 @@ Sequence: TypeAlias = tuple[Node, ...]
 
 MAX_LEADS = 32
 """Literals with which one message can begin; with more of them it counts as beginning with anything."""
-_LONG = 32
-"""Characters of a lead that tell messages apart; what follows is not looked at."""
 _PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[«¦␣]|»\??|[^{}«»¦␣]+")
 _LETTERS = {"{{": "{", "}}": "}", "␣": " "}
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_][a-z0-9_]*)(?::(?P<spec>[^{}]*))?\}|«|¦|»\??|␣|[^{}«»¦␣]+|[{}]")
@@ -155,9 +153,7 @@ def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], st
         else:
             text = _LETTERS.get(piece, piece)
             starts = [start + text for start in starts]
-            if len(min(starts, key=len)) < _LONG:
-                continue
-            texts, stops = [], [""]
+            continue
         if len(starts) * (len(texts) + len(stops)) + len(ended) > limit:
             texts, stops = [], [""]
         ended += [start + text for start in starts for text in stops]
