@@ -161,7 +161,22 @@ def _option(pieces: Iterator[str], limit: int, is_whole: bool = False) -> tuple[
             texts, stops = [], [""]
         ended += [start + text for start in starts for text in stops]
         starts = [start + text for start in starts for text in texts]
+        if not starts:
+            return starts, ended, _end_of_option(pieces)
     return starts, ended, ""
+
+
+def _end_of_option(pieces: Iterator[str]) -> str:
+    """The next mark between options, past what can be no part of a lead."""
+    depth = 0
+    for piece in pieces:
+        if piece == "«":
+            depth += 1
+        elif piece[0] in "¦»":
+            if not depth:
+                return piece
+            depth -= piece[0] == "»"
+    return ""
 
 
 def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
@@ -244,7 +259,7 @@ def quick_signs(source: str, size: int) -> list[str]:
     """Literals one of which is in every message: of one choice, where no literal of that size is in all of them."""
     signs = [quick_needle(source)]
     if len(signs[0]) < size:
-        signs = max(signs, *_alternatives(source), key=lambda some: min(map(len, some)))
+        signs = max([signs, *_alternatives(source)], key=lambda some: min(map(len, some)))
     return [sign.replace("␣", " ") for sign in signs]
 
 

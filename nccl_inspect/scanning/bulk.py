@@ -73,7 +73,7 @@ class BulkScanner(Scanner):
     @cached_property
     def _sieve(self) -> sparse.Sieve:
         """What passes over lines of other programs; a log of NCCL's lines does without."""
-        return sparse.Sieve((*self._grammar.signs(), *envelopes.signs_of_partials()))
+        return sparse.Sieve((*self._grammar.signs(), *envelopes.signs_of_partials(), prefix.FATAL))
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.
