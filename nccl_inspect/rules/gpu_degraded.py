@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Results:
             explains_errors=stated,
         )
     masks = facts.notices("nccl/mnnvl-fabric")
-    if sick := [notice for notice in masks if fabric_health.decode(_mask(notice))]:
+    if sick := [notice for notice in masks if fabric_health.is_degraded(_mask(notice))]:
         faults = dict.fromkeys(fault for notice in sick for fault in fabric_health.decode(_mask(notice)))
         yield RULE.clue(
             f"the NVLink fabric of a GPU is not well: {listed(faults)} (healthMask {value(sick[0], 'health')})",

@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Results:
     is_sure = any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
     yield RULE.finding(
         f"the hardware of a GPU failed: {listed(map(_words, notices), limit=2)}",
-        cause=_NO_ANSWER if lost else _cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
+        cause=_NO_ANSWER if lost else _cause(kernel, is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
         impact="the rank on this GPU is lost, and with it the job; the other ranks lose connections or wait",
         fix=[
             "kubectl cordon <node>   # Slurm: scontrol update nodename=<node> state=drain reason=gpu; run "
@@ -120,7 +120,7 @@ def _is_hardware_error(notice: Notice) -> bool:
     return any(text in error_of(notice) for text in (*_TEXTS, _CONTAINED))
 
 
-def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
+def _cause(kernel: list[Notice], *, is_sure: bool, is_stated: bool, is_old: bool) -> str:
     if is_sure:
         return "CUDA reports it"
     if is_stated:
@@ -128,7 +128,8 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
             "according to CUDA either a kernel that accessed invalid peer memory over NVLink (a bug, or a peer that is "
             "gone), or a hardware fault. Check the kernel log: an Xid means hardware"
         )
-    return "the driver or a service of the machine reports it. " + (
+    is_logged = all(notice.production.startswith("kernel/") for notice in kernel)
+    return f"{'the driver reports it in the kernel log' if is_logged else 'a service of the machine reports it'}. " + (
         "Nothing here shows its effect on the job: it may be older, or the job may have ended for another reason"
         if is_old
         else "If that line is older than the failure, the two are unrelated: compare the times"

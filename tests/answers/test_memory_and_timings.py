@@ -29,8 +29,8 @@ ALLOCATIONS = (
     (1, "ncclCommInitRankConfig " + COMM + " - Init COMPLETE"),
     (
         1,
-        "Init timings - ncclCommInitRankConfig: rank 1 nranks 2 total 40.00 (kernels 0.10, alloc 0.10, bootstrap 38.00, "
-        "allgathers 0.80, topo 0.50, graphs 0.20, connections 0.20, rest 0.10)",
+        "Init timings - ncclCommInitRankConfig: rank 1 nranks 2 total 40.00 (kernels 0.10, alloc 0.10, "
+        "bootstrap 38.00, allgathers 0.80, topo 0.50, graphs 0.20, connections 0.20, rest 0.10)",
     ),
 )
 

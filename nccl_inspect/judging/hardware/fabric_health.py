@@ -24,6 +24,11 @@ _WRONG = {
 }
 
 
+def is_degraded(mask: int) -> bool:
+    """Whether the bandwidth is degraded: NCCL warns of it itself since 2.32; the other bits differ between drivers."""
+    return mask & 3 == _TRUE
+
+
 def decode(mask: int) -> list[str]:
     """Return what a mask says is wrong; nothing where all is well, or not reported."""
     faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == _TRUE]
