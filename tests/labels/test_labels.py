@@ -2,9 +2,9 @@
 
 An entry is named for its input, as in `tests/answers`. `lead` is the rule of the finding that leads ("" if nothing but
 notes may be found), `finding` that of one that must be there; `ranks`, `hosts`, `severity`, `confidence` and `words`
-are about it. `faults`, `notes`, `open` and `roots` list all there is, `rules` the first ones, `without` what may not be
-found; `because` names the causes of findings. `states` is about any field of the JSON document by its path: `*` gathers
-the values of a list, each once; "" is null.
+are about it, and `culprits`, the first ones. `faults`, `notes`, `open` and `roots` list all there is, `rules` the first
+ones, `without` what may not be found; `because` names the causes of findings. `states` is about any field of the JSON
+document by its path: `*` gathers the values of a list, each once; "" is null.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.toml"))
 KEYS = {
     *("what", "platform", "verdict", "lead", "finding", "ranks", "hosts", "severity", "confidence", "words", "astray"),
-    *("faults", "notes", "open", "rules", "roots", "without", "because", "states"),
+    *("faults", "notes", "open", "rules", "roots", "without", "because", "culprits", "states"),
 }
 ABOUT_FINDING = ("ranks", "hosts", "severity", "confidence")
 
@@ -75,7 +75,9 @@ def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
     for key in ABOUT_FINDING:
         if (found := getattr(subject, key)) != label.get(key, found):
             yield f"{subject.rule}: {key} {found}, known: {label[key]}"
-    culprits = [culprit.name for culprit in subject.culprits]
+    culprits = [f"{culprit.kind} {culprit.name}" for culprit in subject.culprits]
+    if (known := label.get("culprits")) is not None and known != culprits[: len(known) or None]:
+        yield f"{subject.rule}: culprits {culprits}, known: {known}"
     parts = (subject.summary, subject.cause, subject.impact, *subject.fix, subject.confirm, subject.where, *culprits)
     text = "\n".join(parts)
     if missing := [word for word in label.get("words", ()) if word not in text and word not in _joined(subject)]:
