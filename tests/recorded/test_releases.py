@@ -2,80 +2,55 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+
 import sample_data
 
 import nccl_inspect
-from nccl_inspect.model.job import Job
 
 FOLDER = sample_data.FOLDER / "torn-releases"
 RELEASES = ("2.22.3", "2.23.4", "2.24.3", "2.25.1", "2.27.7", "2.29.7")
-IN_HOST = {
-    "p2p": "P2P/CUMEM",
-    "shm": "SHM/direct/direct",
-    "net": "NET/Socket",
-    "two": "P2P/CUMEM",
-    "subsys": "P2P/CUMEM",
+SETTINGS = {
+    # how ranks of one host talk, how many ranks a host has, and what leads; hosts talk over NET/Socket
+    "p2p": ("P2P/CUMEM", 4, None),
+    "shm": ("SHM/direct/direct", 4, "p2p-disabled-by-env"),
+    "net": ("NET/Socket", 4, "shm-disabled-by-env"),
+    "two": ("P2P/CUMEM", 2, "ib-disabled-by-env"),
+    "subsys": ("P2P/CUMEM", 2, "ib-disabled-by-env"),
 }
-"""How ranks of one host talk; hosts talk over NET/Socket."""
-TWO_HOSTS = ("two", "subsys")
-VERDICTS = {"p2p": "ok"}
-"""That of all others is degraded."""
-ROOTS = {
-    "p2p": set(),
-    "shm": {"p2p-disabled-by-env"},
-    "net": {"shm-disabled-by-env"},
-    "two": {"ib-disabled-by-env"},
-    "subsys": {"ib-disabled-by-env"},
-}
-"""Findings that lead, besides those about the log."""
-MISJOINED = {"v2.23.4-subsys"}
+MISJOINED = "v2.23.4-subsys"
 """Two lines at its end are put together wrongly, and told as not recognised."""
+GROUPS = {((0, 1, 2, 3), None), ((0, 2), "world"), ((1, 3), "world")}
 
 
-def job(release: str, setting: str) -> Job:
-    return nccl_inspect.read(FOLDER / f"v{release}-{setting}.log.gz")
+def differences(release: str, setting: str) -> Iterator[str]:
+    """Yield how a log differs from what was done."""
+    name = f"v{release}-{setting}"
+    job = nccl_inspect.read(FOLDER / f"{name}.log.gz")
+    inside, local, root = SETTINGS[setting]
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    unread = sum(source.unrecognised_lines for source in job.sources)
+    roots = {one.rule for one in job.findings if one.root and one.category != "log-quality"}
+    for what, is_so in {
+        f"verdict {job.verdict}": job.verdict == ("degraded" if root else "ok"),
+        f"findings {roots}": (root in roots if root else True) and not any(one.fatal for one in job.findings),
+        f"unexplained {job.unexplained}": not job.unexplained,
+        f"releases {job.nccl_versions}": [one.partition("+")[0] for one in job.nccl_versions] == [release],
+        f"{job.world_size} ranks, {len(job.hosts)} hosts": (job.world_size, len(job.hosts)) == (4, 4 // local),
+        f"paths {job.paths}": {(path.src, path.dst): path.detail for path in job.paths}
+        == {(src, dst): inside if src // local == dst // local else "NET/Socket" for src, dst in pairs},
+        f"communicators {job.communicators}": {(tuple(comm.ranks), comm.parent) for comm in job.communicators}
+        == GROUPS,
+        "inconsistent communicators": not any(comm.inconsistent for comm in job.communicators),
+        f"{unread} lines not recognised": unread == (2 if name == MISJOINED else 0),
+        "damaged or unplaced lines": not job.unplaced_lines + sum(source.damaged_lines for source in job.sources),
+    }.items():
+        if not is_so:
+            yield f"{FOLDER / name}.log.gz: {what}"
 
 
-EVERY = [
-    pytest.param(release, setting, id=f"v{release}-{setting}") for release in RELEASES for setting in sorted(IN_HOST)
-]
-
-
-def test_every_log_is_tested() -> None:
-    assert {f"v{release}-{setting}.log.gz" for release in RELEASES for setting in IN_HOST} == {
-        file.name for file in FOLDER.glob("*.gz")
-    }
-
-
-@pytest.mark.parametrize(("release", "setting"), EVERY)
-def test_a_release_is_read(release: str, setting: str, request: pytest.FixtureRequest) -> None:
-    found = job(release, setting)
-    assert [version.partition("+")[0] for version in found.nccl_versions] == [release]
-    assert found.world_size == 4
-    host = {rank: rank // 2 if setting in TWO_HOSTS else 0 for rank in range(4)}
-    wanted = {
-        (src, dst): IN_HOST[setting] if host[src] == host[dst] else "NET/Socket"
-        for src in range(4)
-        for dst in range(4)
-        if src != dst
-    }
-    assert {(path.src, path.dst): path.detail for path in found.paths} == wanted
-    groups = {(tuple(comm.ranks), comm.parent) for comm in found.communicators}
-    assert groups == {((0, 1, 2, 3), None), ((0, 2), "world"), ((1, 3), "world")}
-    assert len(found.hosts) == len(set(host.values()))
-    assert not any(comm.inconsistent for comm in found.communicators)
-    misjoined = request.node.callspec.id in MISJOINED
-    assert sum(source.damaged_lines for source in found.sources) == 0
-    assert sum(source.unrecognised_lines for source in found.sources) == (2 if misjoined else 0)
-    assert found.unplaced_lines == 0
-
-
-@pytest.mark.parametrize(("release", "setting"), EVERY)
-def test_a_release_is_judged(release: str, setting: str) -> None:
-    found = job(release, setting)
-    assert found.verdict == VERDICTS.get(setting, "degraded")
-    assert not found.unexplained
-    roots = {finding.rule for finding in found.findings if finding.root and finding.category != "log-quality"}
-    assert ROOTS[setting] <= roots
-    assert not {finding.rule for finding in found.findings if finding.fatal}
+def test_each_release_is_read_and_judged_alike() -> None:
+    every = {f"v{release}-{setting}.log.gz": (release, setting) for release in RELEASES for setting in SETTINGS}
+    assert {*every} == {file.name for file in FOLDER.glob("*.gz")}
+    wrong = [what for release, setting in every.values() for what in differences(release, setting)]
+    assert not wrong, "\n".join(wrong)
