@@ -124,33 +124,15 @@ def test_every_key_is_told_in_the_documentation_of_the_package() -> None:
 
 
 WRITTEN = """
-    Standard_ND96isr_H100_v5 nd96isr-h100-v5
-    standard_nd96isrf_h200_v5 nd96isr-h200-v5
-    Standard_ND128isr_NDR_GB200_v6 nd128isr-ndr-gb200-v6
-    nd128isr-gb200-v6 nd128isr-ndr-gb200-v6
-    Standard_NC96ads_A100_v4 nc96ads-a100-v4
-    ml.p5.48xlarge p5.48xlarge
-    ML.G5.48XLARGE g5.48xlarge
-    a3-megagpu a3-megagpu-8g
-    A3_MEGAGPU_8G a3-megagpu-8g
-    g4-standard-96 g4-standard
-    BM.GPU.GB200-v2.4 bm.gpu.gb200.4
-    hgx-h100 h100-sxm
-    HGX-B200 b200-sxm
-    HGX H200 h200-sxm
-    H100 SXM h100-sxm
-    H100-SXM5 h100-sxm
-    NVIDIA DGX H100 dgx-h100
-    DGX_B200 dgx-b200
-    GB200-NVL72 gb200-nvl72
-    BM.GPU.H100.8 bm.gpu.h100.8
-    A3 Mega a3-megagpu-8g
-    p5en p5en.48xlarge
-    gd-8xh100ib-i128 h100-sxm
-    NVIDIA H100 80GB HBM3 h100-sxm
-    GeForce RTX 4090 geforce-rtx-40
-    AMD Instinct MI300X mi300x
-    MI250X mi250x
+    Standard_ND96isr_H100_v5 = nd96isr-h100-v5; standard_nd96isrf_h200_v5 = nd96isr-h200-v5;
+    Standard_ND128isr_NDR_GB200_v6 = nd128isr-ndr-gb200-v6; nd128isr-gb200-v6 = nd128isr-ndr-gb200-v6;
+    Standard_NC96ads_A100_v4 = nc96ads-a100-v4; ml.p5.48xlarge = p5.48xlarge; ML.G5.48XLARGE = g5.48xlarge;
+    a3-megagpu = a3-megagpu-8g; A3_MEGAGPU_8G = a3-megagpu-8g; g4-standard-96 = g4-standard;
+    BM.GPU.GB200-v2.4 = bm.gpu.gb200.4; hgx-h100 = h100-sxm; HGX-B200 = b200-sxm; HGX H200 = h200-sxm;
+    H100 SXM = h100-sxm; H100-SXM5 = h100-sxm; NVIDIA DGX H100 = dgx-h100; DGX_B200 = dgx-b200;
+    GB200-NVL72 = gb200-nvl72; BM.GPU.H100.8 = bm.gpu.h100.8; A3 Mega = a3-megagpu-8g; p5en = p5en.48xlarge;
+    gd-8xh100ib-i128 = h100-sxm; NVIDIA H100 80GB HBM3 = h100-sxm; GeForce RTX 4090 = geforce-rtx-40;
+    AMD Instinct MI300X = mi300x; MI250X = mi250x
 """
 UNKNOWN = {
     "gpu_8x_h100_sxm5": "did you mean h100-sxm",
@@ -168,9 +150,9 @@ UNKNOWN = {
 
 
 def test_a_platform_is_found_as_users_write_it() -> None:
-    rows = [line.rpartition(" ") for line in WRITTEN.strip().splitlines()]
-    found = {written.strip(): platforms.named(written).name for written, _, _ in rows}
-    assert found == {written.strip(): name for written, _, name in rows}
+    names = dict(row.strip().split(" = ") for row in WRITTEN.split(";"))
+    assert {written: platforms.named(written).name for written in names} == names
+    assert platforms.named(" BM.GPU.GB200-v2.4 ").name == "bm.gpu.gb200.4"
     assert platforms.named("P5.48xlarge or p5e.48xlarge").name == "p5.48xlarge or p5e.48xlarge"
     assert platforms.find("no such machine") is None
     assert platforms.named("hgx-h100").nics is None, "the board does not tell the NICs"

@@ -20,42 +20,24 @@ RULES = {entry.rule.name: entry.rule for entry in engine.registered()}
 PRODUCTIONS = grammar.shipped().productions
 ERRORS = [one for one in PRODUCTIONS if one.constants.get("tone") == "error"]
 
-_PASSED_ON = "it only passes on that a process ended; who did, and why, stands in lines beside it"
-_PART = "a part of a report of several lines; the line that heads the report leads to the rule"
-_CAUGHT = "an exception that a program may have caught; it counts where it ended a rank"
-_ALONE = "it means nothing outside of an NCCL log"
 HALF = "exited on"
 """How the first of two lines of Open MPI ends; the signal stands in the second one."""
 EXTRA = {"cuda-lib-missing": {"gdrcopy-failed"}}
 """One production has several libraries, and one of them is optional."""
 EXCEPTIONS = {
-    "kubectl-exit-code": _PASSED_ON,
-    "mpi-exit-code": _PASSED_ON,
-    "mpi-hydra": _PASSED_ON,
-    "ray-task-error": _PASSED_ON,
-    "ray-worker-died": _PASSED_ON,
-    "slurm-failed": _PASSED_ON,
-    "slurm-task-failure": _PASSED_ON,
-    "vllm-engine-died": _PASSED_ON,
-    "vllm-engine-failed": _PASSED_ON,
-    "async-error-2-4": _PASSED_ON,
-    "watchdog-terminated-unknown": _PASSED_ON,
-    "desync-lagging": _PART,
-    "libfabric-efa-abort-code": _PART,
-    "desync-not-finished": _PART,
-    "desync-not-joined": _PART,
-    "failure-signal": _PART,
-    "monitor-disabled": _PART,
-    "mpi-executable": _PART,
-    "mpi-hydra-process": _PART,
-    "ofi-security-group-banner": _PART,
-    "work-status": _PART,
-    "work-status-2-6": _PART,
-    "cuda-out-of-memory": _CAUGHT,
-    "python-interrupted": _ALONE,
-    "rank-interrupted": _ALONE,
+    # it only passes on that a process ended; who did, and why, stands in lines beside it
+    *("kubectl-exit-code", "mpi-exit-code", "mpi-hydra", "ray-task-error", "ray-worker-died", "slurm-failed"),
+    *("slurm-task-failure", "vllm-engine-died", "vllm-engine-failed", "async-error-2-4", "watchdog-terminated-unknown"),
+    # a part of a report of several lines; the line that heads the report leads to the rule
+    *("desync-lagging", "libfabric-efa-abort-code", "desync-not-finished", "desync-not-joined", "failure-signal"),
+    *("monitor-disabled", "mpi-executable", "mpi-hydra-process", "ofi-security-group-banner", "work-status"),
+    "work-status-2-6",
+    # an exception that a program may have caught; it counts where it ended a rank
+    "cuda-out-of-memory",
+    # it means nothing outside of an NCCL log
+    *("python-interrupted", "rank-interrupted"),
 }
-"""Error lines that raise nothing alone, by production, with the reason."""
+"""Error lines that raise nothing alone, by production."""
 OTHERS = {name: {*relations().superseding(name), *EXTRA.get(name, ())} for name in RULES}
 """Rules that may speak in the place of the one that the grammar names."""
 

@@ -45,7 +45,6 @@ GPU0\t X \tPIX\tPHB\t0-7
 GPU1\tPIX\t X \tPHB\t0-7
 mlx5_0\tPHB\tPHB\t X \t
 """
-ONE_GPU = "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-7\t0\n"
 
 
 def read(tmp_path: Path, text: str) -> topology.Topology:
@@ -71,18 +70,10 @@ def test_nics_are_told_apart_from_gpus(tmp_path: Path) -> None:
     assert len(found.classes) == 4 * 3
     assert [nic.name for nic in found.nics] == ["mlx5_0", "mlx5_1"]
     assert found.nics[0].classes == {0: "PIX", 1: "PXB", 2: "NODE", 3: "SYS"}
-
-
-def test_nics_may_be_named_by_their_device(tmp_path: Path) -> None:
-    found = read(tmp_path, OLD_NICS)
-    assert found.gpus == 2
-    assert found.between(1, 0) == "PIX"
-
-
-def test_a_single_gpu_has_no_pair(tmp_path: Path) -> None:
-    found = read(tmp_path, ONE_GPU)
-    assert found.gpus == 1
-    assert not found.classes
+    by_device = read(tmp_path, OLD_NICS)
+    assert (by_device.gpus, by_device.between(1, 0)) == (2, "PIX")
+    alone = read(tmp_path, "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-7\t0\n")
+    assert (alone.gpus, alone.classes) == (1, {})
 
 
 def test_windows_line_ends_and_text_around_it_do_no_harm(tmp_path: Path) -> None:
