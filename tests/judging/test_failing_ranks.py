@@ -22,9 +22,8 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.fold.source_counts import MAX_RAISED
 from nccl_inspect.pipeline.reader import Reader
 
-(LOG,) = (
-    one.texts[0][1] for one in CORPORA["built"]() if one.name.endswith("exceptions/what ended nobody makes no failure")
-)
+LOGS = {one.name.partition("/")[2]: one.texts[0][1] for one in CORPORA["built"]() if one.name.startswith("judging/")}
+LOG = LOGS["exceptions/what ended nobody makes no failure"]
 START = LOG[: LOG.index(b"\n", LOG.rindex(b"NCCL INFO Connected")) + 1] + b"step 1 loss 1.5\n"
 """Two ranks, connected, at work."""
 FAILED = (
