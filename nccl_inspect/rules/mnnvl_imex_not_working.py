@@ -24,7 +24,7 @@ _FORCED = ("nccl/mnnvl-unsupported",)
 """A setting requests it, but the hosts are not known to be connected by NVLink."""
 _ON_AMD = "rccl/rccl-mnnvl-not-working"
 _FIX_AMD = (
-    "afmctl   # AMD's fabric manager: every accelerator of the pod must be ACTIVE; check its service on each node",
+    "Check AMD's fabric manager on each node: every accelerator of the pod must be ACTIVE.",
     "RCCL_USE_AMD_SMI_LIB=1   # RCCL then reads the state of the fabric through AMD SMI",
     "NCCL_MNNVL_ENABLE=0   # continues over the network",
 )
