@@ -10,13 +10,12 @@ from typing import Any
 import large_job
 import pytest
 import sample_data
-from command_line import invoke
+from command_line import execute, invoke
 from junitparser import JUnitXml
 from repository import ROOT
 from schemas import closed
 
 import nccl_inspect
-from nccl_inspect import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.policy import file, formats, learn
 
@@ -149,34 +148,31 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "policy", "state", "summary"), CASES, ids=range(len(CASES)))
-def test_an_expectation(folder: Path, name: str, policy: str, state: str, summary: str) -> None:
-    document = checked(folder, name, policy)
-    assert document["state"] == state
-    entries = [entry for entry in document["expectations"] if entry["state"] == state]
-    assert summary in entries[0]["summary"], entries
-    for entry in document["expectations"]:
-        assert bool(entry["todo"]) == (entry["state"] != "kept")
-        if entry["state"] == "broken" and "dead or stuck" not in entry["summary"]:
-            assert entry["evidence"], "nothing is broken without a line"
+def test_expectations(folder: Path) -> None:
+    wrong: list[object] = []
+    for name, policy, state, summary in CASES:
+        document = checked(folder, name, policy)
+        entries = [entry for entry in document["expectations"] if entry["state"] == state]
+        if document["state"] != state or summary not in entries[0]["summary"]:
+            wrong.append((name, policy, state, document["expectations"]))
+        for entry in document["expectations"]:
+            needs_line = entry["state"] == "broken" and "dead or stuck" not in entry["summary"]
+            if bool(entry["todo"]) != (entry["state"] != "kept") or (needs_line and not entry["evidence"]):
+                wrong.append((name, policy, entry))
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def test_what_is_undecided_breaks_only_when_strict(folder: Path) -> None:
     policy = 'world_size = 8\n[environment]\nforbidden = ["NCCL_DEBUG"]'
     assert checked(folder, HEALTHY, policy)["is_met"]
     assert not checked(folder, HEALTHY, policy, "--strict")["is_met"]
+    words = invoke("check", log(HEALTHY), "--policy", "policy.toml", "--strict").stdout
+    assert "undecided  environment.forbidden: " in words
+    assert "needs      " in words
     assert checked(folder, HEALTHY, "world_size = 8", "--strict")["is_met"]
-    words = invoke("check", log(HEALTHY), "--policy", "policy.toml").stdout
-    assert words == "KEPT: policy.toml: 1 kept\n"
-
-
-def test_a_job_on_one_host_proves_nothing_of_paths_between_hosts(folder: Path) -> None:
-    (folder / "policy.toml").write_text('[paths.inter]\ntransport = "NET"\n')
-    assert invoke("check", log(HEALTHY), "--policy", "policy.toml").return_value == 0
-    strict = invoke("check", log(HEALTHY), "--policy", "policy.toml", "--strict")
-    assert strict.return_value == 1
-    assert "undecided  paths.inter.transport: all ranks are on one host, wanted: NET\n" in strict.stdout
-    assert "needs      check a job that has such paths" in strict.stdout
+    assert invoke("check", log(HEALTHY), "--policy", "policy.toml").stdout == "KEPT: policy.toml: 1 kept\n"
+    strict = invoke("check", log(HEALTHY), "gone.log", "--policy", "policy.toml", "--strict")
+    assert (strict.return_value, "undecided  log: gone.log: no such file" in strict.stdout) == (1, True)
 
 
 BAD = 'max_severity = "info"\nworld_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n'
@@ -198,14 +194,9 @@ def test_what_is_broken_has_its_place_and_what_one_fix_mends_stands_together(fol
     ]
     assert re.search(r"use SHM/direct, wanted: P2P\n +\S+job\.log:\d+ and 2 more lines\n", groups[1])
     assert [group.count(f"fix        {FIX}") for group in groups] == [0, 1, 0]
-
-
-@pytest.mark.parametrize("columns", [40, 80, 120])
-def test_the_text_fits_the_width(folder: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    (folder / "policy.toml").write_text(BAD)
-    shown = invoke("check", log(SHM), "--policy", "policy.toml").stdout.splitlines()
-    assert [text for text in shown if len(text) > columns and " " in text.strip()] == []
+    for columns in (40, 80, 120):
+        shown = execute("check", log(SHM), "--policy", "policy.toml", env={"COLUMNS": f"{columns}"}).stdout.decode()
+        assert not [text for text in shown.splitlines() if len(text) > columns and " " in text.strip()]
 
 
 def test_every_format_names_what_is_broken_its_line_and_the_fix(folder: Path) -> None:
@@ -220,21 +211,16 @@ def test_every_format_names_what_is_broken_its_line_and_the_fix(folder: Path) ->
         assert kept.return_value == (1 if kept.stdout.count("NCCL_P2P_DISABLE=1, wanted") else 0)
 
 
-def test_junit_has_a_case_for_each_expectation(folder: Path) -> None:
+def test_formats_of_other_programs_count_and_place_what_is_broken(folder: Path) -> None:
     (folder / "policy.toml").write_text(BAD)
     for args, skipped in (([], 1), (["--strict"], 0)):
         shown = invoke("check", log(SHM), "--policy", "policy.toml", "--format", "junit", *args).stdout
         (suite,) = JUnitXml.fromstring(shown)
         assert (suite.tests, suite.failures, suite.skipped) == (5, 5 - skipped, skipped)
-
-
-def test_sarif_and_github_point_at_the_line(folder: Path) -> None:
-    (folder / "policy.toml").write_text(BAD)
     document = json.loads(invoke("check", log(SHM), "--policy", "policy.toml", "--format", "sarif").stdout)
     (run,) = document["runs"]
     levels = {result["ruleId"]: result["level"] for result in run["results"]}
-    assert levels["policy/world_size"] == "error"
-    assert levels["policy/paths.inter.gdr"] == "warning"
+    assert (levels["policy/world_size"], levels["policy/paths.inter.gdr"]) == ("error", "warning")
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(levels)
     first = run["results"][1]["locations"][0]["physicalLocation"]
     commands = invoke("check", log(SHM), "--policy", "policy.toml", "--format", "github").stdout
@@ -259,20 +245,14 @@ def test_an_accepted_finding_does_not_break_the_policy(folder: Path) -> None:
     assert document["config"] == str(folder / "nccl-inspect.toml")
 
 
-def test_an_input_that_cannot_be_read_leaves_the_policy_undecided(folder: Path) -> None:
-    (folder / "policy.toml").write_text("world_size = 8")
-    result = invoke("check", log(HEALTHY), "gone.log", "--policy", "policy.toml", "--strict")
-    assert result.return_value == 1
-    assert "undecided  log: gone.log: no such file" in result.stdout
+# --- learning from a good log
 
 
-@pytest.mark.parametrize("name", [HEALTHY, "p2p-direct-threads", "v2.21.5-ipc", "field-notes/p4d-1pod-4gpu.log"])
-def test_a_learned_policy_is_kept_by_its_log(folder: Path, name: str) -> None:
-    result = invoke("check", "--learn", log(name), "-o", "policy.toml")
-    assert result.return_value == 0
-    assert invoke("check", log(name), "--policy", "policy.toml", "--strict").return_value == 0
-    other = invoke("check", log(SOCKET), "--policy", "policy.toml")
-    assert other.return_value == 1
+def test_a_learned_policy_is_kept_by_its_log_and_by_no_other(folder: Path) -> None:
+    for name in (HEALTHY, "p2p-direct-threads", "v2.21.5-ipc", "field-notes/p4d-1pod-4gpu.log"):
+        assert invoke("check", "--learn", log(name), "-o", "policy.toml").return_value == 0
+        assert invoke("check", log(name), "--policy", "policy.toml", "--strict").return_value == 0
+        assert invoke("check", log(SHM), "--policy", "policy.toml").return_value == 1
 
 
 def test_a_policy_learned_from_an_accepted_log_holds_all_that_the_log_shows(folder: Path) -> None:
@@ -289,45 +269,30 @@ def test_a_policy_learned_from_an_accepted_log_holds_all_that_the_log_shows(fold
     assert invoke("check", log(OFI), "--policy", "policy.toml", "--strict").return_value == 0
 
 
-@pytest.mark.parametrize(
-    ("logs", "says"),
-    [
+def test_a_policy_is_learned_from_a_doubtful_log_by_force_only(folder: Path) -> None:
+    (folder / "job.log").write_text(MADE["version only"])
+    lines = Path(log("v2.21.5-ipc")).read_bytes().splitlines(keepends=True)
+    complete = next(number for number, text in enumerate(lines) if b"Init COMPLETE" in text)
+    (folder / "half.log").write_bytes(b"".join(lines[:complete]))
+    for logs, says in (
         (["job.log"], "the log does not show whether the job is healthy"),
         ([log(SHM)], "the job is degraded (p2p-disabled-by-env)"),
         ([log("peer-killed")], "the job is failed (peer-death)"),
         ([log(HEALTHY), "gone.log"], "1 input could not be read"),
-    ],
-)
-def test_a_policy_is_learned_from_a_doubtful_log_by_force_only(folder: Path, logs: list[str], says: str) -> None:
-    (folder / "job.log").write_text(MADE["version only"])
-    asked = invoke("check", "--learn", *logs, "-o", "policy.toml")
-    assert asked.return_value == 1
-    assert f"not written: {says}; use" in asked.stderr
-    assert not (folder / "policy.toml").exists()
-    forced = invoke("check", "--learn", "--force", *logs)
-    assert forced.return_value == 0
-    assert f"# CAUTION, written with --force: {says}. " in forced.stdout
-    assert "nccl = [" in forced.stdout
+        (["half.log"], "the log ends before communicator world is complete (0 of 4 ranks)"),
+    ):
+        asked = invoke("check", "--learn", *logs, "-o", "policy.toml")
+        assert asked.return_value == 1
+        assert f"not written: {says}; use" in asked.stderr
+        assert not (folder / "policy.toml").exists()
+        forced = invoke("check", "--learn", "--force", *logs)
+        assert forced.return_value == 0
+        assert f"# CAUTION, written with --force: {says}. " in forced.stdout
+        assert "nccl = [" in forced.stdout
 
 
-def half(folder: Path, name: str, until: bytes, place: int) -> None:
-    lines = Path(log(name)).read_bytes().splitlines(keepends=True)
-    places = [number for number, text in enumerate(lines) if until in text]
-    (folder / "half.log").write_bytes(b"".join(lines[: places[place]]))
-
-
-def test_no_policy_is_learned_from_a_log_that_ends_before_a_communicator_is_complete(folder: Path) -> None:
-    half(folder, "v2.21.5-ipc", b"Init COMPLETE", 0)
-    asked = invoke("check", "--learn", "half.log", "-o", "policy.toml")
-    assert asked.return_value == 1
-    assert "not written: the log ends before communicator world is complete (0 of 4 ranks)" in asked.stderr
-    assert not (folder / "policy.toml").exists()
-
-
-def test_a_policy_of_a_log_that_ends_while_ranks_connect_says_so(folder: Path) -> None:
-    text = Path(log("field-notes/p4d-1pod-4gpu.log")).read_text(encoding="utf-8")
-    (folder / "half.log").write_text(text, encoding="utf-8")
-    asked = invoke("check", "--learn", "half.log")
+def test_a_policy_of_a_log_that_ends_while_ranks_connect_says_so() -> None:
+    asked = invoke("check", "--learn", log("field-notes/p4d-1pod-4gpu.log"))
     assert asked.return_value == 0
     why = "the log ends while communicator world connects (1 of 4 ranks)"
     assert f"warning: {why}" in asked.stderr
@@ -340,61 +305,52 @@ def test_a_learned_value_stands_for_itself_in_the_glob() -> None:
     assert 'required = ["NCCL_SOCKET_IFNAME=eth[[]0][*]"]' in policy
 
 
+# --- the file
+
+
 def test_the_example_of_all_keys_is_read(folder: Path) -> None:
     (folder / "policy.toml").write_text(file.EXAMPLE, encoding="utf-8")
-    keys = [each.key for each in file.read("policy.toml").expectations]
-    assert len(keys) == 19
+    assert len([each.key for each in file.read("policy.toml").expectations]) == 19
     guide = (ROOT / "docs" / "howto" / "ci-gate.md").read_text(encoding="utf-8")
     assert file.EXAMPLE in guide, "the guide shows it"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("worldsize = 8", "unknown key 'worldsize'; did you mean world_size?"),
-        ("world_size = -1", "world_size is not a count; write world_size = 8"),
-        ("world_size = true", "world_size is not a count"),
-        ('world_size = "8"', "world_size is of the wrong kind; write world_size = 8"),
-        ('max_severity = "warn"', "max_severity is 'warn'; did you mean warning?"),
-        ("[paths.intar]\ngdr = true", "[paths] unknown key 'intar'; did you mean"),
-        ('[paths.intra]\ntransport = "P2"', "[paths.intra] no transport 'P2'; did you mean P2P"),
-        ('[paths.intra]\ntransport = "RDMA/*"', "[paths.intra] no transport 'RDMA/*'; known are P2P, SHM, NET"),
-        ("[paths.inter]\ngdr = 1", "[paths.inter] gdr is of the wrong kind; write gdr = true"),
-        ('[versions]\nnccl_min = "new"', "[versions] nccl_min is 'new', which is not a version"),
-        ("[versions]\nncl = 1", "[versions] unknown key 'ncl'; did you mean nccl or"),
-        ('[environment]\nforbidden = ["=1"]', "[environment] forbidden has '=1', which has no variable name"),
-        ("", "no expectation; write one from a good log: nccl-inspect check --learn"),
-        ("world_size 8", "policy.toml: Expected '=' after a key"),
-    ],
-)
-def test_a_mistake_in_a_policy_is_an_error(folder: Path, text: str, says: str) -> None:
-    (folder / "policy.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(NcclInspectError) as raised:
-        file.read("policy.toml")
-    assert says in str(raised.value)
+MISTAKES = {
+    "worldsize = 8": "unknown key 'worldsize'; did you mean world_size?",
+    "world_size = -1": "world_size is not a count; write world_size = 8",
+    "world_size = true": "world_size is not a count",
+    'world_size = "8"': "world_size is of the wrong kind; write world_size = 8",
+    'max_severity = "warn"': "max_severity is 'warn'; did you mean warning?",
+    "[paths.intar]\ngdr = true": "[paths] unknown key 'intar'; did you mean",
+    '[paths.intra]\ntransport = "P2"': "[paths.intra] no transport 'P2'; did you mean P2P",
+    '[paths.intra]\ntransport = "RDMA/*"': "[paths.intra] no transport 'RDMA/*'; known are P2P, SHM, NET",
+    "[paths.inter]\ngdr = 1": "[paths.inter] gdr is of the wrong kind; write gdr = true",
+    '[versions]\nnccl_min = "new"': "[versions] nccl_min is 'new', which is not a version",
+    "[versions]\nncl = 1": "[versions] unknown key 'ncl'; did you mean nccl or",
+    '[environment]\nforbidden = ["=1"]': "[environment] forbidden has '=1', which has no variable name",
+    "": "no expectation; write one from a good log: nccl-inspect check --learn",
+    "world_size 8": "policy.toml: Expected '=' after a key",
+}
+CALLS = [
+    ("job.log --policy gone.toml", 2, "gone.toml: No such file or directory; check the path given with"),
+    ("job.log", 2, "give either --policy FILE, or --learn"),
+    ("job.log --policy policy.toml --force", 2, "--force needs --learn"),
+    ("job.log --policy policy.toml --learn", 2, "give either --policy FILE, or --learn"),
+    ("gone.log --policy policy.toml", 3, "gone.log: no such file"),
+]
 
 
-@pytest.mark.parametrize(
-    ("args", "status", "says"),
-    [
-        (["job.log", "--policy", "gone.toml"], 2, "gone.toml: No such file or directory; check the path given with"),
-        (["job.log"], 2, "give either --policy FILE, or --learn"),
-        (["job.log", "--policy", "policy.toml", "--force"], 2, "--force needs --learn"),
-        (["job.log", "--policy", "policy.toml", "--learn"], 2, "give either --policy FILE, or --learn"),
-        (["gone.log", "--policy", "policy.toml"], 3, "gone.log: no such file"),
-    ],
-)
-def test_a_wrong_call_is_one_line(
-    folder: Path,
-    args: list[str],
-    status: int,
-    says: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_mistake_is_an_error_of_one_line(folder: Path) -> None:
+    wrong: list[object] = []
+    for text, says in MISTAKES.items():
+        (folder / "policy.toml").write_text(text, encoding="utf-8")
+        with pytest.raises(NcclInspectError) as raised:
+            file.read("policy.toml")
+        wrong += [] if says in str(raised.value) else [(text, str(raised.value))]
     (folder / "policy.toml").write_text("world_size = 8")
-    monkeypatch.setattr("sys.argv", ["nccl-inspect", "check", *args])
-    assert cli.execute() == status
-    message = capsys.readouterr().err
-    assert says in message
-    assert message.count("\n") == 1
+    for args, status, says in CALLS:
+        done = execute("check", *args.split())
+        message = done.stderr.decode()
+        if (done.returncode, message.count("\n"), says in message) != (status, 1, True):
+            wrong.append((args, done.returncode, message))
+    assert not wrong
