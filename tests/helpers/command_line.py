@@ -37,7 +37,10 @@ def execute(
         mock.patch.dict(os.environ, environment, clear=True),
         mock.patch.multiple(sys, argv=["nccl-inspect", *args], stdin=given, stdout=out, stderr=err),
     ):
-        status = cli.execute()
+        try:
+            status = cli.execute()
+        except SystemExit as end:  # click, after completions
+            status = int(end.code or 0)
         out.flush()
         err.flush()
     shown = (stream.buffer.getvalue() for stream in (out, err))
