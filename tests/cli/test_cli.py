@@ -9,6 +9,7 @@ import re
 import resource
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from terminals import EXE, HEALTHY, SLOW, on_a_terminal
 from nccl_inspect import __version__
 
 TOPOLOGY = str(TESTS / "data" / "h200-4gpu.nccl-topo.xml")
+COMMANDS = tomllib.loads((TESTS / "cli" / "commands.toml").read_text(encoding="utf-8"))
 CHANNEL = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
 
@@ -32,27 +34,6 @@ def words(args: str, **places: str) -> list[str]:
 
 # --- exit statuses and errors
 
-STATUSES = [
-    ("summarize LOG", 0),
-    ("summarize SLOW", 0),  # whatever was found
-    *((f"summarize LOG --fail-on {limit}", 0) for limit in ("error", "warning", "info")),
-    ("summarize SLOW --fail-on never", 0),
-    ("summarize SLOW --fail-on error", 0),
-    ("summarize SLOW --fail-on warning", 1),
-    ("summarize SLOW --fail-on info", 1),
-    ("summarize SLOW --fail-on warning --ignore shm-* --ignore p2p-*", 0),
-    # what cannot be read
-    ("summarize LOG gone.log", 0),
-    ("summarize LOG gone.log --fail-on error", 3),
-    ("summarize SLOW gone.log --fail-on error", 3),
-    ("summarize SLOW gone.log --fail-on warning", 1),
-    ("paths LOG gone.log", 0),
-    ("check LOG gone.log --policy policy.toml", 3),
-    ("check SLOW gone.log --policy policy.toml", 1),
-    ("diff LOG run", 0),
-    ("diff LOG run --fail-on error", 3),
-]
-
 
 def test_statuses(tmp_path: Path) -> None:
     """Status 1 needs a finding as severe as asked for; a gate does not pass while a part cannot be read."""
@@ -61,58 +42,12 @@ def test_statuses(tmp_path: Path) -> None:
     (tmp_path / "run" / "job.log").write_bytes(Path(HEALTHY).read_bytes())
     (tmp_path / "run" / "rank8.log.gz").write_bytes(b"\x1f\x8b\x08\x00 cut")
     wrong: list[object] = []
-    for args, status in STATUSES:
+    for args, status in COMMANDS["statuses"].items():
         done = execute(*words(args), cwd=tmp_path)
         is_partial = "gone.log" in args or "run" in args.split()
         if (done.returncode, done.stderr.count(b"\n")) != (status, int(is_partial)) or not done.stdout:
             wrong.append((args, done))
     assert not wrong
-
-
-ERRORS = [
-    ("summarize gone.log", 3, "gone.log: no such file; check the path"),
-    ("paths gone.log", 3, "gone.log: no such file"),
-    ("summarize folder", 3, "folder: the folder holds no log; "),
-    ("summarize empty.log", 3, "empty.log: empty; "),
-    ("summarize other.log", 3, "other.log: no NCCL line among 2 lines; run the job with NCCL_DEBUG=INFO"),
-    ("summarize binary.log", 3, "binary.log: no NCCL line among"),
-    ("summarize cut.log.gz", 3, "cut.log.gz: the compressed data is damaged"),
-    ("summarize -", 3, "<stdin>: empty; "),
-    ("summarize", 3, "<stdin>: empty; "),
-    ("summarize LOG --select zzzzzz", 2, "no rule 'zzzzzz'; see 'nccl-inspect rules'"),
-    ("summarize LOG --ignore no-such-*", 2, "no rule 'no-such-*'; "),
-    ("summarize LOG --platform p5.48xlarg", 2, "no platform 'p5.48xlarg'; did you mean p5.48xlarge"),
-    ("summarize gone.log --platform no-such", 2, "no platform 'no-such'"),  # options are judged before the log
-    ("summarize gone.log --cluster nowhere", 2, "--cluster nowhere: "),
-    ("summarize LOG --topology gone.txt", 2, "gone.txt: No such file or directory; check the path"),
-    ("summarize LOG --topology topo.txt", 2, "topo.txt: not a topology that is understood; give"),
-    ("summarize LOG --topology folder", 2, "folder: Is a directory; "),
-    ("summarize LOG --format xml", 2, "'xml' is not one of"),
-    ("summarize LOG --no-such-option", 2, "No such option"),
-    ("summarize LOG -o gone/report.txt", 2, "gone/report.txt: No such file or directory; check"),
-    ("paths LOG --rank x", 2, "--rank x: not a rank; write 3, 0-7 or 0-56:8"),
-    ("paths LOG --transport RDMA", 2, "no transport 'RDMA'; the log has P2P/CUMEM"),
-    ("paths LOG --finding gdr-of", 2, "no rule 'gdr-of'; did you mean gdr-"),
-    ("paths LOG --matrix --slowest 3", 2, "--matrix and --slowest exclude each other"),
-    ("ranks LOG --rank 99", 2, "no rank 99; the log has ranks 0-7"),
-    ("hosts LOG --host nosuch", 2, "no host 'nosuch'; the log has vm"),
-    ("nics LOG --limit 0", 2, "0 is not in the range x>=1"),
-    ("summarize LOG --version", 2, "--version goes without a command: nccl-inspect --version"),
-    ("help pats", 2, "no command 'pats'; did you mean paths"),
-    ("paths LOG --rank 99", 2, "no rank 99; the log has ranks 0-7"),
-    ("paths LOG --rank 1,20-30", 2, "no ranks 20-30; the log has ranks 0-7"),
-    ("paths LOG --host nosuch", 2, "no host 'nosuch'; the log has vm"),
-    ("topology LOG --channel 99", 2, "no channel 99; the log has channels 0-23"),
-    ("topology LOG --communicator wrld", 2, "no communicator 'wrld'; did you mean world?"),
-    ("traffic LOG --communicator zz", 2, "no communicator 'zz'; the log has world"),
-    ("explain socket-insted-of-efa", 2, "no rule 'socket-insted-of-efa'; did you mean socket-instead-of-efa"),
-    ("explain zzzzzz", 2, "no rule 'zzzzzz'; run 'nccl-inspect rules'"),
-    ("explain the training is slow", 2, "no such rule, and not a recognized log line; run "),
-    ("annotate empty.log", 3, "empty.log: empty; "),
-    ("annotate --only-nccl other.log", 3, "other.log: no NCCL line among 2 lines; run the job with"),
-    ("no-such-command", 2, "no command 'no-such-command'; run"),
-    ("completion csh", 2, "'csh' is not one of"),
-]
 
 
 def test_an_error_is_one_line_that_says_what_where_and_what_to_do(tmp_path: Path) -> None:
@@ -124,7 +59,7 @@ def test_an_error_is_one_line_that_says_what_where_and_what_to_do(tmp_path: Path
     (tmp_path / "folder" / "weights.bin").write_bytes(b"x")
     (tmp_path / "topo.txt").write_text("no matrix\n")
     wrong: list[object] = []
-    for args, status, says in ERRORS:
+    for args, (status, says) in COMMANDS["errors"].items():
         done = execute(*words(args), cwd=tmp_path)
         message = done.stderr.decode()
         is_line = message.startswith("nccl-inspect: ") and message.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.util.discovery import SETTINGS
 
+COMMANDS = tomllib.loads((TESTS / "cli" / "commands.toml").read_text(encoding="utf-8"))
 SOCKET = str(sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log")
 SHM, P2P = "shm-instead-of-p2p", "p2p-disabled-by-env"
 SUPPRESSION = '[[suppress]]\nrule = "{rule}"\nreason = "known, see the wiki"\n{more}\n'
@@ -198,31 +200,9 @@ def test_a_finding_that_the_user_calls_an_info_does_not_make_its_paths_good(tmp_
     assert done.stdout.startswith(b"OK: 32 of 56 paths could be better; your settings lower this to info\n")
 
 
-MISTAKES = [
-    ('selct = ["shm-*"]', "unknown key 'selct'; did you mean select?"),
-    ("zzz = 1", "unknown key 'zzz'; known are platform, topology, select, ignore, severity, suppress"),
-    ('ignore = ["zzzzzz"]', "no rule 'zzzzzz'; see 'nccl-inspect rules'"),
-    ("ignore = [1]", 'ignore holds something else than strings; write ignore = ["…", "…"]'),
-    ("ignore = 1", "ignore is of the wrong kind; write"),
-    ('platform = "p5.48xlarg"', "no platform 'p5.48xlarg'; did you mean p5.48xlarge"),
-    ('[severity]\n"shm-*" = "warn"', "[severity] shm-* is 'warn'; did you mean warning?"),
-    ('[severity]\n"no-such" = "info"', "[severity] no rule 'no-such'; see"),
-    ('severity = "info"', "severity is of the wrong kind; write a table: [severity]"),
-    ('[[suppress]]\nrule = "log-flood"', '[suppress 1] no reason for log-flood; write reason = "why'),
-    ('[[suppress]]\nrule = "log-flood"\nreason = " "', "[suppress 1] no reason for log-flood; write"),
-    ('[[suppress]]\nreason = "so"', '[suppress 1] no rule; write rule = "name"'),
-    ('[[suppress]]\nrule = "log-flood"\nreson = "so"', "[suppress 1] unknown key 'reson'; did you mean reason?"),
-    ('[[suppress]]\nrule = "x"\nreason = "so"', "[suppress 1] no rule 'x'; see"),
-    ('[[suppress]]\nrule = "log-flood"\nranks = "all"\nreason = "so"', "ranks has 'all', which is not a rank"),
-    ('[suppress]\nrule = "log-flood"', "suppress is of the wrong kind; write [[suppress]]"),
-    ("ignore = [shm]", "(at line 1, column 11); mend that line"),
-    ('topology = "gone.txt"', "gone.txt: No such file or directory; check"),
-]
-
-
 def test_a_mistake_is_one_line_that_says_where_and_what_to_do(tmp_path: Path) -> None:
     wrong: list[object] = []
-    for text, says in MISTAKES:
+    for text, says in COMMANDS["settings"].items():
         (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
         done = execute("summarize", SLOW, "--config", "mine.toml", cwd=tmp_path)
         message = done.stderr.decode()

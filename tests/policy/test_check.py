@@ -14,7 +14,7 @@ import pytest
 import sample_data
 from command_line import execute, invoke
 from junitparser import JUnitXml
-from repository import ROOT
+from repository import ROOT, TESTS
 from schemas import closed
 
 import nccl_inspect
@@ -24,6 +24,7 @@ from nccl_inspect.policy import file, formats, learn
 from nccl_inspect.policy.document import to_dict
 
 VALIDATOR = closed("nccl-inspect-check-1")
+POLICIES = tomllib.loads((TESTS / "policy" / "policies.toml").read_text(encoding="utf-8"))
 HEALTHY = "p2p-nvlink-8gpu"
 SHM = "v2.30.7-shm-4gpu"
 SOCKET = "socket-2node-tp4-dp2"
@@ -80,83 +81,9 @@ def checked(folder: Path, name: str, policy: str, *args: str) -> dict[str, Any]:
     return document
 
 
-NCCL = "2.27.3+cuda13.0"
-INTRA, INTER, ENV, VERSIONS = "[paths.intra]\n", "[paths.inter]\n", "[environment]\n", "[versions]\n"
-CASES = [
-    # log, policy, state, summary
-    (HEALTHY, "world_size = 8", "kept", "8 ranks"),
-    (HEALTHY, "world_size = 16", "broken", "8 ranks"),
-    (FRAGMENT, "world_size = 16", "undecided", "no communicator of all ranks"),
-    (HEALTHY, "hosts = 1", "kept", "1 host"),
-    (SOCKET, "hosts = 1", "broken", "2 hosts (llama-3-8b-node-0-0, llama-3-8b-node-0-1)"),
-    (P4D, "hosts = 1", "broken", "4 hosts"),
-    ("rank-missing-hang", "hosts = 2", "undecided", "not every rank"),
-    (HEALTHY, "min_channels = 24", "kept", "24 channels"),
-    (HEALTHY, "min_channels = 25", "broken", "24 channels"),
-    (FRAGMENT, "min_channels = 2", "undecided", "not in the log"),
-    (HEALTHY, 'max_severity = "none"', "kept", "0 findings"),
-    (SHM, 'max_severity = "warning"', "kept", "2 findings"),
-    (SHM, 'max_severity = "info"', "broken", "warning p2p-disabled-by-env (certain): NCCL_P2P_DISABLE=1 keeps"),
-    ("peer-killed", 'max_severity = "error"', "broken", "the job is dead or stuck"),
-    (P4D, 'max_severity = "error"', "undecided", "gdr-disabled: communicator world reports"),
-    (DAMAGED, "max_damaged_lines = 1", "kept", "1 line"),
-    (DAMAGED, "max_damaged_lines = 0", "broken", "1 line"),
-    (UNKNOWN, "max_unrecognised_lines = 1", "kept", "1 line"),
-    (UNKNOWN, "max_unrecognised_lines = 0", "broken", "1 line"),
-    (HEALTHY, VERSIONS + 'nccl = "2.27.3"', "kept", NCCL),
-    (HEALTHY, VERSIONS + 'nccl = ["2.26.*", "2.27.*"]', "kept", NCCL),
-    (HEALTHY, VERSIONS + 'nccl = "2.26.*"', "broken", NCCL),
-    (HEALTHY, VERSIONS + 'nccl_min = "2.27"', "kept", NCCL),
-    (HEALTHY, VERSIONS + 'nccl_min = "2.27.4"', "broken", NCCL),
-    (HEALTHY, VERSIONS + 'nccl = "2.*"\nnccl_min = "2.28"', "broken", NCCL),
-    (FRAGMENT, VERSIONS + 'nccl_min = "2.18"', "undecided", "the version is not in the log"),
-    (HEALTHY, VERSIONS + 'cuda_min = "12.8"', "kept", "13.0"),
-    (HEALTHY, VERSIONS + 'cuda = "12.*"', "broken", "13.0"),
-    (OFI, VERSIONS + 'plugin_min = "1.0"', "kept", "1."),
-    (OFI, VERSIONS + 'plugin_min = "99"', "broken", "1."),
-    (SOCKET, VERSIONS + 'plugin_min = "1.0"', "broken", "no plugin: the network is Socket"),
-    (OFI, '[network]\nname = ["AWS Libfabric", "Libfabric"]', "kept", "Libfabric"),
-    (SHM, '[network]\nname = "IB"', "broken", "Socket"),
-    (OFI, '[network]\nprovider = "efa"', "broken", "tcp"),
-    (SOCKET, '[network]\nprovider = "efa"', "broken", "none: the network is Socket"),
-    ("version only", '[network]\nname = "IB"', "undecided", "the name is not in the log"),
-    (HEALTHY, INTRA + 'transport = "p2p"', "kept", "8 pairs use P2P/CUMEM"),
-    (HEALTHY, INTRA + 'transport = ["SHM/*", "P2P/C*"]', "kept", "8 pairs use P2P/CUMEM"),
-    (HEALTHY, INTRA + 'transport = "P2P/IPC"', "broken", "8 pairs (0->1, 1->2, 2->3 and 5 more) use P2P/CUMEM"),
-    (HEALTHY, INTER + 'transport = "NET/IB"', "undecided", "all ranks are on one host"),
-    (HEALTHY, INTER + "gdr = true", "undecided", "all ranks are on one host"),
-    (HEALTHY, INTER + "min_channels = 2", "undecided", "all ranks are on one host"),
-    ("one rank on each host", INTRA + "min_channels = 2", "undecided", "no two ranks share a host"),
-    (P4D, INTRA + 'transport = "P2P"', "undecided", "the paths of ranks 1-3 are not in the log"),
-    (FRAGMENT, "[paths.intra]\nmin_channels = 2", "broken", "1 pair (0->1) have fewer (the least is 1)"),
-    ("one host", INTER + 'transport = "NET"', "undecided", "no connection of that kind is in the log"),
-    (SOCKET, INTER + 'transport = "NET/IB"', "broken", "32 pairs (0->4, 0->5, 0->6 and 29 more) use NET/Socket"),
-    (SOCKET, INTER + "gdr = true", "broken", "have no GPUDirect RDMA"),
-    (SOCKET, INTRA + "gdr = true", "kept", "need none"),
-    (SOCKET, INTER + "gdr = false\nmin_channels = 1", "kept", "have them"),
-    (
-        FRAGMENT,
-        INTER + "gdr = true",
-        "broken",
-        "1 pair (0->8) have GPUDirect RDMA in part only (at one end, or on some channels)",
-    ),
-    (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=1"]', "broken", "NCCL_P2P_DISABLE=1"),
-    (SHM, ENV + 'forbidden = ["NCCL_P2P_*"]', "broken", "NCCL_P2P_DISABLE=1"),
-    (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=0"]', "kept", "not in the log"),
-    (HEALTHY, ENV + 'forbidden = ["NCCL_P2P_DISABLE"]', "kept", "not in the log"),
-    ("v2.21.5-ipc", ENV + 'forbidden = ["NCCL_P2P_DISABLE"]', "undecided", "does not echo it"),
-    (HEALTHY, ENV + 'forbidden = ["NCCL_DEBUG"]', "undecided", "does not echo it"),
-    (FRAGMENT, ENV + 'forbidden = ["NCCL_IB_DISABLE"]', "undecided", "it may still appear"),
-    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE=0"]', "kept", "NCCL_NVLS_ENABLE=0"),
-    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE"]', "kept", "NCCL_NVLS_ENABLE=0"),
-    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE=[12]"]', "broken", "NCCL_NVLS_ENABLE=0"),
-    (SHM, ENV + 'required = ["NCCL_SOCKET_IFNAME=eth0"]', "undecided", "no process shows it"),
-]
-
-
 def test_expectations() -> None:
     wrong: list[object] = []
-    for name, policy, state, summary in CASES:
+    for name, policy, state, summary in POLICIES["expectations"]:
         document = to_dict(file.of_values(tomllib.loads(policy)).check(job(name)), strict=False)
         VALIDATOR.validate(document)
         entries = [entry for entry in document["expectations"] if entry["state"] == state]
@@ -322,40 +249,15 @@ def test_the_example_of_all_keys_is_read(folder: Path) -> None:
     assert file.EXAMPLE in guide, "the guide shows it"
 
 
-MISTAKES = {
-    "worldsize = 8": "unknown key 'worldsize'; did you mean world_size?",
-    "world_size = -1": "world_size is not a count; write world_size = 8",
-    "world_size = true": "world_size is not a count",
-    'world_size = "8"': "world_size is of the wrong kind; write world_size = 8",
-    'max_severity = "warn"': "max_severity is 'warn'; did you mean warning?",
-    "[paths.intar]\ngdr = true": "[paths] unknown key 'intar'; did you mean",
-    '[paths.intra]\ntransport = "P2"': "[paths.intra] no transport 'P2'; did you mean P2P",
-    '[paths.intra]\ntransport = "RDMA/*"': "[paths.intra] no transport 'RDMA/*'; known are P2P, SHM, NET",
-    "[paths.inter]\ngdr = 1": "[paths.inter] gdr is of the wrong kind; write gdr = true",
-    '[versions]\nnccl_min = "new"': "[versions] nccl_min is 'new', which is not a version",
-    "[versions]\nncl = 1": "[versions] unknown key 'ncl'; did you mean nccl or",
-    '[environment]\nforbidden = ["=1"]': "[environment] forbidden has '=1', which has no variable name",
-    "": "no expectation; write one from a good log: nccl-inspect check --learn",
-    "world_size 8": "policy.toml: Expected '=' after a key",
-}
-CALLS = [
-    ("job.log --policy gone.toml", 2, "gone.toml: No such file or directory; check the path given with"),
-    ("job.log", 2, "give either --policy FILE, or --learn"),
-    ("job.log --policy policy.toml --force", 2, "--force needs --learn"),
-    ("job.log --policy policy.toml --learn", 2, "give either --policy FILE, or --learn"),
-    ("gone.log --policy policy.toml", 3, "gone.log: no such file"),
-]
-
-
 def test_a_mistake_is_an_error_of_one_line(folder: Path) -> None:
     wrong: list[object] = []
-    for text, says in MISTAKES.items():
+    for text, says in POLICIES["mistakes"].items():
         (folder / "policy.toml").write_text(text, encoding="utf-8")
         with pytest.raises(NcclInspectError) as raised:
             file.read("policy.toml")
         wrong += [] if says in str(raised.value) else [(text, str(raised.value))]
     (folder / "policy.toml").write_text("world_size = 8")
-    for args, status, says in CALLS:
+    for args, (status, says) in POLICIES["calls"].items():
         done = execute("check", *args.split())
         message = done.stderr.decode()
         if (done.returncode, message.count("\n"), says in message) != (status, 1, True):
