@@ -16,6 +16,7 @@ import sample_data
 from anonymized_evidence import FILES, HOST, LOG, USER, dump, leaks, planted, ras, run
 from anonymized_logs import PRIVATE, anonymized
 from command_line import execute
+from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError, NoInputError
@@ -148,47 +149,16 @@ def test_packed_evidence_is_written_as_what_it_is(tmp_path: Path, capsys: pytest
 
 # --- what collect wrote
 
-EVENTS = """LAST SEEN  TYPE    REASON     OBJECT                     SOURCE                  MESSAGE
-1m         Normal  Scheduled  pod/orion-train-worker-3   default-scheduler       Successfully assigned nlp/web to zenith-gpu17
-1m         Normal  Pulling    pod/payroll                kubelet, zenith-gpu18   Back-off
-"""  # noqa: E501
-NODE = """Name:               zenith-gpu17
-Roles:              <none>
-Labels:             node.kubernetes.io/instance-type=p5.48xlarge
-                    team=payroll
-Annotations:        container.googleapis.com/instance_id: 7718812349912345678
-Addresses:
-  InternalIP:   10.128.7.7
-  Hostname:     zenith-gpu17
-System Info:
-  Machine ID:    0f1e2d3c4b5a69788796a5b4c3d2e1f0
-ProviderID:      gce://zenithcorp-1234/europe-west4-b/zenith-gpu17
-Non-terminated Pods:          (1 in total)
-  Namespace                   Name                      CPU Requests
-  ---------                   ----                      ------------
-  nlp                         web                       100m (0%)
-"""
-INDEX = "nccl-inspect collection\n\nkept\n  logs/orion-train-worker-3/trainer.log\n      kubectl logs zenith-gpu17\n"
-TABLES = {
-    "scontrol-nodes": "NodeName=zenith-gpu17 \n   Partitions=orion,nlp Owner=bobsmith(7)\n   Reason=seen by bob\n",
-    "scontrol-step": "StepId=4711.0 UserId=1001\n   Partition=orion NodeList=zenith-gpu17\n   Name=payroll\n",
-    "sacct": "JobID|JobName|State|NodeList|Reason\n4711|payroll|FAILED|zenith-gpu[17-18]|seen by bob\n4|web|OOM|||\n",
-    "uname": "Linux zenith-gpu17 6.8.0-45-generic #1 SMP x86_64 GNU/Linux\n",
-    "ip-addr": "1: lo: <LOOPBACK,UP> mtu 65536\n2: eth0: <UP> mtu 1500\n    inet 10.128.7.7/24\n",
-}
-
 
 def test_a_collection_is_written_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "in"
-    (folder / "nodes").mkdir(parents=True)
+    shutil.copytree(TESTS / "data" / "collected", folder)
     (folder / "job.log").write_bytes(LOG.replace(b"gpu-a17", b"orion-train-worker-3"))
-    for name, text in {"events": EVENTS, "nodes/zenith-gpu17": NODE, "collection.txt": INDEX, **TABLES}.items():
-        (folder / name).write_text(text)
     archives = [shutil.make_archive(str(tmp_path / "packed"), form, folder) for form in ("gztar", "zip")]
     for number, collection in enumerate((folder, *archives)):
         out = tmp_path / f"{number}"
         run(collection, "-o", out)
-        assert len(names(out)) == 4 + len(TABLES)
+        assert len(names(out)) == len(names(folder)) == 9
         assert not capsys.readouterr().err
         text = "".join(f"{name}\n{(out / name).read_text()}" for name in names(out))
         left = [*("orion", "zenith", "payroll", "nlp", "web", "bob", "7718812", "10.128", "0f1e2d3c")]
