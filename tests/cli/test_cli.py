@@ -149,12 +149,6 @@ def test_what_is_piped_in_is_read_with_a_dash_or_without_a_name() -> None:
     assert (done.returncode, done.stderr, b"NET/Socket" in done.stdout) == (0, b"", True)
 
 
-def test_a_folder_and_its_files_give_the_same_paths() -> None:
-    folder = sample_data.FOLDER / "debug-file-per-process"
-    files = map(str, sample_data.files("debug-file-per-process"))
-    assert invoke("paths", str(folder)).stdout == invoke("paths", *files).stdout
-
-
 # --- what is shown
 
 

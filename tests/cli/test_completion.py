@@ -77,13 +77,3 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     )
     done = subprocess.run(["bash", "-c", test], env=installed(tmp_path), capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("socket-instead-of-efa\n", "")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish on this machine")
-def test_fish_shows_whole_descriptions(tmp_path: Path) -> None:
-    script = invoke("completion", "fish").stdout
-    env = {**installed(tmp_path), "HOME": str(tmp_path)}
-    asked = f"{script}\ncomplete -C 'nccl-inspect summa'"
-    done = subprocess.run(["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=False)
-    assert done.stdout == "summarize\tReport the verdict, network, paths and findings of one job.\n"

@@ -81,19 +81,6 @@ def test_ctrl_c_at_many_moments(tmp_path: Path) -> None:
                 require_order(run(args, folder, moment, *([moment + again] if again else [])), folder)
 
 
-def test_ctrl_c_while_the_interpreter_starts_and_later() -> None:
-    """What comes before the first line of ours is Python's own matter: it may end by the signal, or complain."""
-    command = [sys.executable, "-m", "nccl_inspect", *COMMANDS["summarize"]]
-    for milliseconds in range(0, 400, 20):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(milliseconds / 1000)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode in (0, 130) or b"nccl_inspect/" not in err
-        assert process.returncode != 130 or b"Traceback" not in err
-        assert not out or out.startswith((b"partial: ", b"OK"))
-
-
 def test_once_all_is_read_the_report_is_finished(tmp_path: Path) -> None:
     """The signal comes from within the rules, which run when everything is read."""
     code = (

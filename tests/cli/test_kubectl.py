@@ -62,15 +62,11 @@ def test_a_name_alone_is_looked_for_among_pods_and_jobs(programs: Path) -> None:
     assert "NotFound" not in index, "what was tried before is no failure"
 
 
-def test_labels_choose_pods(programs: Path) -> None:
+def test_labels_choose_pods_and_settings_are_those_of_the_folder(programs: Path) -> None:
     answer_as_kubernetes(programs)
     done = plugin("-l", "job-name=llama", "--format", "json", "-o", "job.json")
     assert (done.returncode, done.stdout) == (0, "")
     assert json.loads(Path("job.json").read_text())["verdict"] == "degraded"
-
-
-def test_settings_are_those_of_the_folder_in_which_it_was_called(programs: Path) -> None:
-    answer_as_kubernetes(programs)
     Path("nccl-inspect.toml").write_text('ignore = ["one-gpu-per-pod"]\n')
     done = plugin("job/llama")
     assert "settings from" in done.stderr
@@ -121,18 +117,14 @@ def test_pods_that_print_nothing_of_nccl_are_told(programs: Path) -> None:
     assert "NCCL_DEBUG=INFO" in done.stderr
 
 
-def test_a_running_job_is_followed(programs: Path) -> None:
+def test_a_running_job_or_pod_is_followed(programs: Path) -> None:
     pods = json.dumps({"kind": "List", "items": [POD]})
     (programs / "answers.json").write_text(json.dumps([(["get pods"], pods), (["logs"], SAMPLE.read_text())]))
     done = plugin("job/llama", "--follow", "--fail-on", "error", "--no-color")
-    assert done.returncode == 1
-    assert done.stdout.startswith("DEGRADED: ")
+    assert (done.returncode, done.stdout[:10]) == (1, "DEGRADED: ")
     last = calls(programs)[-1]
     assert last[1] == "logs"
     assert {"--follow", "--selector=job-name=llama", "--tail=-1", "--prefix", "--max-log-requests=3"} <= set(last)
-
-
-def test_a_pod_is_followed_by_its_name(programs: Path) -> None:
     answers = [(["get pods"], json.dumps(POD)), (["logs"], SAMPLE.read_text())]
     (programs / "answers.json").write_text(json.dumps(answers))
     assert plugin("pod/llama-0", "-f").stdout.startswith("DEGRADED: ")

@@ -122,14 +122,6 @@ def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> 
     assert ESCAPE not in target.read_bytes()
 
 
-def test_escape_sequences_of_a_log_do_not_reach_the_terminal() -> None:
-    log = b"vm:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to \x1b]0;owned\x07\xff\n"
-    for form in ("text", "json"):
-        done = execute("summarize", "--format", form, data=log)
-        assert done.returncode == 0
-        assert not {0x1B, 0x07} & set(done.stdout)
-
-
 def unfit(name: str) -> list[str]:
     """Return lines of the summary of a sample that are wider than asked for, or not plain."""
     wrong: list[str] = []

@@ -130,13 +130,9 @@ def test_ranks_of_communicators_are_told_apart(tmp_path: Path) -> None:
         assert invoke("paths", str(log), *matrix).stdout.endswith("does not show the communicator of all ranks\n")
 
 
-def test_the_legend_names_the_marks_that_occur() -> None:
-    good = invoke("paths", HEALTHY, "--matrix").stdout
-    assert good.endswith("P = P2P/CUMEM\n. = no connection line\n")
-    assert invoke("paths", TWO_HOSTS, "--matrix").stdout.endswith("\n! = fallback\n")
-
-
 def test_the_csv_and_the_json_hold_all_paths() -> None:
+    columns = invoke("paths", TWO_HOSTS, "--format", "csv").stdout.partition("\n")[0]
+    assert invoke("paths", TWO_HOSTS, "--format", "csv", "--scope", "unknown").stdout == columns + "\n"
     wanted = sample_data.truth("timestamps")["paths"]
     table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--format", "csv").stdout)))
     pairs = sorted((path["src"], path["dst"], path["detail"]) for path in wanted)
@@ -167,22 +163,16 @@ def test_paths_are_filtered() -> None:
         assert sorted((path["src"], path["dst"]) for path in found) == sorted(wanted), filters
 
 
-def test_the_csv_has_all_columns_also_without_a_path() -> None:
-    columns = invoke("paths", TWO_HOSTS, "--format", "csv").stdout.partition("\n")[0]
-    assert invoke("paths", TWO_HOSTS, "--format", "csv", "--scope", "unknown").stdout == columns + "\n"
-    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").stdout)
-    assert columns.split(",") == [key for key in document[0] if key != "also"]
-
-
 # --- the matrix
 
 
-def test_the_matrix_has_a_row_and_a_column_for_each_rank() -> None:
-    output = invoke("paths", TWO_HOSTS, "--matrix").stdout
-    rows, _, legend = output.partition("\n\n")
+def test_the_matrix_has_a_row_and_a_column_for_each_rank_and_the_marks_that_occur() -> None:
+    rows, _, legend = invoke("paths", TWO_HOSTS, "--matrix").stdout.partition("\n\n")
     assert [line.split()[0] for line in rows.splitlines()] == ["src\\dst", "0", "1", "2", "3"]
     assert "P = P2P/CUMEM" in legend
     assert "= NET/Socket" in legend
+    assert legend.endswith("\n! = fallback\n")
+    assert invoke("paths", HEALTHY, "--matrix").stdout.endswith("P = P2P/CUMEM\n. = no connection line\n")
 
 
 def test_a_filtered_matrix_tells_what_the_filter_leaves_out_from_what_the_log_lacks() -> None:

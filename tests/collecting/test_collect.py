@@ -142,11 +142,6 @@ def test_names_from_a_cluster_are_data_only(programs: Path, tmp_path: Path) -> N
     assert [call[1:3] for call in calls(programs)] == [["get", "pods"], ["logs", "pod"], ["get", "events"]]
 
 
-def test_a_manifest_that_is_none_is_not_kept() -> None:
-    with pytest.raises(ValueError, match="Expecting"):
-        manifests.masked(b"Unable to connect to the server: TOKEN=x")
-
-
 SAID = """JobId=4711 JobName=llama
    JobState=FAILED Reason=NonZeroExitCode
    ReqNodeList=(null) ExcNodeList=(null)
@@ -171,9 +166,6 @@ def test_a_job_of_slurm(programs: Path, tmp_path: Path) -> None:
     assert "sacct" in (tmp_path / "got" / "collection.txt").read_text().partition("failed")[2]
     assert all(reads_only(tuple(call)) for call in calls(programs))
     assert nccl_inspect.read(str(tmp_path / "got")).verdict == "degraded"
-
-
-def test_a_file_for_each_task_is_found(tmp_path: Path) -> None:
     for task in range(3):
         (tmp_path / f"job-4711-{task}.out").touch()
     said = f"   StdErr={tmp_path}/job-4711-%t.out\n   StdOut=(null)\n"
@@ -199,7 +191,9 @@ def test_a_command_that_hangs_is_given_up(programs: Path, tmp_path: Path) -> Non
     assert "no end after 0.2 s" in (tmp_path / "got" / "hosts" / host.name() / "collection.txt").read_text()
 
 
-def test_no_ras_is_an_error_in_words() -> None:
+def test_no_ras_and_what_is_no_manifest_are_errors_in_words() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        manifests.masked(b"Unable to connect to the server: TOKEN=x")
     for where in ("nowhere", "host:port", "localhost:9"):
         with pytest.raises(OSError, match=r"HOST:PORT|refused"):
             ras.answer(where, "text", 1)

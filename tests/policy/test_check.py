@@ -96,7 +96,7 @@ def test_expectations() -> None:
     assert not wrong, "\n".join(map(str, wrong))
 
 
-def test_what_is_undecided_breaks_only_when_strict(folder: Path) -> None:
+def test_what_is_undecided_breaks_only_when_strict_and_what_is_accepted_never(folder: Path) -> None:
     policy = 'world_size = 8\n[environment]\nforbidden = ["NCCL_DEBUG"]'
     assert checked(folder, HEALTHY, policy)["is_met"]
     assert not checked(folder, HEALTHY, policy, "--strict")["is_met"]
@@ -107,6 +107,10 @@ def test_what_is_undecided_breaks_only_when_strict(folder: Path) -> None:
     assert invoke("check", log(HEALTHY), "--policy", "policy.toml").stdout == "KEPT: policy.toml: 1 kept\n"
     strict = invoke("check", log(HEALTHY), "gone.log", "--policy", "policy.toml", "--strict")
     assert (strict.return_value, "undecided  log: gone.log: no such file" in strict.stdout) == (1, True)
+    accepted = '[[suppress]]\nrule = "{}"\nreason = "no P2P here"\n'
+    (folder / "nccl-inspect.toml").write_text(accepted.format("p2p-*") + accepted.format("shm-*"))
+    document = checked(folder, SHM, 'max_severity = "none"')
+    assert (document["is_met"], document["config"]) == (True, str(folder / "nccl-inspect.toml"))
 
 
 BAD = 'max_severity = "info"\nworld_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n'
@@ -171,14 +175,6 @@ def test_a_driver_is_not_mended_with_a_library_path(folder: Path) -> None:
         assert ("nvidia-smi" in shown) != has
 
 
-def test_an_accepted_finding_does_not_break_the_policy(folder: Path) -> None:
-    text = '[[suppress]]\nrule = "{}"\nreason = "no P2P here"\n'
-    (folder / "nccl-inspect.toml").write_text(text.format("p2p-*") + text.format("shm-*"))
-    document = checked(folder, SHM, 'max_severity = "none"')
-    assert document["is_met"]
-    assert document["config"] == str(folder / "nccl-inspect.toml")
-
-
 # --- learning from a good log
 
 
@@ -225,18 +221,15 @@ def test_a_policy_is_learned_from_a_doubtful_log_by_force_only(folder: Path) -> 
         assert "nccl = [" in forced.stdout
 
 
-def test_a_policy_of_a_log_that_ends_while_ranks_connect_says_so() -> None:
+def test_what_a_learned_policy_says_of_its_log() -> None:
     asked = invoke("check", "--learn", log("field-notes/p4d-1pod-4gpu.log"))
     assert asked.return_value == 0
     why = "the log ends while communicator world connects (1 of 4 ranks)"
     assert f"warning: {why}" in asked.stderr
     assert f"# CAUTION: {why}. " in asked.stdout
-
-
-def test_a_learned_value_stands_for_itself_in_the_glob() -> None:
     text = "".join(line(rank, "NCCL_SOCKET_IFNAME set by environment to eth[0]*") for rank in (0, 1))
     policy = learn.policy(nccl_inspect.read(text.encode()))
-    assert 'required = ["NCCL_SOCKET_IFNAME=eth[[]0][*]"]' in policy
+    assert 'required = ["NCCL_SOCKET_IFNAME=eth[[]0][*]"]' in policy, "a value stands for itself in the glob"
 
 
 # --- the file
