@@ -174,9 +174,3 @@ def test_several_folders_and_paths_below_the_second(inside: Path) -> None:
     both = Folders([str(inside), str(inside.parent / "outside")])
     assert [file.name for file in both.logs(["secret.log"])] == [str(inside.parent / "outside" / "secret.log")]
     assert both.names == [str(inside.resolve()), str((inside.parent / "outside").resolve())]
-
-
-def test_evidence_beside_the_log_is_read_with_a_folder() -> None:
-    found = values(call(sample_data.FOLDER, "evidence", logs="run-loop"))
-    assert found["files_beside"]
-    assert values(call(sample_data.FOLDER, "summarize", logs="run-loop"))["rule"] == "collective-not-called"

@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_too_little_memory_is_an_error_in_one_line(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_AS, (limit, limit)),
         )
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
         assert done.stderr.startswith("nccl-inspect: out of memory; ")
