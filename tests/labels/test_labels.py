@@ -2,7 +2,8 @@
 
 An entry is named for its input, as in `tests/answers`. `lead` is the rule of the finding that leads ("" if nothing but
 notes may be found), `finding` that of one that must be there; `ranks`, `hosts`, `severity`, `confidence` and `words`
-are about it. `faults`, `notes` and `open` list all there is, `rules` the first ones.
+are about it. `faults`, `notes` and `open` list all there is, `rules` the first ones; `unused` says why evidence beside the
+log was not used, file by file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.toml"))
 KEYS = {
     *("what", "platform", "verdict", "lead", "finding", "ranks", "hosts", "severity", "confidence", "words", "astray"),
-    *("faults", "notes", "open", "rules"),
+    *("faults", "notes", "open", "rules", "unused"),
 }
 ABOUT_FINDING = ("ranks", "hosts", "severity", "confidence")
 
@@ -52,11 +53,12 @@ def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
     """Yield how a job differs from its label."""
     if label.get("verdict", job.verdict) != job.verdict:
         yield f"verdict {job.verdict}, known: {label['verdict']}"
-    shown = {
+    shown: dict[str, Any] = {
         "faults": [f"{one.severity} {one.rule} ({one.confidence})" for one in job.findings if one.severity != "info"],
         "notes": [one.rule for one in job.findings if one.severity == "info"],
         "open": [question.rule for question in job.not_judged],
         "rules": [one.rule for one in job.findings][: len(label.get("rules", job.findings))],
+        "unused": {Path(entry.name).name: entry.problem for entry in job.artifacts if entry.problem},
     }
     for key, found in shown.items():
         if label.get(key, found) != found:
