@@ -70,8 +70,9 @@ def test_both_forms_say_the_same() -> None:
 def test_an_answer_of_other_types_stops_nobody(tmp_path: Path) -> None:
     data = (MESH / "loop-eager" / "ras.json").read_bytes()
     (tmp_path / "job.log").write_bytes(LOG)
+    values: tuple[Any, ...] = ("x", -1, [], {"AllReduce": "7"}, 1.5)
     for key in ("rank", "pid", "cuda_dev", "collective_counts", "size", "host"):
-        for value in ("x", -1, [], {"AllReduce": "7"}, 1.5):
+        for value in values:
 
             def changed(found: dict[str, Any], key: str = key, value: Any = value) -> dict[str, Any]:
                 return {**found, key: value} if key in found else found

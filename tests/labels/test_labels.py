@@ -2,8 +2,8 @@
 
 An entry is named for its input, as in `tests/answers`. `lead` is the rule of the finding that leads ("" if nothing but
 notes may be found), `finding` that of one that must be there; `ranks`, `hosts`, `severity`, `confidence` and `words`
-are about it. `faults`, `notes` and `open` list all there is, `rules` the first ones; `unused` says why evidence beside the
-log was not used, file by file.
+are about it. `faults`, `notes` and `open` list all there is, `rules` the first ones; `unused` says of each file beside
+the log that was not used why.
 """
 
 from __future__ import annotations
