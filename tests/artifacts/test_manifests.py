@@ -215,6 +215,7 @@ def test_what_a_script_sets_and_asks_for() -> None:
     assert ("--gpus-per-task", "1") in {(one.name, one.value) for one in script.options}
 
 
+@pytest.mark.slow
 def test_work_is_linear_in_pods() -> None:
     pod = yaml.safe_load(SOUND)["items"][0]
 
@@ -223,4 +224,4 @@ def test_work_is_linear_in_pods() -> None:
         assert len(manifest.read("x", text).pods) == size
         return calls(lambda: manifest.read("x", text))
 
-    assert work(40) < 5 * work(10)
+    assert work(200) < 5 * work(50)

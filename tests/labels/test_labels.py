@@ -3,7 +3,9 @@
 An entry is named for its input, as in `tests/answers`. `lead` is the rule of the finding that leads ("" if nothing but
 notes may be found), `finding` that of one that must be there; `ranks`, `hosts`, `severity`, `confidence` and `words`
 are about it. `faults`, `notes` and `open` list all there is, `rules` the first ones; `unused` says of each file beside
-the log that was not used why.
+the log that was not used why. `jobs` are those of an input that holds several, each with its verdict and its ranks,
+`runs` the number of earlier ones, `members` the ranks of each host. What is `like` another input has its verdict, paths
+and communicators.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.toml"))
 KEYS = {
     *("what", "platform", "verdict", "lead", "finding", "ranks", "hosts", "severity", "confidence", "words", "astray"),
-    *("faults", "notes", "open", "rules", "unused"),
+    *("faults", "notes", "open", "rules", "unused", "jobs", "runs", "rank_space", "members", "like"),
 }
 ABOUT_FINDING = ("ranks", "hosts", "severity", "confidence")
 
@@ -44,6 +46,8 @@ def test_what_is_known_comes_out(file: Path, inputs: dict[str, Input]) -> None:
         else:
             job = inputs[name].read(platform=label.get("platform"))
             wrong += [f"{name}: {what}" for what in contradictions(job, label)]
+            if "like" in label and _outcome(job) != _outcome(inputs[label["like"]].read()):
+                wrong.append(f"{name}: another verdict, path or communicator than in {label['like']}")
             if not file.stem.startswith("built_") and job.unrecognised:
                 wrong.append(f"{name}: not recognised: {job.unrecognised[0].template}")
     assert not wrong, "\n".join([f"{file.name} says otherwise:", *wrong])
@@ -58,6 +62,10 @@ def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
         "notes": [one.rule for one in job.findings if one.severity == "info"],
         "open": [question.rule for question in job.not_judged],
         "rules": [one.rule for one in job.findings][: len(label.get("rules", job.findings))],
+        "jobs": [f"{one.verdict} {one.ranks}" for one in job.jobs],
+        "runs": len(job.earlier_runs),
+        "rank_space": job.rank_space,
+        "members": {host.name: host.ranks for host in job.hosts},
         "unused": {Path(entry.name).name: entry.problem for entry in job.artifacts if entry.problem},
     }
     for key, found in shown.items():
@@ -79,6 +87,11 @@ def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
         yield f"{subject.rule}: its texts do not hold {missing}:\n{text}"
     if astray := [word for word in label.get("astray", ()) if word in text]:
         yield f"{subject.rule}: its texts hold {astray}"
+
+
+def _outcome(job: Job) -> tuple[object, ...]:
+    paths = [(path.src, path.dst, path.detail, path.verdict, path.channels) for path in job.paths]
+    return job.verdict, paths, [(comm.id, comm.ranks, comm.state) for comm in job.communicators]
 
 
 def _subject(job: Job, label: dict[str, Any]) -> Finding | None:
