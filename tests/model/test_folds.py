@@ -304,7 +304,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wordings, "OF_PROCESS", OF_PROCESS)
 
 
-def stated(lines: Sequence[bytes], large: float = math.inf) -> list[tuple[object, int]]:
+def stated(lines: list[bytes], large: float = math.inf) -> list[tuple[object, int]]:
     half = len(lines) // 2
     fold = fuzz_columns.folded([lines[:half], lines[half:]], large)
     return [(note.wording, note.count) for log in fold.processes.values() for note in log.notes.values()]

@@ -144,8 +144,8 @@ def test_the_link_of_p2p_is_what_nccl_detected() -> None:
         seen = line("a", 1, GPUS.format(system, kind))
         assert path(seen, CONNECTS.format(*gpus)).link == link, (system, kind)
         assert path(CONNECTS.format(*gpus)).link is None
-    seen = [line("a", pid, GPUS.format("", kind)) for pid, kind in ((1, "2/9.0/NVL"), (2, "2/9.0/PIX"))]
-    assert path(*seen, CONNECTS.format("60", "70")).link is None, "processes contradict each other"
+    contradicting = [line("a", pid, GPUS.format("", kind)) for pid, kind in ((1, "2/9.0/NVL"), (2, "2/9.0/PIX"))]
+    assert path(*contradicting, CONNECTS.format("60", "70")).link is None, "processes contradict each other"
 
 
 def test_ranks_on_an_nvswitch_talk_over_nvlink() -> None:
