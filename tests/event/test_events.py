@@ -124,7 +124,7 @@ def test_rows_of_places_that_never_come_again_are_forgotten() -> None:
     writers.FORMATS["jsonl"].write(told, frozenset(), Nowhere())  # type: ignore[arg-type]
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert size < 32 << 20
+    assert size < 20 << 20
 
 
 def test_csv_and_jsonl_hold_lists_as_json(log: Path) -> None:
