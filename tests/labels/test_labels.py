@@ -4,8 +4,8 @@ An entry is named for its input, as in `tests/answers`. `lead` is the rule of th
 notes may be found), `finding` that of one that must be there; `ranks`, `hosts`, `severity`, `confidence` and `words`
 are about it. `faults`, `notes` and `open` list all there is, `rules` the first ones; `unused` says of each file beside
 the log that was not used why. `jobs` are those of an input that holds several, each with its verdict and its ranks,
-`runs` the number of earlier ones, `members` the ranks of each host. What is `like` another input has its verdict, paths
-and communicators.
+`runs` the number of earlier ones, `members` the ranks of each host; `communicators` and `paths` are told as in answers.
+What is `like` another input has its verdict, paths and communicators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import CORPORA, Input
+from answers import CORPORA, Input, answer
 
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -25,8 +25,23 @@ FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.toml"))
 KEYS = {
     *("what", "platform", "verdict", "lead", "finding", "ranks", "hosts", "severity", "confidence", "words", "astray"),
-    *("faults", "notes", "open", "rules", "unused", "jobs", "runs", "rank_space", "members", "like"),
+    *(
+        "faults",
+        "notes",
+        "open",
+        "rules",
+        "unused",
+        "jobs",
+        "runs",
+        "rank_space",
+        "members",
+        "like",
+        "world_size",
+        "communicators",
+        "paths",
+    ),
 }
+AS_ANSWERED = ("communicators", "paths")
 ABOUT_FINDING = ("ranks", "hosts", "severity", "confidence")
 
 
@@ -46,6 +61,12 @@ def test_what_is_known_comes_out(file: Path, inputs: dict[str, Input]) -> None:
         else:
             job = inputs[name].read(platform=label.get("platform"))
             wrong += [f"{name}: {what}" for what in contradictions(job, label)]
+            answered = answer(inputs[name]) if label.keys() & set(AS_ANSWERED) else {}
+            wrong += [
+                f"{name}: {key} {answered.get(key)}, known: {label[key]}"
+                for key in AS_ANSWERED
+                if label.get(key, {}) != (answered.get(key, {}) if key in label else {})
+            ]
             if "like" in label and _outcome(job) != _outcome(inputs[label["like"]].read()):
                 wrong.append(f"{name}: another verdict, path or communicator than in {label['like']}")
             if not file.stem.startswith("built_") and job.unrecognised:
@@ -64,6 +85,7 @@ def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
         "rules": [one.rule for one in job.findings][: len(label.get("rules", job.findings))],
         "jobs": [f"{one.verdict} {one.ranks}" for one in job.jobs],
         "runs": len(job.earlier_runs),
+        "world_size": job.world_size or 0,
         "rank_space": job.rank_space,
         "members": {host.name: host.ranks for host in job.hosts},
         "unused": {Path(entry.name).name: entry.problem for entry in job.artifacts if entry.problem},
