@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import recorded_job
 from dumps import MESH, beside, dump, entry
 
 import nccl_inspect
@@ -161,21 +160,3 @@ def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: A
     assert [file.name for file in shared[0]] == [file.name for file in alone[0]]
     assert shared[1] == alone[1]
     assert [artifact.value.rank for artifact in shared[1] if artifact.value] == list(range(9))
-
-
-def late(folder: Path, job: recorded_job.Job, **more: Any) -> Finding:
-    folder.mkdir()
-    recorded_job.write(folder, job, **more)
-    (folder / "job.log").write_bytes(recorded_job.log(job))
-    return only(nccl_inspect.read(str(folder)), "collective-not-called")
-
-
-def test_the_late_rank_is_named_in_every_form(tmp_path: Path) -> None:
-    for ranks, kept, as_json in ((16, None, True), (32, 20, False), (64, 9, True)):
-        finding = late(tmp_path / f"{ranks}", recorded_job.Job(ranks, 10, late=11, kept=kept), as_json=as_json)
-        assert (finding.ranks, finding.confidence) == ([11], "certain")
-        assert "DATA_PARALLEL_GROUP" in finding.summary
-        said = " ".join([finding.cause, *(line.text for line in finding.evidence)])
-        assert "/app/train.py:214 in train_step" in said
-    finding = late(tmp_path / "silent", recorded_job.Job(32, 10, late=11), silent=[11])
-    assert (finding.ranks, finding.confidence) == ([11], "likely"), "without a dump it is likely the one"

@@ -11,7 +11,7 @@ import pytest
 import sample_data
 from command_line import invoke
 from questions import TWO_HOSTS, rails, records
-from schemas import closed
+from schemas import closed, schema
 
 import nccl_inspect
 from nccl_inspect.answers import env, hosts, names_of, nics, ranks
@@ -29,10 +29,10 @@ HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 
 def test_the_records_of_samples_fit_the_schema() -> None:
     for command, question in QUESTIONS.items():
-        validator = closed(f"nccl-inspect-{command}-1")
-        assert list(validator.schema["items"]["properties"]) == names_of(question.RECORD)
-        for name in ("peer-killed", "v2.28.9-libfabric-2node", "torch-rank-killed", "v2.19.4-socket-2node"):
-            validator.validate(records(command, *map(str, sample_data.files(name))))
+        validator = closed(name := f"nccl-inspect-{command}-1")
+        assert list(schema(name)["items"]["properties"]) == names_of(question.RECORD)
+        for sample in ("peer-killed", "v2.28.9-libfabric-2node", "torch-rank-killed", "v2.19.4-socket-2node"):
+            validator.validate(records(command, *map(str, sample_data.files(sample))))
 
 
 def test_csv_and_json_hold_the_same() -> None:

@@ -83,9 +83,9 @@ def test_no_control_characters_reach_a_report() -> None:
         for name in sample_data.names():
             text = shown(form, sample_data.job(name))
             assert text.endswith("\n") and not CONTROL.search(text), (form, name)
-    for form in report.names():
+    for name in report.names():
         for verbose in (False, True):
-            assert not CONTROL.search(shown(form, nasty(), verbose=verbose)), form
+            assert not CONTROL.search(shown(name, nasty(), verbose=verbose)), name
 
 
 def test_the_command_line_writes_the_format(tmp_path: Path) -> None:
