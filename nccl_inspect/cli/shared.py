@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nccl_inspect.model.job import Job
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-FILE = click.Path(path_type=str)
-"""The type of file names: shells complete it."""
+FILE = click.Path(path_type=str, readable=False)
+"""The type of file names: shells complete it. Whether a file can be read is left to its reader, who skips it if not."""
 _MAX_PROBLEMS = 20
 INTERRUPTED = STATUS
 _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
