@@ -121,7 +121,8 @@ def cli(ctx: click.Context) -> None:
     Exit status: 0 done; 1 findings at or above --fail-on, a failed
     job when --fail-on is given, or a broken policy; 2 usage error;
     3 no readable input (a gate: or not all readable), or no NCCL line in it;
-    130 interrupted (what was read so far is reported).
+    130 interrupted, 143 after SIGTERM (what was read so far is reported);
+    141 the reader of the output closed it.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
@@ -163,7 +164,7 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:
         print_stderr(interruption.PROCESS.words())
-        return interruption.STATUS
+        return interruption.PROCESS.status
     except click.ClickException as error:
         print_stderr(_usage_error(error))
         return 2

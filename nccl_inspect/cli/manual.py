@@ -64,7 +64,7 @@ STATUSES = {
     FOUND: "A finding at or above --fail-on, or, if it is given, a failed job.",
     USAGE: "Usage error, or the output cannot be written.",
     NO_INPUT: "No readable input, or no NCCL line in it.",
-    INTERRUPTED: "Ctrl-C; what was read so far is reported.",
+    INTERRUPTED: "Ctrl-C (143: SIGTERM); what was read so far is reported.",
 }
 GATE = "No readable input, or no NCCL line in it; with --fail-on also: part of the input could not be read."
 _INPUTS = ("logs", "log", "before")

@@ -11,8 +11,11 @@ from typing import NoReturn
 from nccl_inspect.cli import redirect_to_devnull
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report import Style
-from nccl_inspect.util import atomic_files
+from nccl_inspect.util import atomic_files, standard_output
 from nccl_inspect.util.records import Frozen, frozen
+
+_CLOSED = 141
+"""The exit status of a shell for a program that SIGPIPE ended."""
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
@@ -28,9 +31,9 @@ def columns(target: str, usual: int) -> int:
 
 
 def exit_quietly() -> NoReturn:
-    """Exit because the reader of standard output has closed it (| head)."""
+    """Exit because the reader of standard output has closed it (| head), with the status that other programs have."""
     redirect_to_devnull(sys.stdout)
-    sys.exit(0)
+    sys.exit(_CLOSED)
 
 
 @frozen
@@ -72,8 +75,7 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         atomic_files.lines(target, "-o", lines)
         return
     try:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
+        standard_output.write_lines(lines)
     except BrokenPipeError:
         exit_quietly()
     except OSError as error:

@@ -88,6 +88,8 @@ def reason(job: Job) -> str:
         if leads[0].rule == _COMMAND and not job.unexplained and _path_summary(job) == _MEANING["ok"]:
             lead += "; its paths are as good as expected"
         return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
+    if job.partial and not job.hosts and not job.notices:
+        return "interrupted before the log was judged"
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_first_message(job.unexplained)}"
     if job.verdict == "unknown" and job.excerpt and job.paths and _path_summary(job) == _MEANING["ok"]:

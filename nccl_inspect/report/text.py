@@ -9,8 +9,17 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head
-from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, under, who
+from nccl_inspect.report import Style, gaps, head
+from nccl_inspect.report.digest import (
+    accepted_causes,
+    facts,
+    folded,
+    meaning,
+    short_names,
+    steps_under,
+    under,
+    who,
+)
 from nccl_inspect.report.folding import MORE, AlreadyShown, in_one_line, is_brief
 from nccl_inspect.report.head import code_of, labelled
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
@@ -61,8 +70,7 @@ def brief(finding: Finding, job: Job, style: Style) -> list[str]:
 
 def _verdict(job: Job, style: Style) -> Iterator[str]:
     if job.partial:
-        lines = sum(source.lines for source in job.sources)
-        yield f"partial: interrupted after {lines:,} {'line' if lines == 1 else 'lines'}"
+        yield f"partial: {gaps.interruption(job)}"
     yield from headline(job, style)
     yield ""
 
