@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.util import atomic_files, standard_output
+from nccl_inspect.util import atomic_files
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")
 _ARCHIVES = (".tar.gz", ".tgz")
@@ -74,7 +74,7 @@ class Target:
             NcclInspectError: it cannot be made.
         """
         if self.folder is None and self._output == "-":
-            return nullcontext(standard_output.binary())
+            return nullcontext(atomic_files.standard_output())
         if self.folder is None:
             return atomic_files.compressing(self._output, "-o")
         path = self.folder / self._rename(self.inside(name))

@@ -16,7 +16,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
 from nccl_inspect.event.base import Event, PlacedEvent, Where
 from nccl_inspect.pipeline import event_stream
-from nccl_inspect.util import atomic_files, standard_output
+from nccl_inspect.util import atomic_files
 from nccl_inspect.util.levels import LEVELS
 from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.wording import count
@@ -167,4 +167,4 @@ def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
         raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")
     if not form.text and sys.stdout.isatty():
         raise NcclInspectError(f"{name} is binary, not for a terminal", f"name a file, -o events.{name}, or pipe it")
-    return nullcontext(standard_output.binary())
+    return nullcontext(atomic_files.standard_output())

@@ -11,7 +11,7 @@ from typing import NoReturn
 from nccl_inspect.cli import redirect_to_devnull
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report import Style
-from nccl_inspect.util import atomic_files, standard_output
+from nccl_inspect.util import atomic_files
 from nccl_inspect.util.records import Frozen, frozen
 
 _CLOSED = 141
@@ -75,7 +75,7 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         atomic_files.lines(target, "-o", lines)
         return
     try:
-        standard_output.write_lines(lines)
+        atomic_files.to_stdout(lines)
     except BrokenPipeError:
         exit_quietly()
     except OSError as error:

@@ -101,13 +101,6 @@ def test_a_suffix_that_a_command_does_not_write_is_said(command: str, name: str,
     assert not target.exists()
 
 
-@pytest.mark.parametrize("what", [TWO_HOSTS, str(Path(TWO_HOSTS).parent)])
-def test_a_log_in_the_place_of_a_command_is_told_from_one(what: str) -> None:
-    done = run(what)
-    assert done.returncode == 2
-    assert done.stderr.decode().endswith(f"is a log, not a command; nccl-inspect summarize {what}\n")
-
-
 def test_what_all_paths_have_in_common_is_told_whole() -> None:
     paths = [path for path in nccl_inspect.read(TWO_HOSTS).paths if path.dst_host == "llama-3-8b-node-0-1"]
     _, _, notes = pairs(paths, 60)

@@ -162,3 +162,31 @@ def test_sigterm_is_obeyed_soon_wherever_the_time_goes(tmp_path: Path) -> None:
             if process.returncode != 143 or not is_report:
                 wrong.append((after, form, process.returncode, out[:200], err))
     assert not wrong
+
+
+def test_a_log_without_a_command_is_summarized(folder: Path) -> None:
+    wrong: list[object] = []
+    for short, whole in {
+        "logs/sound.log": "summarize logs/sound.log",
+        "--brief logs/sound.log": "summarize --brief logs/sound.log",
+        "logs/sound.log logs/sound.log --format json": "summarize logs/sound.log logs/sound.log --format json",
+        "logs": "summarize logs",
+        "logs/s*.log": "summarize logs/s*.log",
+        "summarise logs/sound.log": "summarize logs/sound.log",
+        "--help": "help",
+    }.items():
+        if (out := invoke(*short.split()).stdout) != invoke(*whole.split()).stdout:
+            wrong.append((short, out))
+    data = SOUND.read_bytes()
+    for args in ([], ["-"]):
+        command = [sys.executable, "-m", "nccl_inspect", *args]
+        done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
+        if not done.stdout.startswith(b"OK: "):
+            wrong.append((args, done))
+    done = subprocess.run(
+        [sys.executable, "-m", "nccl_inspect"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr[:6]) == (2, b"Usage:"), "no input: help"
+    with pytest.raises(NoInputError, match=r"jbo.log: no such file"):
+        invoke("logs/jbo.log")
+    assert not wrong, folder
