@@ -245,7 +245,7 @@ def short_names(job: Job) -> dict[str, str]:
 def _sources(job: Job) -> str:
     lines = sum(source.lines for source in job.sources)
     nccl = sum(source.nccl_lines for source in job.sources)
-    names = shortened([source.name for source in job.sources], 3)
+    names = shortened([source.name for source in job.sources if source.lines or not source.problem], 3)
     text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
     turned = sum(source.newest_first for source in job.sources)
     if turned:

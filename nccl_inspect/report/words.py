@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.report import Style
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import some_names
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
@@ -113,10 +114,8 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:
-    """The first few items, with the number of the others."""
-    items = list(items)
-    more = len(items) - limit
-    return ", ".join(items[:limit]) + (f", … {more} more" if more > 0 else "")
+    """The first few items, with the number of the others; those that differ in numbers only as one: ``node-[0-3]``."""
+    return some_names(items, limit)
 
 
 def duration(seconds: float) -> str:
@@ -125,4 +124,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
+def clock(time: str) -> str:
+    """The time of a line to the second: ``2026-11-20 23:15:18Z``."""
+    return _FRACTION.sub("", time.strip("[]")).replace("T", " ", 1)
+
+
+_FRACTION = later(r"(?<=:\d\d)[.,]\d+")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))

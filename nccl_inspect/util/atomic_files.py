@@ -1,8 +1,8 @@
 """Files that are written beside their place and moved there when they are whole: a reader never sees half of one.
 
 Standard output is written in whole lines. Python's own stream loses bytes if a signal is handled while a long write
-waits in a pipe, and a process that ends there leaves half of a line. Here, a line that fits into ``PIPE_BUF`` is written
-whole or not at all; while a longer one is written, the end of the process waits for the rest of it.
+waits in a pipe, and a process that ends there leaves half of a line. Here, a line that fits into ``PIPE_BUF`` is
+written whole or not at all; while a longer one is written, the end of the process waits for the rest of it.
 """
 
 from __future__ import annotations

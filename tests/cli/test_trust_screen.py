@@ -1,0 +1,83 @@
+"""What a new user sees first: the head, the brief form, help by rule, colors, and how it all fits a screen."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_line import invoke
+from repository import ROOT
+
+SAMPLES = ROOT / "sample_logs"
+LOGS = "efa-provider-missing-socket-fallback peer-killed rank-missing-hang socket-2node-tp4-dp2 timestamps"
+FILES = [SAMPLES / name / "job.log" for name in LOGS.split()]
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns, whatever the environment of the tests says."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_the_first_screen_agrees_with_the_findings_below_it() -> None:
+    wrong: list[object] = []
+    for log in FILES:
+        job = json.loads(invoke("summarize", str(log), "--format", "json").stdout)
+        shown = invoke("summarize", str(log)).stdout.splitlines()
+        brief = invoke("summarize", str(log), "--brief").stdout.splitlines()
+        findings = {finding["rule"]: finding for finding in job["findings"]}
+        if not findings:
+            continue
+        lead = job["findings"][0]
+        rule = next((line.split()[3] for line in brief if line.startswith("more: nccl-inspect explain")), "")
+        lines = {f"{Path(line['source']).name}:{line['line']}" for line in findings[rule]["evidence"]}
+        quoted = [line.split(": ")[1] for line in brief if line.startswith("evidence: ")]
+        whole = [line for line in shown if line.startswith("  evidence") or re.match(r" {12}job\.log:", line)]
+        sound = {
+            "do is the first fix": job["head"]["do"] == lead["fix"][0] and f"fix: {lead['fix'][0]}" in brief,
+            "evidence shows the cause": quoted and lines.issuperset(quoted),
+            "more names the cause": rule == lead["rule"] or rule in lead["because"],
+            "a finding fits a screen": len(findings) > 1 or len(shown) <= 30,
+            "evidence takes a line each": whole and all(len(line) <= 80 for line in whole),
+            "names are ranges": not re.search(r"-0, \S+-1, \S+-2, … \d+ more", "".join((*shown, *brief))),
+        }
+        wrong += [(log, what, brief) for what, is_so in sound.items() if not is_so]
+    assert not wrong
+
+
+def test_only_what_was_read_is_listed_as_a_log(tmp_path: Path) -> None:
+    (tmp_path / "sound.log").write_bytes((SAMPLES / "p2p-nvlink-8gpu" / "job.log").read_bytes())
+    shown = invoke("summarize", str(tmp_path / "sound.log"), str(tmp_path / "gone.log")).stdout
+    (listed,) = re.findall(r"^log +(.*(?:\n +.*)*)", shown, re.MULTILINE)
+    assert "sound.log" in listed
+    assert "gone.log" not in listed
+    assert "not read" in shown
+
+
+def test_the_times_of_a_collector_leave_room_for_the_line(tmp_path: Path) -> None:
+    log = tmp_path / "a-log-with-a-long-name.log"
+    lines = (SAMPLES / "peer-killed" / "job.log").read_text().splitlines()
+    log.write_text("".join(f"2026-11-20T23:15:18.123456789Z {line}\n" for line in lines))
+    shown = " ".join(invoke("summarize", str(log)).stdout.split())
+    since = shown[shown.index("since") : shown.index(" do ")]
+    assert since.count(f"{log.name}:") == 3, since
+    assert "last line 2026-11-20 23:15:18Z" in since
+
+
+def test_a_single_culprit_is_a_sentence(tmp_path: Path) -> None:
+    """One of four ranks, each on a host of its own, runs out of GPU memory."""
+    lines = []
+    for rank in range(4):
+        who = f"node-{rank}:{100 + rank}:{100 + rank} [0] NCCL INFO"
+        about = f"comm 0x55b9f0{rank:06x} rank {rank} nranks 4 cudaDev 0 nvmlDev 0 busId 1000 commId 0x949dfd688ed0b46b"
+        lines += [f"{who} ncclCommInitRank {about} - Init {state}" for state in ("START", "COMPLETE")]
+    lines.append("node-2:102:102 [0] misc/nvmlwrap.cc:1 NCCL WARN Cuda failure 2 'out of memory'")
+    lines.append("node-2:102:102 [0] NCCL INFO transport.cc:1 -> 1")
+    (tmp_path / "job.log").write_text("\n".join(lines) + "\n")
+    shown = " ".join(invoke("summarize", str(tmp_path / "job.log")).stdout.split())
+    assert "all 1 " not in shown
+    assert "the only rank with the fault is on node-2; none of the other 3 is" in shown, shown
