@@ -81,3 +81,28 @@ def test_a_single_culprit_is_a_sentence(tmp_path: Path) -> None:
     shown = " ".join(invoke("summarize", str(tmp_path / "job.log")).stdout.split())
     assert "all 1 " not in shown
     assert "the only rank with the fault is on node-2; none of the other 3 is" in shown, shown
+
+
+def test_the_cost_is_that_of_the_path_in_use(tmp_path: Path) -> None:
+    """Pods of one GPU each, over TCP and over RDMA: only the latter is promised the rates of RDMA."""
+    told: list[str] = []
+    for net in ("NET/Socket/0", "NET/IB/0/GDRDMA"):
+        lines = []
+        for rank in range(2):
+            who = f"pod-{rank}:{100 + rank}:{100 + rank} [0] NCCL INFO"
+            about = (
+                f"comm 0x55b9f0{rank:06x} rank {rank} nranks 2 cudaDev 0 nvmlDev {rank} busId {rank + 1}000 commId 0x9d"
+            )
+            lines += [
+                f"{who} ncclCommInitRank {about} - Init START",
+                f"{who} comm 0x55b9f0{rank:06x} rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0",
+                f"{who} Channel 00/0 : {1 - rank}[{1 - rank}] -> {rank}[{rank}] [receive] via {net}",
+                f"{who} Channel 00/0 : {rank}[{rank}] -> {1 - rank}[{1 - rank}] [send] via {net}",
+                f"{who} ncclCommInitRank {about} - Init COMPLETE",
+            ]
+        (tmp_path / "job.log").write_text("\n".join(lines) + "\n")
+        shown = invoke("summarize", str(tmp_path / "job.log"), "--platform", "p4d.24xlarge", "--format", "json").stdout
+        told += [finding["impact"] for finding in json.loads(shown)["findings"] if finding["rule"] == "one-gpu-per-pod"]
+    over_tcp, over_rdma = told
+    assert "about 1.3-4 GB/s per rank" in over_tcp
+    assert "about 1.3-4 GB/s" not in over_rdma
