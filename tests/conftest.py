@@ -25,7 +25,9 @@ settings.register_profile("project", deadline=None, suppress_health_check=[Healt
 settings.load_profile("project")
 
 # pytest-xdist tells its workers a width; without it output is what a pipe or file gets.
-os.environ.pop("COLUMNS", None)
+# Colors are for terminals, whatever the machine that runs the tests asks for.
+for _variable in ("COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(_variable, None)
 
 # Shells start what is to run in the background with SIGINT ignored, and all programs that tests start inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

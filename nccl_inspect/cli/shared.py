@@ -238,7 +238,11 @@ def progress_option(command: _Command) -> _Command:
 
 def color_option(command: _Command) -> _Command:
     """Add --no-color."""
-    return click.option("--no-color", is_flag=True, help="Disable colors (same as the variable NO_COLOR).")(command)
+    return click.option(
+        "--no-color",
+        is_flag=True,
+        help="Disable colors (same as the variable NO_COLOR; FORCE_COLOR enables them in pipes).",
+    )(command)
 
 
 def output_options(command: _Command) -> _Command:

@@ -22,6 +22,8 @@ _PARAGRAPH = later(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.
 EXAMPLE = later(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The start of a log on a rule's page, which states the expected result for the tests."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
+_LINK = later(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
+_HEADING = later(r"^#+ (.*)$", re.MULTILINE)
 _ONE_RANK = later(r"ranks(?= \d+(?:, line|$))")
 NARROW = 60
 """Narrower terminals have no column for labels."""
@@ -96,6 +98,27 @@ def fitted(page: str, width: int) -> str:
     parts = _CODE.split(page)
     parts[::2] = [_PARAGRAPH.sub(lambda match: _paragraph(match[0], style), prose) for prose in parts[::2]]
     return "".join(parts)
+
+
+def for_terminal(page: str, style: Style) -> str:
+    """A page as a terminal shows it: headings in bold, code indented, and no link that leads nowhere from there."""
+    parts = _CODE.split(fitted(_LINK.sub(_address, page), style.width))
+    parts[::2] = [_HEADING.sub(lambda match: paint(match[1], "bold", style), prose) for prose in parts[::2]]
+    parts[1::2] = [_indented(code) for code in parts[1::2]]
+    return "".join(parts)
+
+
+def _indented(code: str) -> str:
+    head, *lines, _ = code.split("\n")
+    words = head.strip().strip("`").partition(" ")[2]
+    return "\n".join([*([f"{words}:"] if words else []), *(f"    {line}".rstrip() for line in lines)])
+
+
+def _address(match: re.Match[str]) -> str:
+    text, target = match.groups()
+    if target.endswith(".md") and "/" not in target:
+        return f"`nccl-inspect explain {target.removesuffix('.md').replace('_', '-')}`"
+    return f"{text} ({target.removeprefix('../../')})"
 
 
 def _paragraph(text: str, style: Style) -> str:
