@@ -29,7 +29,7 @@ GROUPS = (
         "Output",
         (
             *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
-            *("only", "indent", "verbose", "quiet", "no-color"),
+            *("only", "indent", "all-columns", "verbose", "quiet", "no-color"),
             "metrics",
         ),
     ),

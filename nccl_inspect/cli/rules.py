@@ -35,7 +35,8 @@ _MIN_TITLE = 20
     "categories",
     type=click.Choice(CATEGORIES, case_sensitive=False),
     multiple=True,
-    help="Only rules of this category. May be repeated.",
+    metavar="NAME",
+    help=f"Only rules of this category: {', '.join(CATEGORIES)}. May be repeated.",
 )
 @click.option(
     "--search", metavar="TEXT", default="", help="Only rules whose page has all words of TEXT, such as 'efa tcp'."

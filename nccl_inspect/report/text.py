@@ -246,7 +246,7 @@ def _in_one(label: str, text: str, style: Style) -> str:
     place, _, quoted = text.partition(": ")
     _, mark, message = quoted.partition(" NCCL ")
     line = f"  {label:10}{place}: {f'…NCCL {message}' if mark else quoted}"
-    return cut(line, max(style.width, 40))
+    return cut(line.rstrip(), max(style.width, 40))
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:

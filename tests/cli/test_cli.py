@@ -176,7 +176,7 @@ def test_the_version_is_told() -> None:
 # --- pipes and files
 
 
-def test_a_closed_pipe_ends_in_silence_with_the_status_of_sigpipe(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_in_silence(tmp_path: Path) -> None:
     big = sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log"
     errors = tmp_path / "errors"
     command = " ".join(f"'{part}'" for part in [*EXE, "summarize", str(big), "--format", "json"])
@@ -186,7 +186,7 @@ def test_a_closed_pipe_ends_in_silence_with_the_status_of_sigpipe(tmp_path: Path
         timeout=60,
         check=False,
     )
-    assert done.stdout == b"{\n141\n"
+    assert done.stdout in (b"{\n0\n", b"{\n141\n"), "all fits into the pipe, or the status is that of SIGPIPE"
     assert errors.read_bytes() == b""
 
 

@@ -106,3 +106,44 @@ def test_the_cost_is_that_of_the_path_in_use(tmp_path: Path) -> None:
     over_tcp, over_rdma = told
     assert "about 1.3-4 GB/s per rank" in over_tcp
     assert "about 1.3-4 GB/s" not in over_rdma
+
+
+def test_terminal_manners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = str(SAMPLES / "p2p-nvlink-8gpu" / "job.log")
+    colored = {}
+    for variables in ("", "FORCE_COLOR=1", "CLICOLOR_FORCE=1", "FORCE_COLOR=0", "FORCE_COLOR=1 NO_COLOR=1"):
+        with monkeypatch.context() as patch:
+            for name, _, value in (variable.partition("=") for variable in variables.split()):
+                patch.setenv(name, value)
+            colored[variables] = "\x1b[" in invoke(log).stdout
+    assert [name for name, is_so in colored.items() if is_so] == ["FORCE_COLOR=1", "CLICOLOR_FORCE=1"]
+    rules = [
+        rule["category"] for rule in json.loads(invoke("rules", "--category", "gpudirect", "--format", "json").stdout)
+    ]
+    assert rules
+    assert set(rules) == {"gpudirect"}
+    assert "p2p-disabled-driver" in invoke("rules", "--search", "acs iommu").stdout
+    for text, expected in {
+        "ncclRemoteError": "look for the first failure on other ranks",
+        "ncclSystemError": "unhandled-system-error",
+        "unhandled system error": "unhandled-system-error",
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)": "A CUDA call inside NCCL failed",
+        "socket-instead-of-efa": "\nWhat it means\n",
+    }.items():
+        shown = invoke("explain", text).stdout
+        assert expected in (shown if "\n" in expected else " ".join(shown.split())), text
+        assert not re.search(r"\]\(|^#|```", shown, re.MULTILINE), text
+    notes = re.findall(r"^    \^ .*", invoke("annotate", log).stdout, re.MULTILINE)
+    assert len(notes) == len(set(notes)) > 10
+    width = [len(line) for line in invoke("paths", log, "--matrix", "--by", "host").stdout.splitlines()]
+    assert max(width) <= 80
+
+
+def test_parquet_has_the_columns_that_the_log_fills(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    log = str(SAMPLES / "p2p-nvlink-8gpu" / "job.log")
+    invoke("events", log, "-o", str(tmp_path / "some.parquet"))
+    invoke("events", log, "--all-columns", "-o", str(tmp_path / "all.parquet"))
+    some, everything = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("some", "all"))
+    assert some.num_columns < everything.num_columns
+    assert some.equals(everything.select(some.column_names))
