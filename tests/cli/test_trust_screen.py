@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import invoke
@@ -147,3 +148,34 @@ def test_parquet_has_the_columns_that_the_log_fills(tmp_path: Path) -> None:
     some, everything = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("some", "all"))
     assert some.num_columns < everything.num_columns
     assert some.equals(everything.select(some.column_names))
+
+
+def test_the_page_counts_its_cards_and_marks_what_is_nested(tmp_path: Path) -> None:
+    wrong: list[object] = []
+    for log in FILES:
+        invoke("summarize", str(log), "-o", str(tmp_path / "page.html"))
+        page = (tmp_path / "page.html").read_text()
+        counted = re.search(r'id="findings-head">Findings <span class="count">([^<]*)', page)
+        counts = re.findall(r"(\d+) (error|warning|info|nested)", counted[1] if counted else "")
+        numbers = {kind: int(number) for number, kind in counts}
+        cards = {
+            kind: len(re.findall(rf'<article class="finding {kind}"', page)) for kind in ("error", "warning", "info")
+        }
+        cards["nested"] = len(
+            re.findall(r'<span class="who">nested</span> <span class="relation">(?:because|effect)</span>', page)
+        )
+        if {kind: number for kind, number in cards.items() if number} != numbers:
+            wrong.append((log, numbers, cards))
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_names_stay_whole_on_a_phone(tmp_path: Path, browser: Any) -> None:
+    invoke("summarize", str(SAMPLES / "peer-killed" / "job.log"), "-o", str(tmp_path / "page.html"))
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto((tmp_path / "page.html").as_uri())
+    names = page.locator("dd .name, h1 .name, h3 .name")
+    broken = names.evaluate_all("names => names.filter(n => n.getClientRects().length > 1).map(n => n.textContent)")
+    assert names.count() > 3
+    assert not broken
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
