@@ -305,7 +305,7 @@ def test_what_is_too_large_is_left_to_the_command(visitor: Visitor, tmp_path: Pa
     assert "grep -a " in visitor.error
     assert "pip install" not in visitor.error
     packed = tmp_path / "packed.log.gz"
-    packed.write_bytes(gzip.compress(FALLBACK.read_bytes() * 8000))
+    packed.write_bytes(gzip.compress(FALLBACK.read_bytes() * 10_000))
     visitor.give(packed)
     assert "unpacked, this is more than the 200 MB" in visitor.error
 
