@@ -58,6 +58,8 @@ ROLES = {
     "memory-not-registered": "aws-ofi-nccl could not register memory.",
     "daemon-ends": "The receive daemon of GPUDirect-TCPXO says in its own log why it ends.",
     "daemon-gone": "The receive daemon of GPUDirect-TCPXO does not answer.",
+    # What watches the machine
+    "gpu-fault": "A monitor or a service of the machine finds a GPU, an NVLink or an NVSwitch broken.",
     # What a program asks for
     "foreign-memory": "An argument is memory that is none of this GPU, or was freed.",
     "missing-pointer": "An argument that must be there is not.",
@@ -69,6 +71,7 @@ ROLES = {
     "fp8-reduction": "A reduction of 8-bit floating point numbers that this GPU cannot do.",
     "gpu-network": "Communication that the GPU starts, or one-sided communication, is not possible here.",
     "calls-full": "A table of calls is full: a group or a graph has too many.",
+    "channels-full": "There are more channels than an algorithm can run.",
     "transfers-full": "A table of transfers is full: too many are under way on one connection.",
     # What NCCL finds of the machine
     "nvswitch": "The GPUs of a rank are behind an NVSwitch: they report a fabric, or can multicast.",

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from nccl_inspect.event.types import Notice as NoticeEvent
+from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, in_use
+from nccl_inspect.judging.statements import find_text
 from nccl_inspect.model.job import Path, Selection
 from nccl_inspect.util.wording import count, does
 
@@ -20,6 +22,12 @@ RULE = Rule(
 _NOT_PERMITTED = 800
 _FORCED = ("nccl/mnnvl-unsupported",)
 """A setting requests it, but the hosts are not known to be connected by NVLink."""
+_ON_AMD = "rccl/rccl-mnnvl-not-working"
+_FIX_AMD = (
+    "Check AMD's fabric manager on each node: every accelerator of the pod must be ACTIVE.",
+    "RCCL_USE_AMD_SMI_LIB=1   # RCCL then reads the state of the fabric through AMD SMI",
+    "NCCL_MNNVL_ENABLE=0   # continues over the network",
+)
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
     "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must exist",
@@ -30,12 +38,35 @@ _FIX = (
 
 def judge(facts: Facts) -> Results:
     """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
-    stated = facts.notices("nccl/mnnvl-not-working", *_FORCED)
+    stated = facts.notices("nccl/mnnvl-not-working", _ON_AMD, *_FORCED)
     failed = list(stated)
     if _domains(facts) or facts.notices("nccl/mnnvl-clique"):
         refused = cuda_failed(facts, "transport/p2p.cc")
         failed += [notice for notice in refused if code_of(notice) == _NOT_PERMITTED]
-    if failed:
+    service = facts.errors_of_rule(RULE.name)
+    if service and not failed:
+        yield stated_errors.finding(
+            RULE,
+            facts,
+            service,
+            f"memory cannot be shared between hosts: {find_text(service[0])}",
+            cause="the IMEX service of a node is down, does not know the others or itself, or has another release; or "
+            "Kubernetes did not give the pod its IMEX channel (ComputeDomain)",
+            stops="multi-node NVLink does not work: the job does not start, or uses the network",
+            fix=(*_FIX, "kubectl get computedomains,pods -A -o wide | grep -i imex   # is every daemon READY?"),
+            confirm=_FIX[0],
+        )
+    elif failed and failed[0].production == _ON_AMD:
+        yield RULE.finding(
+            f"a fabric between hosts (UALoE) is available but does not work: {failed[0].message}",
+            cause="AMD's fabric manager is not up on a node, or the container cannot share memory through the fabric",
+            impact="the job stops",
+            fix=_FIX_AMD,
+            confidence="certain",
+            notices=failed,
+            fatal=True,
+        )
+    elif failed:
         is_forced = failed[0].production in _FORCED
         yield RULE.finding(
             f"multi-node NVLink is {'requested' if is_forced else 'available'} but does not work: {failed[0].message}",
