@@ -162,6 +162,8 @@ def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
     where = _place(named, scene)
     if (rest := scene.bad - scene.explained) > 0:
         return f"of the other {elsewhere + rest:,}{where} only {rest:,} {be(rest)} bad"
+    if elsewhere == 1 and " other " not in where:
+        return f"the other one{where} {_auxiliary(verb, 1)} not"
     return f"none of the {'' if ' other ' in where else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
 
 
