@@ -82,6 +82,7 @@ def faults(module: ModuleType) -> Iterator[str]:
     for sample, stated in module.SAMPLES.items():
         if sample[0] not in module.FIRST:
             yield f"FIRST lacks the first byte of {sample!r}"
+        found: list[object]
         if hasattr(module, "PATTERN"):
             line, opening, found = sample + LINE, module.PATTERN, [envelopes.peel(sample + LINE)]
         else:
