@@ -250,7 +250,7 @@ def test_nothing_of_a_log_drives_the_terminal(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "evil\x1b[31m.log"
     path.write_bytes(LINE + b"".join(controls()))
-    line = next(controls()).replace(b"\0", b"").decode("utf-8", "surrogateescape")
+    line = [*controls()][1].replace(b"\0", b"").decode("utf-8", "surrogateescape")
     arguments = {"diff": [str(path)] * 2, "explain": [line]}
     for command in map(str.split, [*COMMANDS.split(","), "watch --until-end", "explain"]):
         done = invoke(*command, *arguments.get(command[0], [str(path)]), data=path.read_bytes())
