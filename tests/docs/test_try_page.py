@@ -147,26 +147,27 @@ def command(*arguments: str, cwd: Path) -> bytes:
     return done.stdout
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
-def test_the_same_json_as_the_command_line(file: Path, visitor: Visitor) -> None:
-    visitor.give(file)
-    assert visitor.error == ""
-    assert visitor.saved("json") == command("summarize", file.name, "--format", "json", cwd=file.parent)
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_is_judged_as_the_command_line_does(name: str, visitor: Visitor) -> None:
-    visitor.give(SAMPLES / name, "#folder")
-    assert visitor.error == ""
-    assert visitor.saved("json") == command("summarize", name, "--format", "json", cwd=SAMPLES)
-
-
-def test_files_that_are_given_together_are_one_job(visitor: Visitor, tmp_path: Path) -> None:
+def test_files_and_folders_are_judged_as_the_command_line_does(visitor: Visitor, tmp_path: Path) -> None:
+    wrong = []
+    for path in (*FILES, *(SAMPLES / name for name in FOLDERS), *packed(tmp_path)):
+        visitor.give(path, "#folder" if path.is_dir() else "#files")
+        expected = command("summarize", path.name, "--format", "json", cwd=path.parent)
+        if visitor.error or visitor.saved("json") != expected:
+            wrong.append(f"{path}: {visitor.error or 'another document'}")
+    assert not wrong, "\n".join(wrong)
     (tmp_path / "logs").mkdir()
     for file in SAMPLES.glob("debug-file-per-process/*/*"):
         shutil.copy2(file, tmp_path / "logs")
     visitor.give(sorted((tmp_path / "logs").iterdir()))
-    assert visitor.saved("json") == command("summarize", "logs", "--format", "json", cwd=tmp_path)
+    assert visitor.saved("json") == command("summarize", "logs", "--format", "json", cwd=tmp_path), "files of one job"
+
+
+def packed(folder: Path) -> Iterator[Path]:
+    data = FALLBACK.read_bytes()
+    kinds = {"gz": gzip.compress(data), "xz": lzma.compress(data), "zst": zstandard.compress(data)}
+    for suffix, content in kinds.items():
+        (folder / f"job.log.{suffix}").write_bytes(content)
+        yield folder / f"job.log.{suffix}"
 
 
 def test_report_text_and_copy_are_those_of_the_command_line(visitor: Visitor) -> None:
@@ -189,17 +190,6 @@ def test_the_copy_of_a_folder_is_an_archive(visitor: Visitor, tmp_path: Path) ->
     with zipfile.ZipFile(tmp_path / "copy.zip") as archive:
         ours = {Path(name).name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     assert ours == theirs
-
-
-@pytest.mark.parametrize(
-    ("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)]
-)
-def test_packed_logs_are_unpacked(suffix: str, pack: object, visitor: Visitor, tmp_path: Path) -> None:
-    assert callable(pack)
-    packed = tmp_path / f"job.log{suffix}"
-    packed.write_bytes(pack(FALLBACK.read_bytes()))
-    visitor.give(packed)
-    assert visitor.saved("json") == command("summarize", packed.name, "--format", "json", cwd=tmp_path)
 
 
 def test_text_can_be_pasted_and_dropped(visitor: Visitor) -> None:

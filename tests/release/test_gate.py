@@ -18,7 +18,6 @@ BAD = "sample_logs/efa-provider-missing-socket-fallback/job.log"
 SHM = "sample_logs/v2.30.7-shm-4gpu/job.log"
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS = ACTION["runs"]["steps"]
-SCRIPTS = [ROOT / "tools" / "gate.sh", ROOT / "tools" / "image.sh"]
 
 
 @pytest.fixture
@@ -53,6 +52,7 @@ def test_no_input_is_part_of_a_script() -> None:
     assert set(STEPS[1]["env"].values()) == {f"${{{{ inputs.{name} }}}}" for name in ACTION["inputs"]}
 
 
+@pytest.mark.slow
 def test_findings_close_the_gate(runner: Path) -> None:
     done = gate(runner, logs=f"\n{BAD}\r\n", sarif=str(runner / "new" / "x.sarif"), html=str(runner / "x.html"))
     assert done.returncode == 1, done.stderr
@@ -63,6 +63,7 @@ def test_findings_close_the_gate(runner: Path) -> None:
     assert "<html" in (runner / "x.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_policy_closes_the_gate(runner: Path) -> None:
     policy = "docs/howto/policy.toml"
     done = gate(runner, logs=SHM, policy=policy, junit=str(runner / "x.xml"), annotations="false")
@@ -72,28 +73,28 @@ def test_a_policy_closes_the_gate(runner: Path) -> None:
     assert "<failure" in (runner / "x.xml").read_text()
 
 
+@pytest.mark.slow
 def test_a_good_run_passes(runner: Path) -> None:
     done = gate(runner, logs="sample_logs/p2p-nvlink-8gpu/job.log", summary="false")
     assert (done.returncode, outputs(runner)["verdict"]) == (0, "ok"), done.stdout
     assert not (runner / "summary").exists()
 
 
-@pytest.mark.parametrize(
-    ("inputs", "status", "says"),
-    [
-        ({"logs": " \n"}, 2, "the input 'logs' is empty"),
-        ({"logs": BAD, "policy": "x", "fail_on": "error"}, 2, "policy and fail-on exclude each other"),
-        ({"logs": "no-such.log"}, 3, "no verdict (status 3)"),
-        ({"logs": BAD, "fail_on": "often"}, 2, "no verdict (status 2)"),
-        ({"logs": "--version"}, 3, "no verdict (status 3)"),
-    ],
-)
-def test_no_verdict_is_no_pass(runner: Path, inputs: dict[str, str], status: int, says: str) -> None:
-    done = gate(runner, **inputs)
-    assert done.returncode == status
-    assert f"::error title=nccl-inspect::{says}" in done.stdout
+@pytest.mark.slow
+def test_no_verdict_is_no_pass(runner: Path) -> None:
+    for says, status, inputs in (
+        ("the input 'logs' is empty", 2, {"logs": " \n"}),
+        ("policy and fail-on exclude each other", 2, {"logs": BAD, "policy": "x", "fail_on": "error"}),
+        ("no verdict (status 3)", 3, {"logs": "no-such.log"}),
+        ("no verdict (status 2)", 2, {"logs": BAD, "fail_on": "often"}),
+        ("no verdict (status 3)", 3, {"logs": "--version"}),
+    ):
+        done = gate(runner, **inputs)
+        assert done.returncode == status, inputs
+        assert f"::error title=nccl-inspect::{says}" in done.stdout
 
 
+@pytest.mark.slow
 def test_inputs_and_logs_run_nothing(runner: Path) -> None:
     evil = runner / "$(touch ran); touch ran; `touch ran`.log"
     line = "::set-output name=x::y\nhost:1:1 [0] NCCL WARN ::error::injected\n::add-mask::e\n"
@@ -106,12 +107,12 @@ def test_inputs_and_logs_run_nothing(runner: Path) -> None:
     assert not re.search(r"^\s*::(set-output|add-mask)", after, re.MULTILINE)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_is_sound(script: Path) -> None:
+@pytest.mark.slow
+def test_scripts_are_sound() -> None:
     linter = shutil.which("shellcheck")
-    command = [linter, str(script)] if linter else ["bash", "-n", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for script in (ROOT / "tools" / "gate.sh", ROOT / "tools" / "image.sh"):
+        done = subprocess.run([linter or "bash", *([] if linter else ["-n"]), script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_workflows_name_what_there_is() -> None:

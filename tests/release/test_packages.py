@@ -23,11 +23,6 @@ def run(*command: object, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
 
 
-def test_shared_files_are_up_to_date() -> None:
-    done = run(sys.executable, ROOT / "docs" / "shared_files.py", "--check")
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}; make docs writes them anew"
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -86,7 +81,8 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_the_zipapp_tells_the_same_without_this_environment(zipapp: Path, tmp_path: Path) -> None:
+def test_the_zipapp_is_small_and_tells_the_same_without_this_environment(zipapp: Path, tmp_path: Path) -> None:
+    assert zipapp.stat().st_size < 8 << 20
     base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
     wanted = run(sys.executable, "-m", "nccl_inspect", "summarize", SAMPLE).stdout
     for _ in range(2):  # the first run unpacks
@@ -96,16 +92,8 @@ def test_the_zipapp_tells_the_same_without_this_environment(zipapp: Path, tmp_pa
     for file in compiled:  # as another Python sees them
         file.unlink()
     assert run(base, "-I", zipapp, "summarize", SAMPLE, XDG_CACHE_HOME=str(tmp_path)).stdout == wanted
-
-
-def test_what_the_zipapp_leaves_out_is_an_error_in_words(zipapp: Path, tmp_path: Path) -> None:
-    base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
     target = tmp_path / "events.parquet"
     done = run(base, "-I", zipapp, "events", SAMPLE, "-o", target, XDG_CACHE_HOME=str(tmp_path))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "needs pyarrow" in done.stderr
     assert not target.exists()
-
-
-def test_the_zipapp_is_small(zipapp: Path) -> None:
-    assert zipapp.stat().st_size < 8 << 20

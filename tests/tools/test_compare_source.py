@@ -1,4 +1,4 @@
-"""The tool that compares source code with the grammar, on a small source tree made up for it."""
+"""The tools that compare source code, releases or a library with the grammar, on small ones made up for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import subprocess
 from pathlib import Path
 
+import compare_all
 import compare_source
+import library_calls
 import pytest
 import source_calls
 from compare_source import Result
+from source_calls import Call
 
 SOURCE = r"""
 #define CHECK(call, name) do { \
@@ -28,6 +31,26 @@ void one(int* x) {
   TRACE(NCCL_NET, "Never asked for %d", 1);
 }
 """
+MOON = 'The moon is made of %s, says "%d"'
+THREADS = "NET/Socket: Using %d threads and %d sockets per thread"
+VERDICTS = {
+    "Call to %s failed: %s": "recognised",
+    "cudaDriverVersion %d": "recognised",
+    MOON: "unrecognised",
+    THREADS: "recognised",
+    "%s": "dynamic",
+    "Kettle %s is on": "unrecognised",
+    "Kettle is off": "unrecognised",
+    "Sugar 0x%lx was added": "unrecognised",
+}
+FORMATS = {
+    '"a" "b"': ["ab"],
+    '"a %" PRIu64 " b"': ["a %lu b"],
+    '"a " NAME(1) " b"': ["a %s b"],
+    'x == 3 ? "a" : "b"': ["a", "b"],
+    r'"tab\tquote\"line\n"': ['tab\tquote"line\n'],
+    "buffer": ["%s"],
+}
 
 
 @pytest.fixture
@@ -39,57 +62,26 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-def judged(tree: Path) -> dict[str, Result]:
+def judged(*texts: str, level: str = "INFO") -> list[str]:
+    results = compare_source.judge([Call(level, ("INIT",), text, "x.cc", 1) for text in texts], "nccl")
+    return [result.verdict for result in results]
+
+
+def test_each_format_has_its_verdict_level_subsystems_and_place(tree: Path) -> None:
     results = compare_source.judge(compare_source.collect(tree, None, "nccl"), "nccl")
-    return {result.call.format: result for result in results}
-
-
-def test_each_format_has_its_verdict(tree: Path) -> None:
-    assert {text: result.verdict for text, result in judged(tree).items()} == {
-        "Call to %s failed: %s": "recognised",
-        "cudaDriverVersion %d": "recognised",
-        'The moon is made of %s, says "%d"': "unrecognised",
-        "NET/Socket: Using %d threads and %d sockets per thread": "recognised",
-        "%s": "dynamic",
-        "Kettle %s is on": "unrecognised",
-        "Kettle is off": "unrecognised",
-        "Sugar 0x%lx was added": "unrecognised",
-    }
-
-
-def test_level_subsystems_and_place_are_read(tree: Path) -> None:
-    found = judged(tree)
-    net = found['The moon is made of %s, says "%d"'].call
-    assert (net.level, net.subsystems, net.file, net.line) == ("INFO", ("NET",), "src/one.cc", 9)
-    assert not net.is_default
-    both = found["NET/Socket: Using %d threads and %d sockets per thread"].call
-    assert both.subsystems == ("INIT", "NET")
-    assert both.is_default
+    found: dict[str, Result] = {result.call.format: result for result in results}
+    assert {text: result.verdict for text, result in found.items()} == VERDICTS
+    assert found["cudaDriverVersion %d"].message.startswith("cudaDriverVersion ")
+    moon, threads = found[MOON].call, found[THREADS].call
+    assert (moon.level, moon.subsystems, moon.file, moon.line) == ("INFO", ("NET",), "src/one.cc", 9)
+    assert (threads.subsystems, threads.is_default, moon.is_default) == (("INIT", "NET"), True, False)
     assert found["Sugar 0x%lx was added"].call.level == "WARN"
-
-
-def test_a_recognised_format_comes_with_a_message(tree: Path) -> None:
-    assert judged(tree)["cudaDriverVersion %d"].message.startswith("cudaDriverVersion ")
-
-
-@pytest.mark.parametrize(
-    ("argument", "formats"),
-    [
-        ('"a" "b"', ["ab"]),
-        ('"a %" PRIu64 " b"', ["a %lu b"]),
-        ('"a " NAME(1) " b"', ["a %s b"]),
-        ('x == 3 ? "a" : "b"', ["a", "b"]),
-        (r'"tab\tquote\"line\n"', ['tab\tquote"line\n']),
-        ("buffer", ["%s"]),
-    ],
-)
-def test_literals_are_joined(argument: str, formats: list[str]) -> None:
-    assert source_calls.formats(argument) == formats
+    assert {argument: source_calls.formats(argument) for argument in FORMATS} == FORMATS
 
 
 def test_a_plugin_has_calls_and_a_prefix_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
     source = 'NCCL_OFI_INFO(NCCL_INIT | NCCL_NET, "Using Libfabric version %u.%u", a, b);'
+    (tmp_path / "src").mkdir()
     (tmp_path / "src" / "ofi.c").write_text(source)
     (call,) = compare_source.collect(tmp_path, None, "aws-ofi-nccl")
     assert call.format == "NET/OFI Using Libfabric version %u.%u"
@@ -97,69 +89,32 @@ def test_a_plugin_has_calls_and_a_prefix_of_its_own(tmp_path: Path) -> None:
     assert result.verdict == "recognised"
 
 
-def test_every_line_of_a_message_has_to_be_recognised() -> None:
+def test_every_word_of_every_line_has_to_be_recognised() -> None:
     head = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size %ld : CUDA error %d '%s'."
     advice = "This is usually caused by a system or configuration error in the Fabric Manager or NVSwitches."
-    for text, verdict in ((f"{head}\n{advice}", "recognised"), (f"{head}\nPray.", "unrecognised")):
-        (result,) = compare_source.judge([source_calls.Call("WARN", (), text, "x.cc", 1)], "nccl")
-        assert result.verdict == verdict
+    assert judged(f"{head}\n{advice}", f"{head}\nPray.", level="WARN") == ["recognised", "unrecognised"]
+    texts = ["NET/Plugin: Could not find: %s", "NET/Plugin: Could not find: a needle in %s"]
+    assert judged(*texts) == ["recognised", "unrecognised"], "a production would take the words for any text"
+    assert all(reason for one in source_calls.DIALECTS for reason in compare_source.exclusions(one).values())
 
 
 def test_the_table_counts_and_the_list_names_the_place(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare_source.main([str(tree), "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-3:] for line in lines if line.startswith(("INFO", "WARN"))] == [
-        ["4", "2", "50.0"],
-        ["1", "0", "0.0"],
-        ["2", "1", "50.0"],
-    ]
+    rows = [line.split()[-3:] for line in lines if line.startswith(("INFO", "WARN"))]
+    assert rows == [["4", "2", "50.0"], ["1", "0", "0.0"], ["2", "1", "50.0"]]
     assert "1 dynamic formats, 0 excluded ones are not counted." in lines
     assert r'  src/one.cc:9 INFO NET "The moon is made of %s, says \"%d\""' in lines
-
-
-def test_json_level_and_subsystem(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare_source.main([str(tree), "--format", "json", "--level", "INFO", "--subsys", "NET"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [entry["verdict"] for entry in shown["formats"]] == ["unrecognised", "recognised"]
     assert [group["percent"] for group in shown["groups"]] == [100.0, 0.0]
 
 
-@pytest.mark.parametrize(("percent", "status"), [("0", 0), ("50", 1)])
-def test_check_fails_below_a_percentage(tree: Path, percent: str, status: int) -> None:
-    assert compare_source.main([str(tree), "--check", percent]) == status
-
-
-def test_a_tree_without_a_log_call_passes_no_check(tree: Path) -> None:
+def test_check_fails_below_a_percentage_and_without_a_log_call(tree: Path) -> None:
+    assert [compare_source.main([str(tree), "--check", percent]) for percent in ("0", "50")] == [0, 1]
     with pytest.raises(SystemExit, match=r"no log call of hpcx in .*; is --dialect right\?"):
         compare_source.main([str(tree / "src"), "--dialect", "hpcx", "--check", "100"])
-
-
-def test_formats_that_are_new_since_a_tag(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def git(*arguments: str) -> None:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", "-C", str(tree), *identity, *arguments], check=True, capture_output=True)
-
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "one")
-    git("tag", "v1")
-    (tree / "src" / "two.cc").write_text('INFO(NCCL_INIT, "New %d", 1);\nINFO(NCCL_INIT, "cudaDriverVersion %d", v);')
-    assert compare_source.main([str(tree), "--new-since", "v1", "--list"]) == 0
-    out = capsys.readouterr().out
-    assert "src/two.cc:1" in out
-    assert "one.cc" not in out
-    assert {call.file for call in compare_source.collect(tree, "v1", "nccl")} == {"src/one.cc"}
-
-
-def test_exclusions_have_a_reason() -> None:
-    for dialect in source_calls.DIALECTS:
-        assert all(compare_source.exclusions(dialect).values())
-
-
-def test_a_word_that_a_production_would_take_for_any_text_is_not_known() -> None:
-    texts = ["NET/Plugin: Could not find: %s", "NET/Plugin: Could not find: a needle in %s"]
-    found = compare_source.judge([source_calls.Call("INFO", ("INIT",), text, "x.cc", 1) for text in texts], "nccl")
-    assert [result.verdict for result in found] == ["recognised", "unrecognised"]
 
 
 STREAMS = r"""
@@ -178,6 +133,19 @@ absl::Status one() {
   return absl::ErrnoToStatus(errno, absl::StrCat("Cannot open ", path));
 }
 """
+IN_STREAMS = """
+INFO @RxDM is here
+INFO @RxDM is not here
+WARN @%d of %s
+WARN @Profiler-%s: close failed: %s [%d]
+INFO @Found %s NICs
+WARN %s
+WARN @%s; while listening on %s
+WARN Gave up
+WARN @FAILED_PRECONDITION: No NIC %d
+WARN @%s: Cannot open %s: %s
+WARN @INTERNAL: y
+"""
 
 
 def test_streams_and_errors_are_read_line_by_line(tmp_path: Path) -> None:
@@ -186,17 +154,106 @@ def test_streams_and_errors_are_read_line_by_line(tmp_path: Path) -> None:
         (tmp_path / file).write_text(
             STREAMS if file.startswith("dxs") else 'LOG(INFO) << "x"; absl::InternalError("y");'
         )
-    found = compare_source.collect(tmp_path, None, "tcpxo")
-    assert {(call.level, call.format.replace("NET/FasTrak %s: ", "@")) for call in found} == {
-        ("INFO", "@RxDM is here"),
-        ("INFO", "@RxDM is not here"),
-        ("WARN", "@%d of %s"),
-        ("WARN", "@Profiler-%s: close failed: %s [%d]"),
-        ("INFO", "@Found %s NICs"),
-        ("WARN", "%s"),
-        ("WARN", "@%s; while listening on %s"),
-        ("WARN", "Gave up"),
-        ("WARN", "@FAILED_PRECONDITION: No NIC %d"),
-        ("WARN", "@%s: Cannot open %s: %s"),
-        ("WARN", "@INTERNAL: y"),
-    }
+    calls = compare_source.collect(tmp_path, None, "tcpxo")
+    found = {f"{call.level} {call.format.replace('NET/FasTrak %s: ', '@')}" for call in calls}
+    assert found == set(IN_STREAMS.strip().splitlines())
+
+
+# --- releases
+
+
+def git(tree: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(tree), *identity, *arguments], check=True, capture_output=True)
+
+
+def repository(tree: Path, file: str, *releases: tuple[str, str]) -> None:
+    """A clone with one file, whose content each release adds to."""
+    path = tree / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    git(tree, "init", "-q")
+    for tag, content in releases:
+        path.write_text((path.read_text() if path.exists() else "") + content)
+        git(tree, "add", ".")
+        git(tree, "commit", "-qm", tag)
+        git(tree, "tag", tag)
+
+
+@pytest.mark.slow
+def test_formats_that_are_new_since_a_tag(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    repository(tree, "README", ("v1", "one"))
+    (tree / "src" / "two.cc").write_text('INFO(NCCL_INIT, "New %d", 1);\nINFO(NCCL_INIT, "cudaDriverVersion %d", v);')
+    assert compare_source.main([str(tree), "--new-since", "v1", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert "src/two.cc:1" in out
+    assert "one.cc" not in out
+    assert {call.file for call in compare_source.collect(tree, "v1", "nccl")} == {"src/one.cc"}
+
+
+KNOWN = 'INFO(NCCL_INIT, "cudaDriverVersion %d", version);\n'
+UNKNOWN = 'WARN("The moon is made of %s", cheese);\n'
+STREAM = 'void f() { LOG(INFO) << "RxDM ready"; LOG(ERROR) << "The moon is made of " << cheese; }\n'
+
+
+@pytest.mark.slow
+def test_all_releases_of_all_dialects_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare_all.main(["--repos", str(tmp_path)]) == 2
+    assert "nccl: no clone of NVIDIA/nccl there" in capsys.readouterr().err
+    repository(tmp_path / "nccl", "src/a.cc", ("v2.3.7-1", KNOWN), ("v2.30.3-1", KNOWN), ("v2.30.7-1", UNKNOWN))
+    plugin = tmp_path / "google" / "nccl-plugin-gpudirect-tcpxo.git"
+    repository(plugin, "dxs/a.cc", ("v1.0.16", ""), ("v1.0.17", STREAM))
+    repository(tmp_path / "nccl-fastsocket", "net.cc", ("now", KNOWN))
+    found = []
+    for options in ([], ["--every", "--dialect", "nccl"]):
+        assert compare_all.main(["--repos", str(tmp_path), *options]) == 0
+        found.append([line.split() for line in capsys.readouterr().out.splitlines()[2:]])
+    rows, every = found
+    assert [row[:2] for row in rows[:3]] == [["nccl", "v2.30.7-1"], ["tcpxo", "v1.0.16"], ["tcpxo", "v1.0.17"]]
+    assert [row[3:] for row in rows[:3]] == [
+        ["1", "100.0", "1", "0.0"],
+        ["0", "-", "0", "-"],
+        ["1", "100.0", "1", "0.0"],
+    ]
+    assert (rows[3][0], len(rows[3][1])) == ("fastsocket", 7), "the newest commit of a repository without releases"
+    assert [row[1] for row in every] == ["v2.30.3-1", "v2.30.7-1"], "not what is older than the grammar"
+    page = tmp_path / "coverage.md"
+    assert compare_all.main(["--repos", str(tmp_path), "--write", str(page), "--check", "90"]) == 1
+    text = page.read_text()
+    assert text.startswith("<!-- Written by tools/compare_all.py")
+    assert "\n## tcpxo\n" in text
+    assert "\n## rccl\n" not in text
+    assert "| v2.30.7-1 |" in text
+
+
+# --- a library: instructions of one (2.32.3, shortened)
+
+TEXTS = {0x20: "Connected all rings, use ring PXN %d GDR %d", 0x30: "Call to %s failed", 0x40: "x.cc"}
+LOG = "bba90 <_Z20ncclDebugLogInternal17ncclDebugLogLevelmPKcS1_iS1_z>"
+INSTRUCTIONS = f"""
+  19b8b5:\txor    %edx,%edx
+  19b8b7:\txor    %r8d,%r8d
+  19b8bc:\tlea    0x1d74ed(%rip),%r9        # 20 <_ZZ30func__+0xf0>
+  19b8c3:\tmov    $0x3,%esi
+  19b8c8:\tmov    $0x3,%edi
+  19b8cd:\tpush   %rax
+  19b8dd:\tcall   {LOG}
+  19b8e2:\tpop    %rax
+  19b900:\tlea    0x1(%rip),%rbx        # 30 <text>
+  19b903:\tlea    0x1(%rip),%rdx        # 40 <file>
+  19b905:\tmov    %rbx,%r9
+  19b908:\tmov    $0x44,%r8d
+  19b90b:\tmov    $0xffffffffffffffff,%rsi
+  19b910:\tmov    $0x2,%edi
+  19b915:\tcall   {LOG}
+  19b91a:\tmov    $0x3,%edi
+  19b91f:\tmov    0x8(%rsp),%r9
+  19b924:\tcall   {LOG}
+""".splitlines()
+
+
+def test_a_call_in_a_library_is_read_with_its_level_subsystems_and_place() -> None:
+    ring, failed = library_calls.calls_in(INSTRUCTIONS, TEXTS.get)
+    assert ring == Call("INFO", ("INIT", "COLL"), TEXTS[0x20], "unknown", 0)
+    assert failed == Call("WARN", (), TEXTS[0x30], "x.cc", 0x44)
+    again = [*INSTRUCTIONS[:8], f"  19b8ff:\tcall   {LOG}"]
+    assert len(list(library_calls.calls_in(again, TEXTS.get))) == 1, "what is left over is not taken for arguments"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import fuzz_seeds
 import fuzz_targets
-import pytest
 import sample_data
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -20,19 +18,15 @@ from nccl_inspect.ingest.lines.torn import is_torn
 CRASHERS = sorted((TESTS / "data" / "crashers").iterdir())
 
 
-@pytest.mark.parametrize("path", CRASHERS, ids=lambda path: path.name)
-def test_what_once_broke_a_target_breaks_it_no_more(path: Path) -> None:
-    fuzz_targets.TARGETS[path.name.partition("-")[0]](path.read_bytes())
-
-
-@pytest.mark.parametrize("name", fuzz_targets.TARGETS)
-def test_a_target_takes_its_seeds(name: str) -> None:
-    seeds = fuzz_seeds.SEEDS[name]()
-    for data in seeds[:: max(len(seeds) // 10, 1)]:
+def test_targets_take_their_seeds_and_what_once_broke_them() -> None:
+    given = [(path.name.partition("-")[0], path.read_bytes()) for path in CRASHERS]
+    for name in fuzz_targets.TARGETS:
+        seeds = fuzz_seeds.SEEDS[name]()
+        given += [(name, data) for data in seeds[:: max(len(seeds) // 10, 1)]]
+    for name, data in given:
         fuzz_targets.TARGETS[name](data)
 
 
-@settings(max_examples=40, deadline=None)
 @given(name=st.sampled_from(sorted(fuzz_targets.TARGETS)), seed=st.integers(0, 1 << 32))
 def test_changed_inputs_break_no_promise(name: str, seed: int) -> None:
     choice = random.Random(seed)
@@ -40,7 +34,6 @@ def test_changed_inputs_break_no_promise(name: str, seed: int) -> None:
     fuzz_targets.TARGETS[name](fuzz_seeds.mutated(choice.choice(seeds), seeds, choice))
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 32), step=st.sampled_from([1, 100, 4095, 4096, 65_536]))
 def test_pieces_of_any_size_give_the_same_job(seed: int, step: int) -> None:
     """A changed log read at once, and as it comes through a pipe."""
@@ -52,7 +45,7 @@ def test_pieces_of_any_size_give_the_same_job(seed: int, step: int) -> None:
     assert _document(data) == _document(_Pipe(data, step))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5)
 @given(order=st.permutations(range(len(sample_data.files("debug-file-per-process")))))
 def test_the_order_of_files_changes_nothing_that_is_judged(order: list[int]) -> None:
     files = [str(path) for path in sample_data.files("debug-file-per-process")]

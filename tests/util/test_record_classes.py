@@ -1,14 +1,21 @@
-"""Classes declared with ``record``: all objects are alike, made before or after the class has its own constructor."""
+"""Classes declared with ``record``: all objects are alike, made before or after the class has its own constructor.
+
+And patterns that are compiled when they are first used.
+"""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import pickle
+import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, named, record
 
 MANY = 200
@@ -60,18 +67,18 @@ def test_they_are_dataclasses_with_slots() -> None:
     assert not hasattr(longer, "__dict__")
 
 
-@pytest.mark.parametrize("before", [0, MANY], ids=["first", "later"])
-def test_wrong_arguments_are_refused(before: int) -> None:
+def test_wrong_arguments_are_refused() -> None:
     @record
     class Own(Record):
         name: str
         count: int = 0
 
-    for _ in range(before):
-        Own("a")
-    for given, values in (((), {}), (("a", 1, 2), {}), (("a",), {"other": 1}), (("a",), {"name": "b"})):
-        with pytest.raises(TypeError):
-            Own(*given, **values)
+    for before in (0, MANY):
+        for _ in range(before):
+            Own("a")
+        for given, values in (((), {}), (("a", 1, 2), {}), (("a",), {"other": 1}), (("a",), {"name": "b"})):
+            with pytest.raises(TypeError):
+                Own(*given, **values)
 
 
 @record
@@ -118,10 +125,10 @@ def test_a_value_given_to_a_field_made_later_stays() -> None:
     assert late.words == "given"
 
 
-@pytest.mark.parametrize("late", [Late("a"), Late("a").defer(words=lambda: "made")], ids=["at once", "later"])
-def test_a_field_that_is_none_is_named(late: Late) -> None:
-    with pytest.raises(AttributeError, match="'Late' object has no attribute 'wordz'"):
-        _ = late.wordz  # type: ignore[attr-defined]
+def test_a_field_that_is_none_is_named() -> None:
+    for late in (Late("a"), Late("a").defer(words=lambda: "made")):
+        with pytest.raises(AttributeError, match="'Late' object has no attribute 'wordz'"):
+            _ = late.wordz  # type: ignore[attr-defined]
 
 
 @frozen
@@ -178,3 +185,18 @@ def test_a_subclass_keeps_its_constructor() -> None:
 
     assert {Doubled("a").name for _ in range(MANY)} == {"aa"}
     assert Fresh("a").name == "a"
+
+
+def test_a_pattern_compiled_later_is_that_pattern() -> None:
+    copies: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+    for used in (False, True):
+        for again in copies:
+            late = later(r"a(\d+)", re.IGNORECASE)
+            assert not used or late.match("A1")
+            assert again(late) == re.compile(r"a(\d+)", re.IGNORECASE)
+    compiled, pattern = re.compile(rb"(?P<x>a)b", re.DOTALL), later(rb"(?P<x>a)b", re.DOTALL)
+    for member in ("pattern", "flags", "groups", "groupindex"):
+        assert getattr(pattern, member) == getattr(compiled, member)
+    assert pattern.sub(b"c", b"abab") == b"cc"
+    with pytest.raises(AttributeError):
+        pattern.no_such_member  # type: ignore[attr-defined]  # noqa: B018

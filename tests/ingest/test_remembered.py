@@ -1,0 +1,196 @@
+"""What is remembered of texts, prefixes and JSON objects: it says what reading them anew would, and is bounded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.exports import json_records
+from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated, worth
+from nccl_inspect.ingest.lines.generations import Memory
+from nccl_inspect.ingest.lines.timestamps import Timed
+
+# --- texts
+
+
+def test_what_comes_again_stays_and_everything_else_is_forgotten() -> None:
+    memory: Memory[int] = Memory(entries=10, size=1000)
+
+    def is_known(seen: bytes) -> bool:
+        known = seen in memory.young or memory.recall(seen) is not None
+        if not known:
+            memory.keep(seen, 0)
+        return known
+
+    assert not is_known(b"often")
+    for number in range(100):
+        assert not is_known(b"once %d" % number)
+        assert number % 5 or is_known(b"often")
+    memory = Memory(entries=10, size=1000)
+    for number in range(100):
+        memory.keep(b"%d" % number, number)
+    assert memory.young == {b"%d" % number: number for number in range(90, 100)}
+    assert (memory.recall(b"79"), memory.recall(b"80")) == (None, 80)
+    memory = Memory(entries=1000, size=1000)
+    for number in range(100):
+        memory.keep(b"%d" % number * 100, number)
+        assert memory.size <= 2000, "few long ones"
+
+
+# --- prefixes: one is told by what stands around its time exactly as it is parsed
+
+LAUNCHERS = [
+    *(
+        one
+        for module in envelopes.shipped().values()
+        for one in module.SAMPLES
+        if b"LINE" not in one and b"\n" not in one
+    ),
+    *(b"", b"[2026-11-20 23:13:07] ", b"[2026-11-20 23:13:07.071868] ", b"1763680387.123456 ", b"23:13:07 "),
+    *(b"2026-11-20 23:13:07,071 | INFO | worker-3 | ", b"Nov 20 23:13:07 vm kernel: ", b"at 23:13:07 and 23:13:07: "),
+    b"[pod/llama-0/23:13:07] 2026-11-20T23:13:07.071868123Z ",
+]
+HOSTS = [b"vm:17:18 [0]", b"vm:17:18", b"h-10:20:30 [3]", b"10:20:30:40 [1]", b"vm:17:18 [0] socket.cc:4 (f)", b"vm:1"]
+PRINTERS = [
+    *(*HOSTS, b"12:7:22 [0]", b"007:007:22 [15]", b"hostname:1:2 [0]", b"xxx:7:9999999999 [1]", b"gpu_01:33:1 [00]")
+]
+BESIDE = b"vm:5:6 [7] 23:13:07.071868 > "
+"""What is left of a line that another one was run into."""
+
+
+def asked(timed: Timed, head: bytes) -> None:
+    known, parsed = timed.known(head), prefix.parse(head)
+    assert known is None or known == parsed
+    assert timed.without(head) in (head, timed.key(head))
+    if parsed is not None:
+        timed.learn(head, parsed)
+
+
+def later(data: st.DataObject, head: bytes) -> bytes:
+    """The same with other digits, mostly those of a time."""
+    marks = [at for at in range(len(head)) if head[at : at + 1] in (b":", b".")]
+    near = {place for at in marks for place in range(at - 2, at + 4) if 0 <= place < len(head)}
+    changed = bytearray(head)
+    for at in range(len(head)) if data.draw(st.integers(0, 9)) == 0 else sorted(near):
+        if chr(changed[at]).isdigit() and data.draw(st.booleans()):
+            changed[at] = data.draw(st.sampled_from(b"0123456789"))
+    return bytes(changed)
+
+
+@given(st.data())
+def test_the_origin_is_that_of_parsing(data: st.DataObject) -> None:
+    timed = Timed(1000, 1 << 20)
+    head = data.draw(st.sampled_from(LAUNCHERS)) + data.draw(st.sampled_from(HOSTS))
+    for _ in range(6):
+        asked(timed, head)
+        head = later(data, head)
+
+
+@given(st.sampled_from([*LAUNCHERS, BESIDE]), st.lists(st.sampled_from(PRINTERS), min_size=6, max_size=20))
+def test_the_origin_of_other_printers_is_that_of_parsing(launcher: bytes, printers: list[bytes]) -> None:
+    timed = Timed(1000, 1 << 20)
+    for number, printer in enumerate(printers):
+        asked(timed, launcher.replace(b"23:13:07", b"23:13:%02d" % number) + printer)
+
+
+def test_what_collectors_put_before_lines_is_parsed_twice_at_most() -> None:
+    timed = Timed(1000, 1 << 20)
+    for second in range(10):
+        head = b"2026-11-20T23:13:%02d.071868123Z stdout F vm:17:18 [0]" % second
+        known, parsed = timed.known(head), prefix.parse(head)
+        assert parsed is not None
+        assert known == (parsed if second > 1 else None)
+        timed.learn(head, parsed)
+    assert sum(b":07" in launcher for launcher in LAUNCHERS) > 5
+    heads = [b"[pod/llama-%d] 2026-11-20T23:13:07.07186812%dZ vm:17:18 [0]" % (pod, pod % 10) for pod in (9, 10, 100)]
+    rest, keys = b" NCCL INFO 23:13:07.1", [timed.key(head) for head in heads]
+    assert [timed.without(head + rest) for head in heads] == [(key or b"") + rest for key in keys]
+    assert timed.without(b"23:13:07.1 vm:17:18 [0]") == b"23:13:07.1 vm:17:18 [0]"
+
+
+def test_a_time_far_behind_and_a_host_that_reads_as_hours_prove_nothing() -> None:
+    """Else what stands before it, line by line another one, would fill the memory."""
+    timed = Timed(1000, 1 << 20)
+    head = b"x" * 1000 + b" 23:13:07.071868 vm:17:18 [0]"
+    assert timed.key(head) != head
+    assert timed.without(head) == head
+    for second in range(3):
+        head = BESIDE.replace(b"07", b"%02d" % second) + b"12:7:22 [0]"
+        if parsed := prefix.parse(head):
+            timed.learn(head, parsed)
+    other = BESIDE + b"node:7:22 [0]"
+    assert (timed.known(other), prefix.parse(other)) == (None, None)
+
+
+# --- JSON objects: the reader that knows most of one is remembered by its shape, and is always the right one
+
+READERS = [one.READ for one in envelopes.shipped().values() if isinstance(getattr(one, "READ", None), JsonReader)]
+TEXTS = st.sampled_from(["", "a line", "3", "-1", "P", "2026-11-20T23:13:07Z"])
+VALUES = st.one_of(TEXTS, st.sampled_from([None, 0, 7, -1, 1.5, True, [], [104, 105], [300], [True], [1.5], ["a", ""]]))
+NAMES = """
+    log stream time msg rank hostname message timestamp body line date labels pod kubernetes pod_name events logEvents
+    attributes MESSAGE _raw result textPayload resource attrs logtag kubernetes.pod_name
+"""
+NAME = st.sampled_from(NAMES.split())
+OBJECTS = st.recursive(
+    st.dictionaries(NAME, VALUES, max_size=5),
+    lambda inner: st.dictionaries(NAME, st.one_of(VALUES, inner, st.lists(inner, max_size=3)), max_size=5),
+    max_leaves=4,
+)
+
+
+def told_by_all(line: bytes) -> list[Inner]:
+    """What the one that knows most says, when all are asked."""
+    return max((reader(line) for reader in READERS), key=worth)
+
+
+@given(st.lists(st.one_of(OBJECTS, VALUES, st.lists(OBJECTS, max_size=2)), max_size=8), st.data())
+def test_what_is_remembered_of_objects_tells_what_asking_all_readers_would(
+    documents: list[Any], data: st.DataObject
+) -> None:
+    remembering = JsonReaders(READERS)
+    for document in documents:
+        for one in (document, varied(document, data)):
+            line = json.dumps(one).encode()
+            assert remembering(line) == told_by_all(line)
+
+
+def varied(value: Any, data: st.DataObject) -> Any:
+    """The same with other values."""
+    if isinstance(value, dict):
+        return {name: varied(one, data) for name, one in value.items()}
+    return [varied(one, data) for one in value] if isinstance(value, list) else data.draw(VALUES)
+
+
+def test_objects_of_one_kind_are_asked_for_once_however_they_are_written() -> None:
+    asked = 0
+
+    class Counting(JsonReader):
+        def read(self, document: Any) -> list[Inner]:
+            nonlocal asked
+            asked += 1
+            return super().read(document)
+
+    readers = JsonReaders([Counting("log", time="time"), Counting("log", time="time", label="pod"), Counting("msg")])
+    for number in range(100):
+        (inner,) = readers(b'{"log": "a line", "time": "%d", "pod": "llama-%d"}' % (number, number))
+        assert inner.stated[:2] == (str(number), f"llama-{number}")
+    assert asked == 2 + 100
+    line = rb'{"\u006cog":"a line","stream":"stdout","other":"a text that is longer"}'
+    assert envelopes.contents(line) == [Inner(b"a line", Stated(stream="stdout"))]
+
+
+def test_shapes_that_never_come_again_are_forgotten() -> None:
+    readers, sizes = JsonReaders(READERS), set()
+    for number in range(3 * json_records._MAX_SHAPES):
+        assert readers(json.dumps({"message": "a line", f"n{number}": "x"}).encode())
+        sizes.add(len(readers._best))
+    assert max(sizes) == json_records._MAX_SHAPES
+    assert readers(json.dumps({"logEvents": [{"message": "a line"}] * 3000}).encode())
+    assert len(readers._best) == json_records._MAX_SHAPES, "large ones are not remembered at all"
