@@ -191,10 +191,11 @@ QUICK = {
 VICTIMS = {("p2p-off-eager", "warnings"), ("p2p-off-eager", "warnings, RAS"), ("sigkill-lazy", "log of node 3")}
 """The process that crashed is another one, and nothing else is in these lines."""
 VICTIMS |= {(name, f"{piece}, all evidence") for name, piece in VICTIMS if "RAS" not in piece}
-ALL = {recording.name: tuple(PARTS) for recording in BROKEN}
+ALL = {recording.name: tuple(PARTS)[number % 3 :: 3] for number, recording in enumerate(BROKEN)}
+"""Each part of a third of the recordings."""
 
 
-@pytest.mark.parametrize("tried", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("tried", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)], ids=["few", "many"])
 def test_no_innocent_rank_is_blamed_alone(tried: dict[str, tuple[str, ...]], tmp_path: Path) -> None:
     wrong = []
     for number, (name, part) in enumerate((name, part) for name, parts in tried.items() for part in parts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from functools import cache
 from itertools import pairwise
 
@@ -176,8 +177,15 @@ def test_calls_merge(places: list[int]) -> None:
 
 def test_text_json_and_csv() -> None:
     text = run(str(SAMPLE)).stdout
-    assert "AllReduce" in text
-    assert "NET/Socket, the bottleneck" in text
+    for line in (
+        r"world +AllReduce +16.8 MB +7 +float32 +RING SIMPLE +176 MB",
+        r"world +Send +4.1 kB +16 +float32 +direct +16.4 kB",
+        r"P2P/CUMEM +4 +419 MB +0 -> 1 +210 MB +233 us to 10.5 ms",
+        r"slowest +NET/Socket, the bottleneck: 1.3-4 GB/s \(measured over virtual NICs",
+    ):
+        assert re.search(f"(?m)^{line}", text), line
+    tiny = run("-", data=log(call("Send", 3, root=1), call("AllReduce", 8, datatype=77))).stdout
+    assert re.search(r"(?m)^world +Send +12 B", tiny) and "not placed  0 B: datatype 77 is not known" in tiny
     document = json.loads(run(str(SAMPLE), "--format", "json").stdout)
     assert document["operations"][0]["sent_bytes_per_rank"] == 7 * MB16 * 2 * 3 // 4
     assert document["bottleneck"]["detail"] == "NET/Socket"
