@@ -296,18 +296,6 @@ def test_a_hostile_log_cannot_forge_a_command() -> None:
     assert "%2C" in text and "%3A" in text and "%25" in text
 
 
-def test_machines_are_told_of_errors_that_no_rule_explains() -> None:
-    job = nccl_inspect.read(b"vm:1:2 [0] x.cc:1 NCCL WARN something that no release prints\n")
-    (note, *_) = sarif(job)["invocations"][0]["toolExecutionNotifications"]
-    words = "something that no release prints"
-    assert note["message"]["text"] == f"an error that no rule explains: {words}"
-    assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
-    assert [one["text"] for one in commands(job) if one["title"] == "no rule explains it"] == [words]
-    document: Any = job.to_dict()
-    (told,) = document["unexplained"]
-    assert (told["message"], told["says"], told["count"]) == (words, "", 1)
-
-
 def test_what_came_through_a_pipe_has_no_file_to_annotate() -> None:
     (data,) = sample_data.contents("v2.30.7-shm-4gpu")
     assert all(one["file"] is None for one in commands(nccl_inspect.read(data)))
