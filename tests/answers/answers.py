@@ -14,6 +14,7 @@ import difflib
 import hashlib
 import json
 import os
+import shlex
 import sys
 import tempfile
 import zipfile
@@ -28,9 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import rule_pages
+from click.testing import CliRunner
 from repository import ROOT, TESTS
 
 import nccl_inspect
+from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
 
@@ -108,7 +111,30 @@ def built() -> Iterator[Input]:
                 yield Input(f"{file.stem}/{name}", texts=tuple(texts.items()), options=options)
 
 
-CORPORA: dict[str, Callable[[], Iterator[Input]]] = {"samples": samples, "pages": pages, "logs": logs, "built": built}
+def outputs() -> Iterator[Input]:
+    """Yield the commands of `commands.txt`; what stands behind ``<`` is a log of :func:`built`, for standard input."""
+    given = {one.name: dict(one.texts)["job.log"] for one in built() if "job.log" in dict(one.texts)}
+    for line in (FOLDER / "commands.txt").read_text(encoding="utf-8").splitlines():
+        command, _, name = line.partition(" < ")
+        yield Input(line, options={"command": command, "data": given[name] if name else None})
+
+
+CORPORA: dict[str, Callable[[], Iterator[Input]]] = {
+    "samples": samples,
+    "pages": pages,
+    "logs": logs,
+    "built": built,
+    "outputs": outputs,
+}
+TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "FORCE_COLOR": None, "TZ": "UTC", "LANG": "C.UTF-8"}
+
+
+def output(command: str, data: bytes | None) -> dict[str, Any]:
+    """Return what a command prints, in a terminal of 100 columns."""
+    with chdir(ROOT):
+        done = CliRunner().invoke(cli, shlex.split(command), input=data, env=TERMINAL)
+    text = done.output.replace(f"{ROOT}/", "").replace(nccl_inspect.__version__, "VERSION")
+    return _filled({"exit": done.exit_code, "prints": text.splitlines()})
 
 
 def _of_repository(path: Path) -> Input:
@@ -126,6 +152,8 @@ def shard(corpus: str, number: int) -> list[Input]:
 
 def answer(one: Input) -> dict[str, Any]:
     """Return the answer to an input: the document, shortened, or the error that it ends with."""
+    if "command" in one.options:
+        return output(**one.options)
     try:
         example = one.options.get("example")
         job: Job = example.read() if example else one.read()

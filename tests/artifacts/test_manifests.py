@@ -75,14 +75,6 @@ def test_all_of_a_pod_is_read() -> None:
     assert first.machine == "p4d.24xlarge"
 
 
-def test_json_says_the_same_as_yaml() -> None:
-    as_json = json.dumps(yaml.safe_load(SOUND), indent=4).encode()
-    assert artifacts.kind_of("pods.json", as_json[: artifacts.HEAD]) is manifest
-    pods = manifest.read("pods.json", as_json).pods
-    assert [pod.name for pod in pods] == [pod.name for pod in manifest.read("x", SOUND.encode()).pods]
-    assert pods[0].containers[0].amount("vpc.amazonaws.com/efa") == 4
-
-
 SHAPES = {
     "PyTorchJob": "pytorchReplicaSpecs.Worker.template.spec",
     "MPIJob": "mpiReplicaSpecs.Worker.template.spec",

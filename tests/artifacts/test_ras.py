@@ -29,10 +29,25 @@ DEAD
   Missing communicator data from 1 rank
   Rank 3 -- GPU 3 (NVML 7) managed by process 4711 on node 192.0.2.7
 
+#0-0 (00ab) ERROR
+  Initialization error on 1 rank
+  Rank 5 reported Internal error -- [process information not found]
+  Asynchronous errors on 3 ranks
+  2 ranks reported Remote process error
+  Rank 0 -- GPU 0 managed by process 10 on node 192.0.2.7
+  Rank 1 -- [process information not found]
+  Rank 2 reported System error -- GPU 2 (NVML 6) managed by process 12 on node fd00::7
+
 Warnings
 ========
 
 #1-2 (cafe) MISMATCH
+  Communicator ranks have different status
+  60 ranks have status RUNNING
+  2 ranks have status NOCOMM
+  Rank 3 -- GPU 3 managed by process 13 on node 192.0.2.7
+  Rank 4 -- GPU 4 managed by process 14 on node 192.0.2.7
+  Rank 6 has status ABORT -- GPU 6 managed by process 16 on node 192.0.2.7
   Communicator ranks have different AllReduce operation counts
   6 ranks have launched up to operation 12
   Rank 4 has launched up to operation 9 -- GPU 4 managed by process 14 on node 192.0.2.8
@@ -54,6 +69,18 @@ def test_an_answer_as_text() -> None:
     (mismatch,) = answer.mismatches
     assert (mismatch.comm_id, mismatch.operation, mismatch.usual) == ("0xcafe", "AllReduce", 12)
     assert [(member.rank, member.launched) for member in mismatch.behind] == [(4, 9), (6, 0), (7, 0)]
+    assert [(one.stage, one.what, [member.rank for member in one.members]) for one in answer.errors] == [
+        ("Initialization", "Internal error", [5]),
+        ("Asynchronous", "Remote process error", [0, 1]),
+        ("Asynchronous", "System error", [2]),
+    ]
+    assert answer.errors[2].members[0].host == "fd00::7"
+    assert [(one.what, one.count, [member.rank for member in one.members]) for one in answer.states] == [
+        ("RUNNING", 60, []),
+        ("NOCOMM", 2, [3, 4]),
+        ("ABORT", 1, [6]),
+    ]
+    assert TEXT.splitlines()[answer.states[1].line - 1] == "  2 ranks have status NOCOMM"
 
 
 def test_an_answer_that_lacks_a_comma_is_read() -> None:
@@ -83,60 +110,7 @@ def test_an_answer_of_other_types_stops_nobody(tmp_path: Path) -> None:
             assert found.value or (found.problem or "").startswith("damaged: "), f"{key} = {value}"
 
 
-SAYS = """\
-NCCL version 2.26.2 compiled with CUDA 12.8
-CUDA runtime version 12080, driver version 12080
-
-Job summary
-===========
-
-Errors
-======
-
-#0-0 (00ab) ERROR
-  Initialization error on 1 rank
-  Rank 5 reported Internal error -- [process information not found]
-  Asynchronous errors on 3 ranks
-  2 ranks reported Remote process error
-  Rank 0 -- GPU 0 managed by process 10 on node 192.0.2.7
-  Rank 1 -- [process information not found]
-  Rank 2 reported System error -- GPU 2 (NVML 6) managed by process 12 on node fd00::7
-
-Warnings
-========
-
-#0-0 (00ab) MISMATCH
-  Communicator ranks have different status
-  60 ranks have status RUNNING
-  2 ranks have status NOCOMM
-  Rank 3 -- GPU 3 managed by process 13 on node 192.0.2.7
-  Rank 4 -- GPU 4 managed by process 14 on node 192.0.2.7
-  Rank 6 has status ABORT -- GPU 6 managed by process 16 on node 192.0.2.7
-  Communicator ranks have different AllReduce operation counts
-  2 ranks have launched up to operation 12
-  Rank 1 has launched up to operation 9 -- GPU 1 managed by process 11 on node 192.0.2.7
-
-"""
-
-
-def test_what_ranks_report_and_how_they_differ_as_text() -> None:
-    answer = ras.read("x", SAYS.encode())
-    assert [(one.stage, one.what, [member.rank for member in one.members]) for one in answer.errors] == [
-        ("Initialization", "Internal error", [5]),
-        ("Asynchronous", "Remote process error", [0, 1]),
-        ("Asynchronous", "System error", [2]),
-    ]
-    assert answer.errors[2].members[0].host == "fd00::7"
-    assert [(one.what, one.count, [member.rank for member in one.members]) for one in answer.states] == [
-        ("RUNNING", 60, []),
-        ("NOCOMM", 2, [3, 4]),
-        ("ABORT", 1, [6]),
-    ]
-    assert SAYS.splitlines()[answer.states[1].line - 1] == "  2 ranks have status NOCOMM"
-    assert [member.rank for mismatch in answer.mismatches for member in mismatch.behind] == [1]
-
-
-def test_what_ranks_report_and_how_they_differ_as_json() -> None:
+def test_an_answer_as_json() -> None:
     def rank(number: int, **status: Any) -> dict[str, Any]:
         return {"rank": number, "host": "192.0.2.7", "pid": 10 + number, "cuda_dev": number, "status": status}
 

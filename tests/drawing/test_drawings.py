@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -14,7 +13,6 @@ import sample_data
 from click.testing import Result
 from command_line import invoke
 from defusedxml.ElementTree import fromstring
-from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect import drawing as drawings
@@ -48,19 +46,6 @@ def many(ranks: int, on_each: int = 8) -> View:
     return View("world", "connected", ranks, 2, None, hosts, rings=(DrawnShape((0, 1), tuple(order)),), links=links)
 
 
-def test_text_shows_rings_trees_and_how_data_goes() -> None:
-    text = run(TWO_HOSTS).stdout
-    assert "world: 8 ranks on 2 hosts, 2 channels, ended in order" in text
-    assert "channels 0-1: 0 > 3 > 2 > 1 > 4 > 7 > 6 > 5 > 0" in text
-    assert "6 x P2P/CUMEM, 2 x NET/Socket, leaves a host 2 times (2 at least)" in text
-    assert (
-        "tree      channel 1: depth 4, at most 2 below a rank\n    4\n      0  NET/Socket\n        1  P2P/CUMEM\n"
-        in text
-    )
-    assert "use likely DP: 4 groups of every 4th rank, each across hosts, cover the job" in " ".join(text.split())
-    assert text.count("\n\n") == 6
-
-
 def test_channels_and_communicators_are_chosen() -> None:
     text = run(TWO_HOSTS, "--channel", "1", "--communicator", "world").stdout
     assert "tree      channel 1" in text
@@ -71,29 +56,6 @@ def test_channels_and_communicators_are_chosen() -> None:
         run(TWO_HOSTS, "--communicator", "word")
     with pytest.raises(NcclInspectError, match="--channel x: not a channel; write 3, 0-7 or 0-56:8"):
         run(TWO_HOSTS, "--channel", "x")
-
-
-def test_json_has_rings_trees_links_and_gpus() -> None:
-    document = json.loads(run(TWO_HOSTS, "--format", "json").stdout)
-    world = document["communicators"][0]
-    ring = {"channels": [0, 1], "ranks": [0, 3, 2, 1, 4, 7, 6, 5]}
-    assert world["rings"] == [ring | {"closed": True, "crossings": 2, "fewest_crossings": 2}]
-    assert [(tree["roots"], tree["depth"], tree["most_children"]) for tree in world["trees"]] == [(1, 4, 2)] * 2
-    assert [tree["channels"] for tree in world["trees"]] == [[0], [1]]
-    assert world["gpus"][4] == {"rank": 4, "nvml_dev": 4, "bus_id": "a0"}
-    way = {"transport": "NET", "detail": "NET/Socket", "gdr": False}
-    assert {"src": 1, "dst": 4, "kind": "ring", "channels": [0, 1]} | way in world["links"]
-    assert document["machines"] == []
-
-
-def test_machines_are_shown_when_they_are_known() -> None:
-    xml = str(TESTS / "data" / "h200-4gpu.nccl-topo.xml")
-    text = run(ONE_HOST, "--topology", xml).stdout
-    assert "h200-4gpu.nccl-topo.xml: 4 GPUs, 1 NIC" in text
-    assert "12 x NV18 (both directions)" in text
-    assert "0 eth0 10 Gb/s, no GPUDirect; PHB to GPU 1,3,5,7" in text
-    (machine,) = json.loads(run(ONE_HOST, "--topology", xml, "--format", "json").stdout)["machines"]
-    assert machine["gpus"][0] == {"index": 1, "bus_id": "0000:00:07.0", "sm": 90, "gdr": True}
 
 
 def test_a_picture_shows_the_largest_communicator_and_is_always_the_same() -> None:
@@ -206,17 +168,6 @@ def test_narrow_terminals_do_not_break_the_text() -> None:
         text = drawings.load("text").render(views(job), [], Style(width=40))
         assert max(map(len, text.splitlines())) <= 40
         assert "\x1b" not in text
-
-
-def test_a_fragment_and_a_log_without_communicators_say_so() -> None:
-    text = run("-", data=FRAGMENT).stdout
-    assert "connections: 2 ranks on 2 hosts, no communicator in the log" in text
-    assert "0 -> 1 NET/IB/GDRDMA, channel 0" in text
-    assert "NET with GPUDirect RDMA" in run("-", "--format", "svg", data=FRAGMENT).stdout
-    log = b"vm:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.9\n"
-    assert run("-", data=log).stdout == "no communicator and no connection in this log\n"
-    assert "no communicator" in "".join(fromstring(run("-", "--format", "svg", data=log).stdout).itertext())
-    assert run("-", "--format", "dot", data=log).stdout.startswith("digraph")
 
 
 def test_names_from_a_log_cannot_break_a_picture() -> None:

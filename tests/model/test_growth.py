@@ -111,16 +111,6 @@ def splits_in_turn(many: int) -> Lines:
             yield of_rank + f"comm {comm:#x} rank {rank} nranks 8 cudaDev {rank} busId {rank + 1}000 - Destroy COMPLETE"
 
 
-def named(many: int) -> Lines:
-    """Communicators with names of their own."""
-    for number in range(many):
-        for rank in range(2):
-            yield head(0, 1000 + rank, rank) + f"Comm config Comm name set to group-{number}"
-            for phase in ("START", "COMPLETE"):
-                comm = 0x66000000 + (number * 2 + rank) * 4096
-                yield head(0, 1000 + rank, rank) + init(rank, 2, comm, f"commId {number + 1:#x}", phase)
-
-
 def closed(number: int) -> str:
     text = f"socketProgress: Connection closed by remote peer host-{number}<{4000 + number}>"
     return f"host-{number}:1000:1000 [0] misc/socket.cc:46 NCCL WARN {text}"
@@ -141,7 +131,6 @@ JOBS: dict[str, Callable[[int], Lines]] = {
     "worlds of one host": each(lambda number: world(number, host=0)),
     "worlds without a rank": each(lambda number: world(number, 4, without=(number % 4,))),
     "worlds without START": each(lambda number: world(number, start=False)),
-    "worlds of one commId": each(lambda number: world(number, id=0x77)),
     "a chain of connections": lambda many: (
         head(rank // 8, 1000 + rank) + connection(rank, rank + 1, "via SHM/direct/direct")
         for rank in reversed(range(many))
@@ -149,10 +138,8 @@ JOBS: dict[str, Callable[[int], Lines]] = {
     "hosts": hosts,
     "nested splits": nested_splits,
     "splits in turn": splits_in_turn,
-    "named communicators": named,
     "restarts of a process": each(lambda number: world(0, id=number + 1)),
     "values of a setting": with_all(one_world, value),
-    "settings": with_all(one_world, lambda number: head(0, 1000) + f"NCCL_X_{number} set by environment to 1."),
     "errors of one process": with_all(
         one_world, lambda number: closed(number).replace(f"host-{number}:", "host-0:", 1)
     ),

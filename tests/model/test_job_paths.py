@@ -15,6 +15,7 @@ from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect.cli import cli
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import types as events
 from nccl_inspect.model import setting_names
 from nccl_inspect.model.connection import End, Link
@@ -254,6 +255,14 @@ def test_a_kind_is_split_where_more_is_said_of_some_of_its_paths(paths: Paths) -
     assert [path.verdict for path in judged] == ["ok", "ok", "fallback", "ok"]
     assert [path.rules for path in paths] == [path.rules for path in judged]
     assert len(judged.kinds) == len(paths.kinds) + 1
+
+
+def test_a_pair_without_a_path_is_an_error_that_says_so(paths: Paths) -> None:
+    for (src, dst), more in {(1, 0): "; there is one in the other direction", (0, 9): ""}.items():
+        with pytest.raises(KeyError) as raised:
+            paths.between(src, dst)
+        assert isinstance(raised.value, NcclInspectError)
+        assert str(raised.value) == f"no connection line from rank {src} to rank {dst}{more}"
 
 
 def test_the_document_is_compact_in_pipes_and_has_the_fields_that_are_asked_for() -> None:

@@ -120,16 +120,6 @@ def prose(text: str) -> str:
     return text.replace("<!-- -->", "")
 
 
-def test_markdown_tells_verdict_facts_paths_and_findings_with_evidence() -> None:
-    text = shown("markdown", sample_data.job("v2.30.7-shm-4gpu"))
-    assert text.startswith("## DEGRADED: ")
-    assert "| **NCCL** | 2.30.7+cuda13.0, " in text
-    assert re.search(r"^\| intra \| SHM/direct \| 4 \| - \| \d+ \| fallback \|$", text, re.MULTILINE)
-    assert "#### WARNING `p2p-disabled-by-env` (certain, ranks 0-3)" in text
-    assert re.search(r"^<details><summary>Evidence: \d lines</summary>\n\n```text\n.*:\d+: vm:", text, re.MULTILINE)
-    assert "- `unset NCCL_P2P_DISABLE   # pod spec" in text
-
-
 def test_in_markdown_nothing_of_a_log_is_markup() -> None:
     text = prose(shown("markdown", nasty(), verbose=True))
     assert not re.search(r"(?<!\\)[`*_<>~$\[\]&|](?<!\*\*)", re.sub(r"^\|.*|\*\*[\w ]+:?\*\*", "", text, flags=re.M))
@@ -259,25 +249,6 @@ def test_junit_has_a_failure_for_each_rule_that_finds_more_than_an_info() -> Non
         assert {question.rule for question in job.not_judged} - bad <= skipped, name
 
 
-def test_a_clean_log_is_a_report_with_passed_cases() -> None:
-    cases = junit(sample_data.job("p2p-nvlink-8gpu"))
-    assert not cases["verdict/verdict"].result
-    assert not cases["network/nothing found"].result
-
-
-def test_a_failure_tells_cause_fix_and_evidence() -> None:
-    (failure,) = junit(sample_data.job("v2.30.7-shm-4gpu"))["intra-node path/p2p-disabled-by-env"].result
-    assert failure.type == "warning"
-    assert "NCCL_P2P_DISABLE=1" in failure.message
-    assert re.search(r"^fix       unset NCCL_P2P_DISABLE", failure.text, re.MULTILINE)
-    assert re.search(r"^evidence  .*job\.log:\d+: ", failure.text, re.MULTILINE)
-
-
-def test_of_rules_that_did_not_run_junit_says_nothing() -> None:
-    job = nccl_inspect.read([str(file) for file in sample_data.files("p2p-nvlink-8gpu")], select=["network"])
-    assert {name.partition("/")[0] for name in junit(job)} == {"verdict", "network"}
-
-
 def test_junit_of_a_hostile_log_is_read_back() -> None:
     cases = junit(nasty())
     (failure,) = cases["gpudirect/gdr-disabled"].result
@@ -325,18 +296,6 @@ def test_a_hostile_log_cannot_forge_a_command() -> None:
     assert "%2C" in text and "%3A" in text and "%25" in text
 
 
-def test_machines_are_told_of_errors_that_no_rule_explains() -> None:
-    job = nccl_inspect.read(b"vm:1:2 [0] x.cc:1 NCCL WARN something that no release prints\n")
-    (note, *_) = sarif(job)["invocations"][0]["toolExecutionNotifications"]
-    words = "something that no release prints"
-    assert note["message"]["text"] == f"an error that no rule explains: {words}"
-    assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
-    assert [one["text"] for one in commands(job) if one["title"] == "no rule explains it"] == [words]
-    document: Any = job.to_dict()
-    (told,) = document["unexplained"]
-    assert (told["message"], told["says"], told["count"]) == (words, "", 1)
-
-
 def test_what_came_through_a_pipe_has_no_file_to_annotate() -> None:
     (data,) = sample_data.contents("v2.30.7-shm-4gpu")
     assert all(one["file"] is None for one in commands(nccl_inspect.read(data)))
@@ -368,16 +327,6 @@ def test_the_metrics_add_up() -> None:
             assert sum(found.get(f"nccl_inspect_{key}", {}).values()) == len(listed), (name, key)
         lines = {dict(labels)["kind"]: value for labels, value in found["nccl_inspect_log_lines"].items()}
         assert lines["all"] == sum(source.lines for source in job.sources)
-
-
-def test_findings_and_paths_are_told_by_their_labels() -> None:
-    found = metrics(sample_data.job("v2.30.7-shm-4gpu"))
-    rules = {(dict(labels)["rule"], dict(labels)["severity"]) for labels in found["nccl_inspect_findings"]}
-    assert ("p2p-disabled-by-env", "warning") in rules
-    (labels,) = found["nccl_inspect_paths"]
-    assert dict(labels) == {
-        "transport": "SHM", "path": "SHM/direct", "scope": "intra", "gdr": "none", "verdict": "fallback"
-    }  # fmt: skip
 
 
 def test_metrics_of_a_hostile_log_are_read_back() -> None:

@@ -16,7 +16,6 @@ from nccl_inspect.report.digest import folded
 from nccl_inspect.report.head import labelled
 
 _FAILED = "torch-watchdog-timeout"
-RELEASES = ("2.27.3+cuda12.9", "2.21.5+cuda12.4")
 
 
 def first_lines(job: Job, width: int = 100) -> list[str]:
@@ -43,12 +42,6 @@ def misshapen(job: Job) -> Iterator[str]:
 def test_the_head_fits_ten_lines_and_any_width_and_says_what_to_do() -> None:
     wrong = [f"{name}: {what}" for name in sample_data.names() for what in misshapen(sample_data.job(name))]
     assert not wrong, "\n".join(wrong)
-
-
-def test_the_culprit_has_its_process_and_the_step_names_it() -> None:
-    first = head.of(sample_data.job(_FAILED))
-    assert first.where.startswith("rank 3 on vm, pid 1349")
-    assert [place.pid for place in first.places] == [1349]
 
 
 def test_all_formats_have_the_same_head() -> None:
@@ -80,26 +73,6 @@ def test_the_first_finding_does_not_repeat_the_head() -> None:
     summary = job.findings[0].summary
     assert shown(job, "text").count(summary) == 1
     assert shown(job, "text", verbose=True).count(summary) == 2
-
-
-def test_a_step_is_told_once_and_all_of_them_with_verbose() -> None:
-    job = sample_data.job(_FAILED)
-    steps = [step.split()[0] for finding in job.findings for step in finding.fix]
-    whole = shown(job, "text", verbose=True)
-    assert steps
-    assert all(step in whole for step in steps)
-
-
-def test_a_rank_that_is_to_blame_says_when_it_fell_silent() -> None:
-    log = "".join(
-        f"vm:{rank}:{rank} [{rank}] NCCL INFO ncclCommInitRank comm 0x{rank}1 rank {rank} nranks 2 cudaDev {rank} "
-        f"nvmlDev {rank} busId {rank}0 commId 0x77 - Init {phase}\n"
-        for phase in ("START", "COMPLETE")
-        for rank in (1, 0)
-    )
-    lost = "vm:0:9 [0] misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer\n"
-    job = nccl_inspect.read((log + lost + lost).encode())
-    assert "rank 1 silent since " in head.of(job).since
 
 
 def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path) -> None:
@@ -136,24 +109,6 @@ def test_where_is_not_that_of_an_effect() -> None:
         assert "silent since" not in told["since"]
 
 
-STEPS = {
-    "faults/master-unknown.log.gz": "nc -vz nohost.invalid 29902; getent hosts nohost.invalid   # ",
-    "faults/gloo.log.gz": "Read the output of rank 1 above gloo.log.gz:154: ",
-    "launchers/deepspeed-exit.log.gz": "Read the output above deepspeed-exit.log.gz:75: ",
-    "torch-rank-killed": "dmesg -T | grep -iE 'oom|xid|killed process'   # on vm",
-    "mesh/loop-eager": "py-spy dump --pid 1702   # rank 1, on vm; where is it now?",
-    "mesh/leave-eager": "ps -o pid,stat,etime,cmd -p 2117   # T: stopped; Z or nothing: dead; on vm",
-    "mesh/no-partner-lazy": "py-spy dump --pid 1687   # rank 1, on vm: what is it doing?",
-    "launchers/ray-actor-killed.log.gz": "ls /tmp/ray/session_latest/logs/worker-*-23126.err   # rank 2; on vm: ",
-    "launchers/composer-interrupted.log.gz": "Pass the complete output of all ranks",
-}
-
-
-def test_a_step_has_what_the_log_states() -> None:
-    found = {name: lines_of(name)["do"] for name in STEPS}
-    assert {name: do[: len(STEPS[name])] for name, do in found.items()} == STEPS
-
-
 def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> None:
     """Its lines are named ``<bytes>:298``, which is no placeholder."""
     (data,) = sample_data.contents("torch-device-assert")
@@ -162,19 +117,6 @@ def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> Non
     named, nameless = (nccl_inspect.read(given).head for given in (str(log), log.read_bytes()))
     assert named and nameless and named.do.startswith("Read the output of rank 1 above job.log:298")
     assert nameless.do == named.do.replace("job.log", "<bytes>")
-
-
-def test_a_rank_whose_program_speaks_has_lines() -> None:
-    for name in ("oom-warn", "oom"):
-        assert "no line in the log" not in lines_of(f"faults/{name}.log.gz")["where"]
-    assert "no line in the log" in lines_of("rank-missing-hang")["where"]
-
-
-def test_who_reports_first_is_not_the_culprit() -> None:
-    said = [f"host-{rank}:7{rank}:7{rank} [0] NCCL INFO NCCL version {text}" for rank, text in enumerate(RELEASES)]
-    said.append("host-0:70:77 [0] bootstrap.cc:322 NCCL WARN Bootstrap Root : rank 3 of 4 ranks has already checked in")
-    first = head.of(nccl_inspect.read("\n".join(said).encode()))
-    assert (first.rule, first.where, first.places) == ("version-mismatch", "2 hosts (host-0, host-1)", [])
 
 
 def test_no_last_line_stands_before_the_first_error() -> None:
