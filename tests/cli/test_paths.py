@@ -105,13 +105,6 @@ def test_the_suffix_of_the_file_names_the_format(tmp_path: Path) -> None:
     assert not wrong
 
 
-def test_a_log_in_the_place_of_a_command_is_told_from_one() -> None:
-    for name in (TWO_HOSTS, str(Path(TWO_HOSTS).parent)):
-        done = execute(name)
-        assert done.returncode == 2
-        assert done.stderr.decode().endswith(f"is a log, not a command; nccl-inspect summarize {name}\n")
-
-
 def test_what_all_paths_have_in_common_is_told_whole() -> None:
     paths = [path for path in nccl_inspect.read(TWO_HOSTS).paths if path.dst_host == "llama-3-8b-node-0-1"]
     _, _, notes = pairs(paths, 60)
