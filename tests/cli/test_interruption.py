@@ -131,7 +131,7 @@ def test_several_processes_end_together(number: signal.Signals, times: int, tmp_
         time.sleep(0.05)
     _, err = process.communicate(timeout=PATIENCE)
     assert b"Traceback" not in err
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     while processes_of(process.pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not processes_of(process.pid)
