@@ -22,6 +22,7 @@ GROUPS = (
         (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
             *("communicator", "channel", "kind", "category", "search", "dialect", "pid", "level", "only-nccl"),
+            "memory",
         ),
     ),
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),

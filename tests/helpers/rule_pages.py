@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-import pytest
 from repository import ROOT, TESTS
 
 import nccl_inspect
@@ -64,9 +63,6 @@ def examples(name: str) -> Iterator[Example]:
         outcome, *options = block["info"].split()
         values = dict(option.split("=", 1) for option in options)
         yield Example(name, number, outcome, values, block["log"].encode())
-
-
-EXAMPLES = [pytest.param(e, id=e.id) for name in RULES for e in examples(name)]
 
 
 @cache
