@@ -21,7 +21,7 @@ GROUPS = (
         "Filters",
         (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
-            *("communicator", "channel", "kind", "dialect", "pid", "level", "only-nccl"),
+            *("communicator", "channel", "kind", "memory", "dialect", "pid", "level", "only-nccl"),
         ),
     ),
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
