@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
 import sample_data
 import simulation
 from hypothesis import given
@@ -14,6 +15,7 @@ from simulation import Comm, Job, Release
 
 import nccl_inspect
 from nccl_inspect.model import resolve
+from nccl_inspect.model.communicators import edges
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.processes.gathering import Gathered
 
@@ -88,7 +90,14 @@ class Outcome:
     """Lines with the right ranks and a wrong communicator that were not called a guess."""
 
 
-def outcome(log: list[LINE]) -> Outcome:
+def outcome(log: list[LINE], many: int = edges.MANY) -> Outcome:
+    """Return how a log is understood; with `many` connections or more, they are resolved in columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edges, "MANY", many)
+        return _outcome(log)
+
+
+def _outcome(log: list[LINE]) -> Outcome:
     fold = sample_data.folded([("job.log", [text.encode() for text, _ in log])])
     assert not fold.unrecognised
     built = resolve._Builder(fold, Gathered.of(fold))
@@ -117,9 +126,9 @@ def outcome(log: list[LINE]) -> Outcome:
 WITH_START = [one for one in simulation.RELEASES if one.start]
 
 
-@given(st.sampled_from(simulation.RELEASES), SEEDS)
-def test_a_whole_log_is_never_read_wrong(release: Release, seed: int) -> None:
-    found = outcome(lines_of(program(release, Random(seed))))
+@given(st.sampled_from(simulation.RELEASES), SEEDS, st.sampled_from([0, edges.MANY]))
+def test_a_whole_log_is_never_read_wrong(release: Release, seed: int, many: int) -> None:
+    found = outcome(lines_of(program(release, Random(seed))), many)
     assert found.wrong == found.misnamed == []
 
 
@@ -135,9 +144,14 @@ def test_a_log_that_breaks_off_is_never_read_wrong(release: Release, seed: int) 
 
 
 def test_logs_that_were_once_read_wrong_are_not() -> None:
-    cases = [(release, seed) for release in WITH_START for seed in (119, 437, 1828, 2989)]
-    found = {(release.name, seed): outcome(broken_off(release, seed)).wrong for release, seed in cases}
-    assert not {case: wrong for case, wrong in found.items() if wrong}
+    wrong = [
+        f"{release.name}, seed {seed}, {many}: {outcome(broken_off(release, seed), many).wrong}"
+        for release in WITH_START
+        for seed in (119, 437, 1828, 2989)
+        for many in (0, edges.MANY)
+        if outcome(broken_off(release, seed), many).wrong
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @given(st.sampled_from([one for one in WITH_START if not one.caller_connects]), SEEDS)
@@ -151,7 +165,7 @@ def test_a_log_with_holes_is_never_read_wrong(release: Release, seed: int) -> No
 def test_two_jobs_on_the_same_hosts_are_not_mixed(release: Release, seed: int) -> None:
     random = Random(seed)
     jobs = program(release, random), program(release, random, first_pid=9000)
-    found = outcome(simulation.mixed([lines_of(job) for job in jobs], random))
+    found = outcome(simulation.mixed([lines_of(job) for job in jobs], random), seed % 2 * edges.MANY)
     assert found.wrong == found.misnamed == []
 
 

@@ -325,6 +325,8 @@ def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() 
     assert len({wording for wording, _ in stated(long)}) < MOST // 2, "long ones count as several"
     own = [WARN % (number, 1, number * 2 + more) for number in range(300) for more in range(OF_PROCESS)]
     assert len({wording for wording, _ in stated(own)}) == len(own), "what each process states of itself is kept"
+    fold, later = fuzz_columns.folded([own[:300]], math.inf), fuzz_columns.folded([own[300:]], math.inf)
+    assert fold.can_merge(later)
 
 
 @pytest.mark.usefixtures("bounded")

@@ -104,6 +104,11 @@ def test_nothing_found_is_an_answer() -> None:
         assert records(command, HEALTHY) == []
 
 
+def test_help_is_a_command() -> None:
+    assert invoke("help").stdout == invoke("--help").stdout
+    assert invoke("help", "nics").stdout == invoke("nics", "--help").stdout
+
+
 # --- paths
 
 
