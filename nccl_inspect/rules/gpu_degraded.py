@@ -1,7 +1,6 @@
 """A GPU has fewer NVLinks or PCIe lanes than the others."""
 
 from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
-from nccl_inspect.judging.hardware import fabric_health
 from nccl_inspect.judging.statements import find_text
 from nccl_inspect.util.wording import listed
 
@@ -12,6 +11,28 @@ RULE = Rule(
     title="A GPU has fewer NVLinks or PCIe lanes than the others",
     local=True,
 )
+
+_FABRIC = "nccl/mnnvl-fabric"
+"""Its health mask: ctrl2080gpu.h of NVIDIA/open-gpu-kernel-modules. NCCL warns of degraded bandwidth since 2.32."""
+_TRUE = 1
+_STATES = {
+    0: "bandwidth is degraded",
+    2: "routes are being updated",
+    4: "a connection is unhealthy",
+    6: "accesses timed out",
+}
+"""The lowest of two bits each: 1 is yes, 2 no, 0 not supported."""
+_CONFIGURATION = 8
+"""The lowest of four bits."""
+_WRONG = {
+    2: "the system GUID is wrong",
+    3: "the serial number of the chassis is wrong",
+    4: "it is in no partition",
+    5: "it has too few NVLinks",
+    6: "its firmware does not fit",
+    7: "its location is invalid",
+    8: "its state is invalid",
+}
 
 
 def judge(facts: Facts) -> Results:
@@ -32,9 +53,9 @@ def judge(facts: Facts) -> Results:
             notices=stated,
             explains_errors=stated,
         )
-    masks = facts.notices("nccl/mnnvl-fabric")
-    if sick := [notice for notice in masks if fabric_health.is_degraded(_mask(notice))]:
-        faults = dict.fromkeys(fault for notice in sick for fault in fabric_health.decode(_mask(notice)))
+    masks = facts.notices(_FABRIC)
+    if sick := [notice for notice in masks if _mask(notice) & 3 == _TRUE]:
+        faults = dict.fromkeys(fault for notice in sick for fault in decode_health(_mask(notice)))
         yield RULE.clue(
             f"the NVLink fabric of a GPU is not well: {listed(faults)} (healthMask {value(sick[0], 'health')})",
             cause="NVLinks that are down or were trained badly, or a host that the fabric manager did not set up",
@@ -53,4 +74,12 @@ def judge(facts: Facts) -> Results:
 
 
 def _mask(notice: Notice) -> int:
-    return int(str(value(notice, "health")), 16)
+    mask = str(value(notice, "health"))
+    return int(mask, 16) if mask.startswith("0x") else 0
+
+
+def decode_health(mask: int) -> list[str]:
+    """Return what a health mask says is wrong; nothing where all is well, or not reported."""
+    faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == _TRUE]
+    configuration = mask >> _CONFIGURATION & 15
+    return [*faults, _WRONG[configuration]] if configuration in _WRONG else faults

@@ -14,7 +14,7 @@ from questions import records
 
 from nccl_inspect.answers import memory, names_of
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.judging.hardware import fabric_health
+from nccl_inspect.rules import gpu_degraded
 
 ALL_SUBSYSTEMS = str(sample_data.FOLDER / "v2.30.7-subsys-all")
 COMM = "comm 0x55d0c0a0 rank {rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId {bus} commId 0x353ddbbccf6349c6"
@@ -82,4 +82,4 @@ def test_a_health_mask_is_decoded() -> None:
         0x10: ["a connection is unhealthy"],
         0x411: ["bandwidth is degraded", "a connection is unhealthy", "it is in no partition"],
     }
-    assert {mask: fabric_health.decode(mask) for mask in cases} == cases
+    assert {mask: gpu_degraded.decode_health(mask) for mask in cases} == cases
