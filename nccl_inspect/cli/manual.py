@@ -21,12 +21,8 @@ GROUPS = (
         "Filters",
         (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
-<<<<<<< HEAD
             *("communicator", "channel", "kind", "category", "search", "dialect", "pid", "level", "only-nccl"),
             "memory",
-=======
-            *("communicator", "channel", "kind", "memory", "dialect", "pid", "level", "only-nccl"),
->>>>>>> dialects-neighbours
         ),
     ),
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),

@@ -48,7 +48,6 @@ def test_csv_and_json_hold_the_same() -> None:
 
 def test_tables_fit_the_terminal_and_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-<<<<<<< HEAD
     for command in QUESTIONS:
         lines = invoke(command, data=rails()).stdout.splitlines()
         found = records(command, data=rails())
@@ -59,12 +58,6 @@ def test_tables_fit_the_terminal_and_a_pipe_gets_whole_lines(monkeypatch: pytest
         for command in (*QUESTIONS, "paths"):
             for log in (KILLED, TWO_HOSTS, MISSING):
                 assert max(map(len, invoke(command, log).stdout.splitlines())) <= columns, command
-=======
-    lines = invoke(command, data=rails()).stdout.splitlines()
-    rows = len(records(command, data=rails()))
-    assert len(lines) == (2 + rows if rows else 1)
-    assert not [line for line in lines if "…" in line]
->>>>>>> dialects-neighbours
 
 
 def test_ranks_and_hosts_are_filtered_and_the_first_rows_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
