@@ -130,11 +130,12 @@ TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "FORCE_COLOR": None, "TZ": "UTC",
 
 
 def output(command: str, data: bytes | None) -> dict[str, Any]:
-    """Return what a command prints, in a terminal of 100 columns."""
+    """Return what a command prints, in a terminal of 100 columns, its status, and the error that it ends with."""
     with chdir(ROOT):
-        done = CliRunner().invoke(cli, shlex.split(command), input=data, env=TERMINAL)
+        done = CliRunner().invoke(cli, shlex.split(command), input=data, env=TERMINAL, standalone_mode=False)
     text = done.output.replace(f"{ROOT}/", "").replace(nccl_inspect.__version__, "VERSION")
-    return _filled({"exit": done.exit_code, "prints": text.splitlines()})
+    error = f"{done.exception}" if done.exception else ""
+    return _filled({"status": done.return_value, "error": error, "prints": text.splitlines()})
 
 
 def _of_repository(path: Path) -> Input:

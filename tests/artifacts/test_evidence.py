@@ -5,7 +5,6 @@ Which job evidence belongs to, and why it is not used, is in `tests/labels/built
 
 from __future__ import annotations
 
-import json
 import lzma
 import os
 import pickle
@@ -145,14 +144,6 @@ def test_a_warning_of_many_unused_files_is_one_line() -> None:
     assert list(beside.problems(unused, short=True)) == [
         "8 flight recorder dumps (nccl_trace_rank_0, …): of a world of 8"
     ]
-
-
-def test_check_and_diff_count_what_evidence_shows(mesh: Path, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('max_severity = "info"\n')
-    for command in (["check", "--policy", str(policy)], ["diff", str(FOUR)]):
-        result = CliRunner().invoke(cli, [*command, str(mesh), "--format", "json"])
-        assert "collective-" in json.dumps(json.loads(result.stdout)), result.output
 
 
 def test_a_watch_reads_evidence_at_the_end(mesh: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import large_job
-import pytest
 import sample_data
 from click.testing import Result
 from command_line import invoke
@@ -16,7 +15,6 @@ from defusedxml.ElementTree import fromstring
 
 import nccl_inspect
 from nccl_inspect import drawing as drawings
-from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.picture.tree_layout import places
 from nccl_inspect.picture.view import DrawnLink, DrawnShape, View, largest, views
@@ -44,18 +42,6 @@ def many(ranks: int, on_each: int = 8) -> View:
         for a, b in (*pairwise(order), (order[-1], 0))
     )
     return View("world", "connected", ranks, 2, None, hosts, rings=(DrawnShape((0, 1), tuple(order)),), links=links)
-
-
-def test_channels_and_communicators_are_chosen() -> None:
-    text = run(TWO_HOSTS, "--channel", "1", "--communicator", "world").stdout
-    assert "tree      channel 1" in text
-    assert "channel 0" not in text
-    assert "split" not in text
-    assert run(TWO_HOSTS, "--communicator", "split 2*").stdout.count("ranks on 2 hosts") == 4
-    with pytest.raises(NcclInspectError, match="no communicator 'word'; did you mean world"):
-        run(TWO_HOSTS, "--communicator", "word")
-    with pytest.raises(NcclInspectError, match="--channel x: not a channel; write 3, 0-7 or 0-56:8"):
-        run(TWO_HOSTS, "--channel", "x")
 
 
 def test_a_picture_shows_the_largest_communicator_and_is_always_the_same() -> None:

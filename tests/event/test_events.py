@@ -15,12 +15,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import sample_data
-from command_line import invoke
 from pyarrow import feather, parquet
 
 import nccl_inspect
 from nccl_inspect.cli import cli
-from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import arrow, writers
 from nccl_inspect.event.types import KINDS
 from nccl_inspect.util import atomic_files
@@ -130,16 +129,6 @@ def test_rows_of_places_that_never_come_again_are_forgotten() -> None:
     assert size < 20 << 20
 
 
-def test_csv_and_jsonl_hold_lists_as_json(log: Path) -> None:
-    trees = [[0, 2, -1, -1, 0, -1], [1, -1, -1, -1, 0, 1]]
-    row, one = (
-        next(row for row in rows_of(written(log, f"e.{suffix}")) if row["kind"] == "TreeLinks")
-        for suffix in ("csv", "jsonl")
-    )
-    assert json.loads(row["trees"]) == one["trees"] == trees
-    assert (row["cut"], row["gdr"], "gdr" in one) == ("false", "", False)
-
-
 def test_the_columns_follow_from_the_kinds_and_not_from_the_log(log: Path) -> None:
     narrow = parquet.read_table(written(log, "e.parquet", "--kind", "channelconnect"))
     assert narrow.schema.equals(arrow.schema(frozenset({"ChannelConnect"})))
@@ -149,16 +138,6 @@ def test_the_columns_follow_from_the_kinds_and_not_from_the_log(log: Path) -> No
     none = parquet.read_table(written(log, "none.parquet", "--kind", "Collective"))
     assert none.num_rows == 0
     assert "sendbuff" in none.schema.names
-
-
-def test_filters_leave_out_rows(log: Path) -> None:
-    for options, lines in {
-        "--host w*": [5, 6],
-        "--pid 11": [1, 2, 3, 4],
-        "--pid 12-13 --level warn": [6],
-        "--kind TreeLinks --kind CudaDriver": [1, 3],
-    }.items():
-        assert [row["line"] for row in rows_of(written(log, "e.jsonl", *options.split()))] == lines, options
 
 
 @pytest.mark.slow
@@ -175,20 +154,6 @@ def test_standard_output_takes_text_and_streams(log: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b""), "as SIGPIPE ends other programs"
 
 
-def test_what_is_wrong_is_one_line(log: Path) -> None:
-    for args, says in (
-        (["--kind", "ChannelConect"], "did you mean ChannelConnect"),
-        (["-o", log.with_name("e.xls")], "suffix names no format"),
-        (["-o", log.with_name("no") / "e.csv"], "check the folder"),
-        (["--format", "parquet"], "name a file"),
-        (["--host", "nosuch", "-o", log.with_name("e.csv")], "no host 'nosuch'; the log has "),
-        (["--pid", "1", "-o", log.with_name("e.csv")], "no pid 1; the log has pids "),
-    ):
-        with pytest.raises(NcclInspectError, match=says):
-            run("events", log, *args)
-    assert not log.with_name("e.csv").exists()
-
-
 def test_without_nccl_there_is_no_file_and_an_older_one_stays(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text("hello\n")
     for suffix in ("parquet", "csv"):
@@ -198,19 +163,6 @@ def test_without_nccl_there_is_no_file_and_an_older_one_stays(tmp_path: Path) ->
             run("events", tmp_path / "job.log", "-o", target)
         assert target.read_text() == "older"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.csv", "e.parquet", "job.log"]
-
-
-def test_no_event_is_told_in_words(log: Path) -> None:
-    result = invoke("events", str(log), "--level", "TRACE")
-    assert (result.return_value, result.stdout) == (None, "")
-    assert result.stderr == "nccl-inspect: no event matches; the log has 6 events\n"
-
-
-def test_an_input_that_cannot_be_read_is_told_and_the_rest_written(log: Path) -> None:
-    result = invoke("events", str(log), "missing.log", "-o", str(log.with_name("e.jsonl")))
-    assert not result.return_value
-    assert "missing.log: no such file" in result.stderr
-    assert len(log.with_name("e.jsonl").read_text(encoding="utf-8").splitlines()) == 6
 
 
 def test_a_file_that_is_replaced_is_whole(tmp_path: Path) -> None:

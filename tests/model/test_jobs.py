@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import sample_data
 from call_count import calls
-from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +21,6 @@ import nccl_inspect
 from nccl_inspect import artifacts, report
 from nccl_inspect.artifacts import owner
 from nccl_inspect.artifacts.machine import Report
-from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -211,42 +209,7 @@ def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: 
     assert [len(job.sources) for job in judged(str(tmp_path)) if job.paths] == [3, 3]
 
 
-# --- commands
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> str:
-    """A log of two jobs: one failed, one good."""
-    (failed,), (good,) = sample_data.contents("peer-killed"), sample_data.contents("p2p-nvlink-8gpu")
-    (tmp_path / "two.log").write_bytes(failed + good)
-    return str(tmp_path / "two.log")
-
-
-def test_a_job_is_chosen(two: str) -> None:
-    for wanted in ("2", "job 2"):
-        assert invoke("summarize", two, "--job", wanted).stdout.startswith("OK")
-    for wanted in ("3", "nobody"):
-        with pytest.raises(NcclInspectError, match=f"no job '{wanted}' among 2"):
-            invoke("summarize", two, "--job", wanted)
-    for command in ("paths", "topology", "traffic"):
-        assert "the worst of 2 jobs: job 1; --job selects another" in invoke(command, two).stderr
-        assert "of 2 jobs" not in invoke(command, two, "--job", "2").stderr
-
-
-def test_gates_take_the_worst_job(two: str, tmp_path: Path) -> None:
-    policy, one = str(tmp_path / "policy.toml"), str(sample_data.files("p2p-nvlink-8gpu")[0])
-    for command, code in (
-        (["summarize", two, "--fail-on", "error"], 1),
-        (["summarize", two, "--fail-on", "error", "--job", "2"], 0),
-        (["check", two, "--learn", "--job", "2", "-o", policy], 0),
-        (["check", two, "--policy", policy, "--job", "2"], 0),
-        (["check", two, "--policy", policy], 1),
-        (["diff", one, two, "--job", "2", "--exit-code"], 0),
-        (["diff", one, two, "--exit-code"], 1),
-    ):
-        assert invoke(*command).return_value == code, command
-    with pytest.raises(NcclInspectError, match="holds 2 jobs"):
-        invoke("check", two, "--learn")
+# --- restarts
 
 
 def started_again(log: bytes) -> bytes:
@@ -261,22 +224,6 @@ def test_a_restart_is_a_run_of_its_job_and_can_be_asked_for(tmp_path: Path) -> N
     job = nccl_inspect.read(str(log))
     assert (job.jobs, len(job.earlier_runs), job.earlier_verdicts) == ([], 1, ["failed"])
     assert essence(nccl_inspect.read(str(log), run=1)) == essence(nccl_inspect.read(first))
-    assert "FAILED (--run 1)" in invoke("summarize", str(log)).stdout
-    assert "--run 1" in invoke("paths", str(log)).stderr
-    with pytest.raises(NcclInspectError, match="no run 3: the job has 2 runs"):
-        nccl_inspect.read(str(log), run=3)
-
-
-def test_earlier_runs_are_not_left_out_without_a_word(tmp_path: Path) -> None:
-    one, log = str(tmp_path / "one.log"), str(tmp_path / "two.log")
-    (first,) = sample_data.contents("p2p-nvlink-8gpu")
-    Path(one).write_bytes(first)
-    Path(log).write_bytes(first + started_again(first))
-    for command in ("paths", "topology", "traffic", "check --learn", f"diff {one}", "summarize"):
-        result = invoke(*command.split(), log)
-        said = result.stdout if command == "summarize" else result.stderr
-        assert said.count("earlier run") == 1, command
-        assert "8 processes on 1 host" in said, command
 
 
 # --- lines

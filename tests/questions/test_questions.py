@@ -15,7 +15,6 @@ from schemas import closed, schema
 
 import nccl_inspect
 from nccl_inspect.answers import env, hosts, names_of, nics, ranks, timings
-from nccl_inspect.cli.paths import VERDICTS
 from nccl_inspect.report import head
 
 QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks, "timings": timings}
@@ -74,62 +73,12 @@ def test_ranks_and_hosts_are_filtered_and_the_first_rows_are_those_of_all(monkey
             assert f"1 of {len(everything)} " in invoke(command, "--limit", "1", data=rails()).stdout
 
 
-NOTHING = {
-    "hosts --finding gdr-disabled": "no host matches",
-    "nics --state idle": "no NIC is idle",
-    "env --differs": "no variable differs between ranks",
-    "ranks --state missing": "no rank is missing",
-    "paths --verdict fallback": "no path is a fallback; the log has 8 paths: 8 ok",
-    "paths --verdict unknown --verdict fallback": "no path is unknown or a fallback",
-    "paths --transport socket": "no path matches; ",
-    "paths --finding gdr-disabled": "no path matches; ",
-    "paths --slowest 3 --scope inter": "no path matches; ",
-}
-
-
-def test_nothing_found_is_an_answer() -> None:
-    for command, told in NOTHING.items():
-        done = invoke(*command.split(), HEALTHY)
-        assert done.return_value == 0
-        assert done.stderr.startswith(f"nccl-inspect: {told}"), command
-        assert done.stdout.startswith("no ")
-        assert done.stdout.count("\n") == 1
-        assert records(command, HEALTHY) == []
-
-
 def test_help_is_a_command() -> None:
     assert invoke("help").stdout == invoke("--help").stdout
     assert invoke("help", "nics").stdout == invoke("nics", "--help").stdout
 
 
 # --- paths
-
-
-def test_paths_are_filtered_by_verdict_finding_and_transport_as_it_is_printed() -> None:
-    everything = records("paths", TWO_HOSTS)
-    for verdict in VERDICTS:
-        wanted = [path for path in everything if path["verdict"] == verdict]
-        assert records(f"paths --verdict {verdict}", TWO_HOSTS) == wanted
-    for rule in ("socket-instead-of-rdma", "socket-*"):
-        wanted = [path for path in everything if "socket-instead-of-rdma" in path["rules"]]
-        assert records(f"paths --finding {rule}", TWO_HOSTS) == wanted != []
-    for words, detail in {
-        "socket NET/Socket net/so NET": {"NET/Socket"},
-        "P2P/CUMEM cumem": {"P2P/CUMEM"},
-        "ib SHM": set(),
-    }.items():
-        for word in words.split():
-            assert {path["detail"] for path in records(f"paths --transport {word}", TWO_HOSTS)} == detail, word
-
-
-def test_the_slowest_come_first() -> None:
-    everything = records("paths", TWO_HOSTS)
-    found = records(f"paths --slowest {len(everything) - 1}", TWO_HOSTS)
-    assert len(found) == len(everything) - 1
-    assert found == sorted(found, key=lambda path: str(path["transport"]))
-    found = records("paths --slowest 4", data=large_job.log(4, without_gdr=2))
-    assert {path["gdr"] for path in found} == {False}
-    assert "usual speed" in invoke("paths", TWO_HOSTS, "--slowest", "1").stdout
 
 
 def test_a_long_table_says_how_to_narrow_it(monkeypatch: pytest.MonkeyPatch) -> None:

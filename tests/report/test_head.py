@@ -12,7 +12,6 @@ import sample_data
 import nccl_inspect
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, head, load, text
-from nccl_inspect.report.digest import folded
 from nccl_inspect.report.head import labelled
 
 _FAILED = "torch-watchdog-timeout"
@@ -52,29 +51,6 @@ def test_all_formats_have_the_same_head() -> None:
             assert line.split(";")[0].split("   #")[0] in page, form
 
 
-def test_in_a_failed_job_what_does_not_explain_it_is_one_line_each() -> None:
-    job = next(
-        job
-        for job in map(sample_data.job, sample_data.names())
-        if job.verdict == "failed" and any(one.root and not one.fatal for one in job.findings)
-    )
-    under = folded(job.findings)
-    others = [one for one in job.findings if one.rule not in under and not one.fatal]
-    brief, whole = shown(job, "text"), shown(job, "text", verbose=True)
-    for finding in others:
-        assert f"{finding.severity.upper()} {finding.rule}: " in brief
-        assert f"{finding.severity.upper()} {finding.rule} (" not in brief
-        assert f"{finding.severity.upper()} {finding.rule} (" in whole
-        assert finding.rule in shown(job, "markdown")
-
-
-def test_the_first_finding_does_not_repeat_the_head() -> None:
-    job = sample_data.job("v2.30.7-shm-4gpu")
-    summary = job.findings[0].summary
-    assert shown(job, "text").count(summary) == 1
-    assert shown(job, "text", verbose=True).count(summary) == 2
-
-
 def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path) -> None:
     file = tmp_path / "job.log"
 
@@ -98,15 +74,6 @@ def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path)
 
 def lines_of(path: str) -> dict[str, str]:
     return dict(labelled(head.of(nccl_inspect.read(str(sample_data.FOLDER / path)))))
-
-
-def test_where_is_not_that_of_an_effect() -> None:
-    for name in ("operation-lazy", "operation-eager", "size-lazy", "type-eager", "skip-lazy"):
-        told = lines_of(f"mesh/{name}")
-        assert "rank 0 on " in told["where"]
-        assert "rank 1 on " in told["where"]
-        assert "not the other" not in told["where"]
-        assert "silent since" not in told["since"]
 
 
 def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> None:
