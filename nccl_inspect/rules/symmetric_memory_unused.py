@@ -12,7 +12,7 @@ RULE = Rule(
     title="Symmetric windows, or communication started by the GPU (GIN), are asked for and not used",
 )
 _REGISTERED, _UNSUPPORTED = "nccl/symmetric-registration-unsupported", "nccl/symmetric-unsupported"
-_GIN = ("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE", "NCCL_GIN_PLUGIN")
+_GIN = ("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE")
 _OFF = ("0", "-1", "none")
 
 
