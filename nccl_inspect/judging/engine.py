@@ -10,6 +10,7 @@ from pathlib import Path as File
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.facts import (
     Facts,
     first_evidence,
@@ -28,7 +29,7 @@ from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
-__all__ = ("Evidence", "Facts", "Finding", "Job", "Needs", "NotJudged", "Notice", "first_evidence", "value")
+__all__ = ("Evidence", "Facts", "Finding", "Job", "Layer", "Needs", "NotJudged", "Notice", "first_evidence", "value")
 """What nearly every rule needs comes from here, with what is defined below, in one import."""
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
@@ -42,6 +43,18 @@ CATEGORIES = (
     "failures",
     "log quality",
 )
+LAYERS = {
+    "intra-node path": Layer.RESOURCE,
+    "network": Layer.RESOURCE,
+    "gpudirect": Layer.SETTING,
+    "plugins": Layer.SETTING,
+    "bootstrap": Layer.SYSTEM,
+    "environment": Layer.SETTING,
+    "topology": Layer.SETTING,
+    "failures": Layer.RESOURCE,
+    "log quality": Layer.NONE,
+}
+"""The layer of what rules of a category find, unless they state another one."""
 _RULES = File(__file__).parents[1] / "rules"
 """Each module there is a rule."""
 _MAX_EVIDENCE = 5
@@ -59,6 +72,11 @@ class Rule(Frozen):
     """What is wrong, in one line."""
     severity: str = "error"
     """The usual severity; a finding may differ, by its effect."""
+    layer: Layer | None = None
+    """How near to a cause it is what it finds; None for that of its category."""
+    may_cause: tuple[str, ...] = ()
+    """Of a setting or a machine: the layers of failures that it may explain, and ``stage`` for ranks that never began
+    a communicator."""
     causes: tuple[str, ...] = ()
     """Rules, as names or globs, whose findings this one may explain: reports name it as their cause."""
     echoes: tuple[str, ...] = ()

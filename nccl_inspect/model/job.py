@@ -11,6 +11,7 @@ from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.inventory import (
     Artifact,
+    Begin,
     Calls,
     Gpu,
     Host,
@@ -124,6 +125,8 @@ class CommunicatorInfo(Deferring):
     """The lines that print its channels, rings and trees."""
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
+    begins: list[Begin] = field(default_factory=list, compare=False)
+    """Where each of its ranks began."""
     evidence: list[Evidence] = field(default_factory=list)
 
 
@@ -181,6 +184,8 @@ class Notice(Deferring):
     """What the grammar states of its production: the releases of NCCL that print it, its rule, its roles."""
     location: str | None = None
     """``file:line`` of a WARN: the same words from two places are two statements."""
+    lines: list[Evidence] = field(default_factory=list, compare=False)
+    """Where each of the processes said it first."""
     until: list[int] = field(default_factory=list)
     """Where each of the processes said it last: the number of the line in the order of reading."""
 

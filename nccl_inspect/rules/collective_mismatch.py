@@ -13,12 +13,13 @@ from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Notice, Results, Rule, first_evidence
 from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="collective-mismatch",
     category="failures",
+    layer=Layer.PROGRAM,
     title="Ranks called different collectives, or with different sizes",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )

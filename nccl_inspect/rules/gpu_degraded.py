@@ -1,10 +1,11 @@
 """A GPU has fewer NVLinks or PCIe lanes than the others."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="gpu-degraded",
     category="topology",
+    layer=Layer.HARDWARE,
     severity="warning",
     title="A GPU has fewer NVLinks or PCIe lanes than the others",
     local=True,
