@@ -295,6 +295,12 @@ def layer_of(dialect: str, name: str) -> Layer:
     return production.layer if production else Layer.RESOURCE
 
 
+def is_layer_stated(dialect: str, name: str) -> bool:
+    """Whether a production itself states its layer."""
+    production = shipped().named(dialect, name)
+    return production is not None and bool(production.details.layer)
+
+
 def is_of(event: events.Event, role: str) -> bool:
     """Whether the production of an event has a role."""
     return role in roles_of(event)

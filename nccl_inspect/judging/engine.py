@@ -77,6 +77,8 @@ class Rule(Frozen):
     may_cause: tuple[str, ...] = ()
     """Of a setting or a machine: the layers of failures that it may explain, and ``stage`` for ranks that never began
     a communicator."""
+    tells: tuple[str, ...] = ()
+    """The kinds of incidents that it tells: it only joins statements of several processes."""
     causes: tuple[str, ...] = ()
     """Rules, as names or globs, whose findings this one may explain: reports name it as their cause."""
     echoes: tuple[str, ...] = ()
@@ -183,6 +185,11 @@ class Rule(Frozen):
         return NotJudged(self.name, reason, needs, paths)
 
     @property
+    def reach(self) -> Layer:
+        """How near to a cause it is what it finds."""
+        return LAYERS[self.category] if self.layer is None else self.layer
+
+    @property
     def page(self) -> str:
         """The Markdown page of the rule."""
         return (_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
@@ -201,6 +208,30 @@ class Effects(Frozen):
     errors: list[Notice]
 
 
+@frozen
+class Told(Frozen):
+    """What the story of a job tells of some ranks, for the rule that finds the words."""
+
+    kind: str
+    words: str
+    """The first statement about it."""
+    ranks: list[int]
+    hosts: list[str]
+    who: str
+    """They in words; empty where the log does not show them."""
+    confidence: str
+    evidence: list[Evidence]
+    effects: str
+    """What followed, in words; empty for nothing."""
+    is_partial: bool = False
+    """Whether it happened to some ranks, and others waited for them or lost them."""
+
+    @property
+    def sentence(self) -> str:
+        """Who, and what happened to them."""
+        return f"{self.who}: {self.words}" if self.who and self.who not in self.words else self.words
+
+
 Result = Finding | NotJudged | Effects
 """One result of a rule."""
 Results = Iterator[Result]
@@ -214,6 +245,8 @@ class Registered(Frozen):
     rule: Rule
     judge: Callable[..., Results]
     """Takes the facts, and for a rule that ``explains`` others the findings that it may explain."""
+    tell: Callable[[Facts, Told], Finding] | None = None
+    """Of a rule that ``tells`` kinds of incidents: takes what the story tells."""
 
 
 @cache
@@ -222,7 +255,7 @@ def registered() -> tuple[Registered, ...]:
     rules = []
     for name in modules(str(_RULES / "__init__.py")):
         loaded = import_module(f"nccl_inspect.rules.{name}")
-        rules.append(Registered(loaded.RULE, loaded.judge))
+        rules.append(Registered(loaded.RULE, loaded.judge, getattr(loaded, "tell", None)))
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 

@@ -28,6 +28,7 @@ from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.setting_names import Alike
+from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import Deferring, Record, record
 
 if TYPE_CHECKING:
@@ -240,6 +241,8 @@ class Job(Deferring):
     """Errors in the log that no finding shows, set by the rules."""
     first_failure: FirstFailure | None = None
     """Of a failed job, where the log shows it; set by the rules."""
+    story: list[Entry] = field(default_factory=list)
+    """What happened, in order, from where it began; empty where nothing failed; set by the rules."""
     waiting: Waiting | None = None
     """Where the log ends while ranks wait for others; set by the rules."""
     quiet: float | None = None

@@ -13,13 +13,22 @@ from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import (
+    Evidence,
+    Facts,
+    Finding,
+    Notice,
+    Results,
+    Rule,
+    Told,
+    first_evidence,
+)
 from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="collective-mismatch",
     category="failures",
-    layer=Layer.PROGRAM,
+    tells=("calls-differ",),
     title="Ranks called different collectives, or with different sizes",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
@@ -64,6 +73,27 @@ def judge(facts: Facts) -> Results:
         ranks=outliers or ranks,
         hosts=hosts_in(notices),
         evidence=_evidence(mismatched) or first_evidence(notices),
+        fatal=True,
+    )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks whose call differs from that of the others under the same number."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"the ranks do not make the same calls in the same order: a branch that only some take, or uneven data. {told.effects}",
+        impact="ranks wait for each other forever, or results are wrong; NCCL itself does not compare calls",
+        fix=[
+            f"Look at {told.who} first: the others agree."
+            if told.who
+            else "Look for a collective in a branch that some ranks take.",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call and names the ranks that differ",
+            "Use the same NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE and NCCL release on all ranks.",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
         fatal=True,
     )
 

@@ -12,11 +12,18 @@ from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
 
 RULE = Rule(
     name="collective-not-called",
     category="failures",
+    tells=("never-called",),
     title="A rank did not make a call that the others are waiting in",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
@@ -60,6 +67,25 @@ def judge(facts: Facts) -> Results:
             ],
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks that, by what all ranks say, never made a call that others wait in."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"its process is busy or stuck elsewhere, took another branch, or ended. {told.effects}",
+        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
+        fix=[
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+            f"Read the output of {told.who} before the others began to wait: a loop, I/O, a branch that only some ranks take.",
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, dumps show the calls of all ranks",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=True,
+    )
 
 
 def _cause(standstill: Standstill) -> str:

@@ -11,11 +11,19 @@ from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Facts, Needs, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Needs,
+    Results,
+    Rule,
+    Told,
+)
 
 RULE = Rule(
     name="collective-unfinished",
     category="failures",
+    tells=("call-unfinished",),
     title="All ranks made a call, and it did not complete",
     echoes=("ranks-out-of-step", "watchdog-*"),
 )
@@ -58,6 +66,25 @@ def judge(facts: Facts) -> Results:
             ],
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks that wait for each other in a call that all made."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"one of them made another call, with another size or type, or its GPU or network is stuck; the log does not show which. {told.effects}",
+        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
+        fix=[
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+            "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, dumps show the calls of all ranks",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=True,
+    )
 
 
 def _others(standstill: Standstill) -> str:

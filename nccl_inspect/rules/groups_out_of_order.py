@@ -1,7 +1,13 @@
 """Ranks wait for each other in different process groups: the flight recorder shows the cycle."""
 
 from nccl_inspect.artifacts.causes import CYCLE
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
 from nccl_inspect.util.wording import listed, ranks_word
@@ -9,6 +15,7 @@ from nccl_inspect.util.wording import listed, ranks_word
 RULE = Rule(
     name="groups-out-of-order",
     category="failures",
+    tells=("groups-out-of-order",),
     title="Ranks wait for each other in different process groups",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
@@ -48,3 +55,22 @@ def judge(facts: Facts) -> Results:
             evidence=flight_recorder.lines(facts, ring, 4),
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks that call their groups in another order than others."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"each waits in a call that the other has not made yet. {told.effects}",
+        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
+        fix=[
+            "Call the groups in the same order on all ranks; for send and receive, let even ranks send first and "
+            "odd ranks receive first.",
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=True,
+    )

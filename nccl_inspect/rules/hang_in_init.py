@@ -14,6 +14,7 @@ from nccl_inspect.judging.engine import (
     NotJudged,
     Results,
     Rule,
+    Told,
     first_evidence,
 )
 from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
@@ -36,6 +37,7 @@ from nccl_inspect.util.wording import count, does, ranks_word
 RULE = Rule(
     name="hang-in-init",
     category="failures",
+    tells=("never-began",),
     title="Ranks started to initialize a communicator and never finished",
     echoes=("nonblocking-timeout",),
     supersedes=("ended-from-outside",),
@@ -98,6 +100,25 @@ def judge(facts: Facts) -> Results:
         else:
             yield _cut_or_stuck(facts, _how_far(hang), hang.ranks, standstill.evidence(facts) or comm.evidence[:2])
         return  # what follows the first stuck communicator waits for it
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks that never began a communicator in which others wait."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"its process is busy or stuck before that call, ended, or was not started. {told.effects}",
+        impact="the ranks wait for each other; NCCL itself waits without a timeout",
+        fix=[
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+            f"Read the output of {told.who or 'every rank'} from its last line on: what does it do instead?",
+            _EACH_STEP,
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=True,
+    )
 
 
 def _touching(paths: Selection, ranks: set[int]) -> Selection:

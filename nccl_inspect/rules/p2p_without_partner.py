@@ -11,11 +11,18 @@ from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
 
 RULE = Rule(
     name="p2p-without-partner",
     category="failures",
+    tells=("no-partner",),
     title="A send or receive has no partner",
     echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
@@ -46,6 +53,24 @@ def judge(facts: Facts) -> Results:
             ],
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks that did not make the other end of a send or receive."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"no pending call of the other side matches it. {told.effects}",
+        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
+        fix=[
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+            "Compare the number of sends and receives of both ranks: uneven microbatches, a wrong peer, a skipped stage.",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=True,
+    )
 
 
 def _cause(still: Standstill) -> str:

@@ -13,6 +13,7 @@ from nccl_inspect.judging.engine import (
     Notice,
     Results,
     Rule,
+    Told,
     first_evidence,
     registered,
 )
@@ -35,6 +36,7 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="peer-death",
     category="failures",
+    tells=("exception", "process-ended", "process-killed", "fell-silent", "lost-connection", "launcher-report"),
     title="A rank died while the others were working",
     echoes=(
         "collective-not-called",
@@ -69,6 +71,12 @@ _KILLED = (
 _OVER = "the program failed after NCCL's work was done: all communicators were already finalized"
 _DEAD = "the job is dead: a communicator does not survive the loss of a rank"
 _ONLY_EFFECT = "'Connection closed by remote peer' on the others is the effect, not the cause"
+_ENDED = "its process ended while the others were working"
+_WORDS = {
+    "fell-silent": "its lines stop without an error or a regular end: killed, crashed, or its machine was lost",
+    "exception": "its program raised an exception; what others report of lost connections follows from that",
+}
+"""Why, by the kind of what happened."""
 _SLURM_KILLED = "Out Of Memory"
 _SHOWN = 4
 """The most echoes to show beside the last line of the lost rank."""
@@ -103,6 +111,29 @@ def judge(facts: Facts) -> Results:
         yield _finding(facts, Silence([], []), late, sure=False)
     else:
         yield from _silenced(facts, [*closed, *lost], given_up)
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of processes that ended of their own, or fell silent."""
+    ranks = set(told.ranks)
+    ends = [end for end in process_ends(facts) if ranks.intersection(end.ranks)]
+    if ends and told.kind != "fell-silent":
+        finding = _departed(facts, ends, [])
+        return finding if set(finding.ranks) == ranks else finding.with_fields(ranks=sorted(ranks))
+    return RULE.finding(
+        told.sentence,
+        cause=f"{_WORDS.get(told.kind, _ENDED)}. {told.effects}",
+        impact=_OVER if facts.is_over() else _DEAD,
+        fix=[
+            f"Read the output of {told.who or 'every rank'} first, with its traceback.",
+            "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=True,
+    )
 
 
 def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:

@@ -1,13 +1,13 @@
 """The kernel log shows that a process crashed."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Results, Rule, value
 from nccl_inspect.judging.statements import message_of
 
 RULE = Rule(
     name="process-crashed",
     category="failures",
-    layer=Layer.CALL,
+    tells=("process-crashed",),
     title="The kernel log shows that a process crashed with a segmentation fault",
     echoes=(
         "collective-not-called",

@@ -14,11 +14,19 @@ from nccl_inspect.util.wording import count, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Lost
-from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Evidence,
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
 
 RULE = Rule(
     name="process-unresponsive",
     category="failures",
+    tells=("no-answer",),
     title="A process of the job does not answer NCCL's RAS",
     echoes=("collective-not-called", "p2p-without-partner", "ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
@@ -59,6 +67,24 @@ def judge(facts: Facts) -> Results:
         ranks=ranks if len(ranks) == len(silent) else (),
         hosts=hosts_with(facts.job, ranks),
         evidence=[*(line for _, line in alive), *map(_line, silent, range(len(silent)))],
+        fatal=True,
+    )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks that do not answer."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"their processes are stopped, dead, or left the job. {told.effects}",
+        impact="the others wait for them, or lose their connections",
+        fix=[
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+            "dmesg -T | grep -iE 'oom|xid|segfault'   # on their hosts",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
         fatal=True,
     )
 

@@ -15,11 +15,19 @@ from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
-from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Evidence,
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
 
 RULE = Rule(
     name="ranks-out-of-step",
     category="failures",
+    tells=("out-of-step",),
     title="RAS counts different numbers of operations on the ranks of a communicator",
     echoes=("watchdog-*",),
     local=True,
@@ -67,6 +75,24 @@ def judge(facts: Facts) -> Results:
         evidence=[_line(answer, mismatch, ranks) for mismatch in lagging],
     )
     yield replace(finding, confidence="possible") if lag.looked_at > lag.ranks else finding
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of ranks that launched fewer operations than others."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"they never made the calls, are late, or wait elsewhere. {told.effects}",
+        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
+        fix=[
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, dumps show the calls of all ranks",
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=True,
+    )
 
 
 def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:

@@ -32,6 +32,7 @@ from nccl_inspect.util.wording import capital, does, listed, ranks_word
 RULE = Rule(
     name="watchdog-timeout",
     category="failures",
+    tells=("waited",),
     title="PyTorch gave up waiting for a collective",
     echoes=("driver-shutting-down", "watchdog-stuck"),
     supersedes=("ended-from-outside",),

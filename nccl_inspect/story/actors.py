@@ -130,9 +130,11 @@ def _eliminated(
     taken = set(known.values())
     free = {rank for rank in range(size) if rank not in taken}
     possible = {process: {known[process]} if process in known else set(free) for process in everyone}
-    chains = [chain for comm in communicators if len(chain := _chain(comm)) > 1 or (world is None and chain)]
+    chains = [chain for comm in communicators if len(chain := _chain(comm)) > 1]
     chains = [chain for chain in chains if all(process in possible for process, _, _ in chain)]
-    has_changed = bool(chains)
+    if not chains:
+        return dict(known)
+    has_changed = True
     while has_changed:
         before = sum(map(len, possible.values()))
         for chain in chains:

@@ -1,0 +1,244 @@
+"""Which incident explains which, and where it began.
+
+Inside a process what came first, or lies lower before anything is said of others, explains the rest. Between
+processes who ended, failed or lags of its own explains why others wait for it or lose it. Settings explain what
+nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.story.actors import Actor, Actors
+from nccl_inspect.story.incident import Incident, Order, before, first_of
+
+_TOGETHER = 6.0
+"""Seconds within which signals to several processes are one."""
+_REACTION = 5.0
+"""Seconds after which a process cannot be the one that another lost: it failed only then."""
+_COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
+"""What the program did, by the calls of all ranks: no setting leads to that."""
+_TWO_SIDED = ("call-unfinished", "no-answer")
+"""What shows that ranks wait, and not which of them is at fault."""
+
+
+class Edges:
+    """Joins the incidents of a job: each gets those that explain it.
+
+    Args:
+        actors: the processes of the job.
+        incidents: of all kinds.
+        rules: by name.
+    """
+
+    def __init__(self, actors: Actors, incidents: list[Incident], rules: dict[str, Rule]) -> None:
+        self._actors, self._rules = actors, rules
+        self.incidents = incidents
+        self.heads: dict[Actor, Incident] = {}
+        """Where the trouble of each process begins."""
+        self._nameless: list[Incident] = []
+        """What nobody is known to have said or done."""
+        self._within_processes()
+        self._between_processes()
+        self._by_layers()
+        self._by_settings()
+
+    @property
+    def roots(self) -> list[Incident]:
+        """Incidents that nothing explains."""
+        return [incident for incident in self.incidents if not incident.because]
+
+    # In one process
+
+    def _within_processes(self) -> None:
+        of_actor: dict[Actor, list[Incident]] = defaultdict(list)
+        for incident in self.incidents:
+            if incident.is_condition:
+                continue
+            if not incident.actors:
+                self._nameless.append(incident)
+            for actor in incident.actors:
+                of_actor[actor].append(incident)
+        for actor, own in of_actor.items():
+            head = self.heads[actor] = _head(own)
+            for incident in own:
+                if incident is not head and len(incident.actors) == 1:
+                    incident.because.append(head)
+        for incident in self.incidents:  # of several processes: explained only if something else leads in each of them
+            several = () if incident.is_condition or len(incident.actors) < 2 else incident.actors
+            if several and all(self.heads[actor] is not incident for actor in several):
+                incident.because.append(self.heads[min(several, key=str)])
+
+    # Between processes
+
+    def _between_processes(self) -> None:
+        heads = list({id(head): head for head in self.heads.values()}.values())
+        loose = [incident for incident in self._nameless if not incident.lags]
+        lagging = [incident for incident in self.incidents if incident.lags]
+        everyone = [*heads, *loose]
+        own = [head for head in heads if _is_own(head)]
+        own += [one for one in loose if one.layer <= Layer.END and one.layer not in (Layer.CALL, Layer.FRAMEWORK)]
+        reasons = sorted((one for one in own if not self._is_setting(one)), key=Order)
+        outside = [incident for incident in everyone if incident.is_signal]
+        first_out = first_of(outside)
+        self._why_they_lag(lagging, reasons, [head for head in heads if head.is_foreign], outside, first_out)
+        held = [incident for incident in lagging if not incident.because]
+        standing = _standing(reasons)
+        for foreign in everyone:
+            if foreign.is_foreign or foreign.gave_up:
+                self._explain_foreign(foreign, standing, held, first_out)
+        for signal in outside:
+            waiting = [head for head in heads if head.is_foreign and not head.because]
+            self._explain_signal(signal, first_out, [*standing, *held], waiting)
+        for weak in loose:
+            if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
+                others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
+                lower = (one for one in others if (one.layer, Order(one)) < (weak.layer, Order(weak)))
+                weak.because += _first(lower)
+        for gone in self._left("no-answer"):  # who answers no more is a cause only where nothing else is
+            gone.because += _first(one for one in (*standing, *held, *outside) if not one.because and one is not gone)
+
+    def _is_setting(self, incident: Incident) -> bool:
+        """Whether it may only be why others failed: it is weighed when nothing else explains these."""
+        rule = self._rules.get(incident.kind)
+        return rule is not None and bool(rule.may_cause) and incident.layer >= Layer.SETTING
+
+    def _why_they_lag(
+        self,
+        lagging: Iterable[Incident],
+        reasons: Collection[Incident],
+        troubled: list[Incident],
+        outside: list[Incident],
+        first_out: Incident | None,
+    ) -> None:
+        """Who ended or failed of its own, or got the first signal alone, lags because of that."""
+        known = set(map(id, reasons))
+        for late in lagging:
+            for actor in late.peers:
+                head = self.heads.get(actor)
+                if head is None:
+                    continue
+                others = [*troubled, *(signal for signal in outside if signal is not head)]
+                is_alone = head is first_out and not self._actors.everyone <= head.actors
+                if id(head) in known or (is_alone and others and all(before(head, one) is True for one in others)):
+                    late.because.append(head)
+
+    def _explain_foreign(
+        self, foreign: Incident, standing: list[Incident], held: list[Incident], first_out: Incident | None
+    ) -> None:
+        """Who lost or awaited another: because of whom it names, else of the first that failed in time."""
+        named = (one for one in standing if one.actors & foreign.peers) if foreign.peers else ()
+        in_time = (one for one in standing if not _is_too_late(one, foreign))
+        foreign.because += _first(named) or _first(in_time) or held[:1]
+        if foreign.because or first_out is None or first_out.actors == foreign.actors:
+            return
+        if before(first_out, foreign) is True:
+            foreign.because.append(first_out)
+
+    def _explain_signal(
+        self, signal: Incident, first_out: Incident | None, causes: list[Incident], waiting: list[Incident]
+    ) -> None:
+        """A signal follows from what failed before it, and from those that waited before it."""
+        earlier = [one for one in causes if one is not signal and (one.is_report or before(one, signal) is not False)]
+        why = earlier or [head for head in waiting if before(head, signal) is True]
+        if why:
+            signal.because.append(why[0])
+        elif signal is not first_out and first_out is not None and not are_together(first_out, signal):
+            signal.because.append(first_out)
+
+    # What nothing of this explains
+
+    def _by_layers(self) -> None:
+        """What is said of a failed call is explained by what lies lower, in whatever process."""
+        lower = [one for one in self.roots if one.finding is not None and one.layer <= Layer.RESOURCE]
+        lower = [one for one in lower if one.kind in self._rules and (not one.is_condition or _is_fatal(one))]
+        lower.sort(key=lambda one: (one.layer, Order(one)))
+        for symptom in self.roots:
+            is_weak = symptom.layer in (Layer.CALL, Layer.FRAMEWORK, Layer.END, Layer.RESOURCE)
+            is_weak |= symptom.layer == Layer.LAUNCHER and symptom.is_report
+            if is_weak and not symptom.is_kill and not symptom.is_condition:
+                symptom.because += _first(one for one in lower if not one.because and one.layer < symptom.layer)
+        reports = [one for one in self.roots if one.layer == Layer.LAUNCHER and one.is_report]
+        told = set(map(id, reports))
+        first = _first(one for one in self.roots if id(one) not in told and not one.is_condition)
+        for report in reports:
+            report.because += first
+        two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
+        for other in self.roots:
+            if other.is_foreign and other.actors:
+                other.because += two_sided[:1]
+
+    def _by_settings(self) -> None:
+        """Settings explain what nothing else does."""
+        settings = [one for one in self.incidents if self._may_explain(one)]
+        for root in self.roots if settings else ():
+            classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" else ""}
+            if root in settings or root.kind in _COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
+                continue
+            why = [
+                one for one in settings if not one.because and not classes.isdisjoint(self._rules[one.kind].may_cause)
+            ]
+            root.because += sorted(why, key=lambda one: one.layer)[:1]
+
+    def _may_explain(self, incident: Incident) -> bool:
+        return incident.is_condition and self._is_setting(incident) and _is_fatal(incident)
+
+    def _left(self, kind: str) -> list[Incident]:
+        return [incident for incident in self.roots if incident.kind == kind]
+
+
+def _is_own(head: Incident) -> bool:
+    """Whether the trouble of a process is its own."""
+    return not (head.is_foreign or head.layer == Layer.LAUNCHER or head.gave_up)
+
+
+def _is_fatal(incident: Incident) -> bool:
+    finding = incident.finding
+    return finding is not None and (finding.fatal or finding.severity == "error")
+
+
+def _head(own: list[Incident]) -> Incident:
+    """Where the trouble of one process begins."""
+    if kills := [one for one in own if one.is_kill and one.layer <= Layer.SYSTEM]:
+        return min(kills, key=lambda one: one.layer)
+    said = sorted((one for one in own if not one.is_report), key=Order)
+    if not said:
+        return min(own, key=lambda one: (one.layer == Layer.LAUNCHER, one.layer, one.place))
+    first = said[0]
+    if first.is_foreign:
+        crash = next((one for one in own if one.is_kill), None)
+        return crash if crash is not None and crash.words.endswith("SIGKILL") else first
+    if first.layer == Layer.LAUNCHER:
+        return first
+    until = next((n for n, one in enumerate(said) if one.is_foreign or one.layer == Layer.LAUNCHER), len(said))
+    return min(said[:until], key=lambda one: (one.layer, one.place))
+
+
+def _standing(reasons: list[Incident]) -> list[Incident]:
+    """The reasons that follow from no other one: what is neither a program's nor a kill follows from what came before."""
+    firm = [one for one in reasons if one.layer <= Layer.PROGRAM or one.is_kill]
+    strong = set(map(id, firm))
+    for weak in reasons:
+        if id(weak) in strong:
+            continue
+        lower = (one for one in reasons if one is not weak and one.layer < weak.layer and id(one) not in strong)
+        weak.because += _first(one for one in (*firm, *lower) if before(weak, one) is not True or one.is_report)
+    return [one for one in reasons if not one.because]
+
+
+def _is_too_late(head: Incident, foreign: Incident) -> bool:
+    """Whether a process failed only after another had lost somebody: it cannot be that one."""
+    times = head.time, foreign.time
+    return not head.is_report and times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
+
+
+def are_together(one: Incident, other: Incident) -> bool:
+    """Whether two signals were sent at once."""
+    return one.time is not None and other.time is not None and abs(one.time - other.time) < _TOGETHER
+
+
+def _first(incidents: Iterable[Incident]) -> list[Incident]:
+    return [found] if (found := next(iter(incidents), None)) is not None else []

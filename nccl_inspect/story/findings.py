@@ -1,0 +1,119 @@
+"""Joins the story of a job and the findings of rules: which lead, which follow, and who tells what no rule found."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from nccl_inspect.judging.engine import Registered, Told, registered
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.story.actors import name_of
+from nccl_inspect.story.incident import Incident
+from nccl_inspect.story.telling import Story
+
+_VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "nccl-call-failed")
+"""Kinds that name nobody: the rule that joins their statements may know more."""
+_MOST_LINES = 3
+
+
+class Decided(NamedTuple):
+    """The findings of a job in the light of its story."""
+
+    findings: list[Finding]
+    place: dict[str, int]
+    """By rule, of what the story is about: its place in the order; roots come first."""
+
+
+def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
+    """Decide which findings lead and which follow from these.
+
+    Args:
+        facts: about the job.
+        story: of it.
+        findings: of all rules.
+    """
+    by_name = {entry.rule.name: entry for entry in registered()}
+    candidates = {f.rule: f for f in findings if by_name[f.rule].rule.tells}
+    kept = [finding for finding in findings if not by_name[finding.rule].rule.tells]
+    if not story.roots:
+        return Decided(list(findings), {})
+    of_rule: dict[str, list[Incident]] = defaultdict(list)
+    tellers = _tellers(candidates)
+    for incident in (*story.roots, *story.incidents):
+        rule = incident.finding.rule if incident.finding else tellers.get(incident.kind)
+        if rule and incident not in of_rule[rule]:
+            of_rule[rule].append(incident)
+    place = {rule: number for number, rule in enumerate(of_rule)}
+    present = {finding.rule for finding in kept}
+    for rule, incidents in of_rule.items():
+        if rule in present:
+            continue
+        roots = [one for one in incidents if not one.because]
+        candidate = candidates.pop(rule, None)
+        told = _told_by(by_name[rule], facts, story, roots, candidate) if roots else candidate
+        if told is not None:
+            kept.append(told)
+    kept += candidates.values()
+    joined = [_joined(story, finding, of_rule, {f.rule for f in kept}, tellers) for finding in kept]
+    return Decided(joined, place)
+
+
+def _tellers(candidates: Iterable[str]) -> dict[str, str]:
+    """The rule that tells each kind: of several the one that has a finding."""
+    tellers: dict[str, str] = {}
+    for entry in registered():
+        for kind in entry.rule.tells:
+            if kind not in tellers or entry.rule.name in set(candidates):
+                tellers[kind] = entry.rule.name
+    return tellers
+
+
+def _told_by(
+    entry: Registered, facts: Facts, story: Story, roots: list[Incident], candidate: Finding | None
+) -> Finding | None:
+    """What a rule tells of the roots of its kinds: its own finding if that names the same ranks."""
+    same = story.alike(roots[0])
+    ranks = story.ranks_in(same)
+    is_same = candidate is not None and (not ranks or set(candidate.ranks) == set(ranks))
+    if candidate is not None and (is_same or roots[0].kind in _VAGUE or candidate.confidence == "possible"):
+        return candidate
+    return entry.tell(facts, _told(story, same)) if entry.tell else candidate
+
+
+def _told(story: Story, incidents: list[Incident]) -> Told:
+    first = incidents[0]
+    actors = story.actors_in(incidents)
+    effects = story.effects_of(incidents)
+    others = {actor for one in effects if one.is_foreign for actor in one.actors} - actors
+    lines = [one.line for one in (*incidents, *effects) if one.line is not None and one.line.text]
+    return Told(
+        kind=first.kind,
+        words=first.words,
+        ranks=story.ranks_in(incidents),
+        hosts=story.hosts_in(incidents),
+        who=name_of(actors),
+        confidence=first.confidence,
+        evidence=lines[:_MOST_LINES],
+        effects=f"{name_of(others)} waited for it or lost it" if others else "",
+        is_partial=bool(others),
+    )
+
+
+def _joined(
+    story: Story, finding: Finding, of_rule: dict[str, list[Incident]], present: set[str], tellers: dict[str, str]
+) -> Finding:
+    """A finding with its causes by the story."""
+    incidents = of_rule.get(finding.rule, ())
+    if not incidents:
+        lead = story.roots[0]
+        name = lead.finding.rule if lead.finding else tellers.get(lead.kind)
+        follows = finding.fatal and name in present and name != finding.rule
+        return finding.with_fields(because=[name], root=False) if follows and name else finding
+    is_root = any(not one.because for one in incidents)
+    causes = [cause for one in incidents for cause in one.because]
+    names = [cause.finding.rule if cause.finding else tellers.get(cause.kind) for cause in causes]
+    because = [name for name in dict.fromkeys(names) if name and name != finding.rule and name in present]
+    ranks = finding.ranks or story.ranks_in([one for one in incidents if not one.because])
+    return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
