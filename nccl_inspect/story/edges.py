@@ -86,6 +86,8 @@ class Edges:
         first_out = first_of(outside)
         self._why_they_lag(lagging, reasons, [head for head in heads if head.is_foreign], outside, first_out)
         held = [incident for incident in lagging if not incident.because]
+        if not outside:
+            held = self._why_they_do_not_answer(held)
         standing = _standing(reasons)
         for foreign in everyone:
             if foreign.is_foreign or foreign.gave_up:
@@ -93,12 +95,15 @@ class Edges:
         for signal in outside:
             waiting = [head for head in heads if head.is_foreign and not head.because]
             self._explain_signal(signal, first_out, [*standing, *held], waiting)
+        self._find_owner([one for one in loose if one in standing], held)
         for weak in loose:
             if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
                 lower = (one for one in others if (one.layer, Order(one)) < (weak.layer, Order(weak)))
                 weak.because += _first(lower)
-        for gone in self._left("no-answer"):  # who answers no more is a cause only where nothing else is
+        for gone in (
+            one for one in self._left("no-answer") if one not in held
+        ):  # who answers no more is a cause only where nothing else is
             gone.because += _first(one for one in (*standing, *held, *outside) if not one.because and one is not gone)
 
     def _is_setting(self, incident: Incident) -> bool:
@@ -125,6 +130,21 @@ class Edges:
                 is_alone = head is first_out and not self._actors.everyone <= head.actors
                 if id(head) in known or (is_alone and others and all(before(head, one) is True for one in others)):
                     late.because.append(head)
+
+    @staticmethod
+    def _find_owner(nameless: list[Incident], held: list[Incident]) -> None:
+        """The exception of a thread of nobody belongs to the only rank that stopped."""
+        raised = [one for one in nameless if one.layer == Layer.PROGRAM]
+        if len(raised) == len(held) == 1 and len(held[0].peers) == 1:
+            raised[0].actors = held[0].peers
+            held[0].because.append(raised[0])
+
+    def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
+        """Who does not answer any more lags because of that."""
+        silent = [one for one in self._left("no-answer") if any(late.peers == one.peers for late in held)]
+        for late in held:
+            late.because += _first(one for one in silent if one.peers == late.peers)
+        return [*(late for late in held if not late.because), *silent]
 
     def _explain_foreign(
         self, foreign: Incident, standing: list[Incident], held: list[Incident], first_out: Incident | None
@@ -156,16 +176,22 @@ class Edges:
         lower = [one for one in self.roots if one.finding is not None and one.layer <= Layer.RESOURCE]
         lower = [one for one in lower if one.kind in self._rules and (not one.is_condition or _is_fatal(one))]
         lower.sort(key=lambda one: (one.layer, Order(one)))
+        likely = [one for one in lower if one.confidence != "possible"]
         for symptom in self.roots:
             is_weak = symptom.layer in (Layer.CALL, Layer.FRAMEWORK, Layer.END, Layer.RESOURCE)
             is_weak |= symptom.layer == Layer.LAUNCHER and symptom.is_report
             if is_weak and not symptom.is_kill and not symptom.is_condition:
-                symptom.because += _first(one for one in lower if not one.because and one.layer < symptom.layer)
+                able = likely if symptom.layer == Layer.RESOURCE else lower
+                symptom.because += _first(one for one in able if not one.because and one.layer < symptom.layer)
         reports = [one for one in self.roots if one.layer == Layer.LAUNCHER and one.is_report]
         told = set(map(id, reports))
         first = _first(one for one in self.roots if id(one) not in told and not one.is_condition)
         for report in reports:
             report.because += first
+        waiting = _first(one for one in self.roots if one.is_foreign)
+        for end in self.roots:
+            if end.gave_up:
+                end.because += waiting
         two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
         for other in self.roots:
             if other.is_foreign and other.actors:
@@ -214,7 +240,7 @@ def _head(own: list[Incident]) -> Incident:
     if first.layer == Layer.LAUNCHER:
         return first
     until = next((n for n, one in enumerate(said) if one.is_foreign or one.layer == Layer.LAUNCHER), len(said))
-    return min(said[:until], key=lambda one: (one.layer, one.place))
+    return min(said[:until], key=lambda one: (one.layer, one.is_retold))  # of equals the first
 
 
 def _standing(reasons: list[Incident]) -> list[Incident]:

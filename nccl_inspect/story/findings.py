@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import Registered, Told, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding
@@ -76,10 +77,13 @@ def _told_by(
     """What a rule tells of the roots of its kinds: its own finding if that names the same ranks."""
     same = story.alike(roots[0])
     ranks = story.ranks_in(same)
-    is_same = candidate is not None and (not ranks or set(candidate.ranks) == set(ranks))
-    if candidate is not None and (is_same or roots[0].kind in _VAGUE or candidate.confidence == "possible"):
-        return candidate
-    return entry.tell(facts, _told(story, same)) if entry.tell else candidate
+    kind = roots[0].kind
+    if candidate is not None:
+        closer = kind == "fell-silent" and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
+        is_same = not ranks or set(candidate.ranks) == set(ranks)
+        if is_same or closer or kind in _VAGUE or candidate.confidence == "possible":
+            return candidate
+    return entry.tell(facts, _told(story, same)) if entry.tell and kind not in _VAGUE else candidate
 
 
 def _told(story: Story, incidents: list[Incident]) -> Told:
@@ -115,5 +119,6 @@ def _joined(
     causes = [cause for one in incidents for cause in one.because]
     names = [cause.finding.rule if cause.finding else tellers.get(cause.kind) for cause in causes]
     because = [name for name in dict.fromkeys(names) if name and name != finding.rule and name in present]
-    ranks = finding.ranks or story.ranks_in([one for one in incidents if not one.because])
+    events = [one for one in incidents if not one.because and one.layer != Layer.SETTING]
+    ranks = finding.ranks or story.ranks_in(events)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)

@@ -73,6 +73,11 @@ class Incident:
         return self.layer == Layer.END and self.words.endswith("SIGABRT")
 
     @property
+    def is_retold(self) -> bool:
+        """Whether a program only passes on an error of CUDA that a rule judges where it occurred."""
+        return self.finding is None and "CUDA error: " in self.words
+
+    @property
     def place(self) -> tuple[float, str, int]:
         """Sorts incidents where nothing else does."""
         return (self.time or 0.0, self.line.source if self.line else "", self.line.order if self.line else 0)

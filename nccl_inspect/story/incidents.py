@@ -15,6 +15,7 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
+from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.reports import ranks_of
 from nccl_inspect.judging.process_ends.silence import closed_by_others
 from nccl_inspect.judging.statements import is_error, is_survived, value
@@ -53,6 +54,7 @@ _STICKY = later(
 _OWN_NAME = later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
 _PID = later(r":(\d+):\d+ \[")
 _CLOSING = later(r"Sending process (\d+) closing")
+_FORCED = later(r"[Pp]rocess (\d+) via SIGTERM")
 _SIGNALLED = later(r"Received (\S+) death signal")
 
 
@@ -107,6 +109,7 @@ class Collector:
             kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
+            kind = self._kind_told(notice) or kind
             kind = "calls-differ" if _compares_calls(notice) else kind
             by_actor: dict[frozenset[Actor], Evidence] = {}
             for process, line in zip(notice.processes, notice.lines, strict=False):
@@ -123,6 +126,11 @@ class Collector:
                     confidence=finding.confidence if finding else "certain",
                     finding=finding,
                 )
+
+    def _kind_told(self, notice: Notice) -> str:
+        """The kind of what it says, where a rule about processes tells that and its production names the rule."""
+        tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
+        return tells[0] if len(tells) == 1 else ""
 
     def _counts(self, notice: Notice) -> bool:
         """Whether a statement is about a failure that was not survived."""
@@ -241,8 +249,13 @@ class Collector:
     # Ends of processes
 
     def _ends(self) -> Iterator[Incident]:
+        forced = {
+            int(match[1]) for notice in self.facts.with_role("forced-end") if (match := _FORCED.search(notice.message))
+        }
         seen: set[Actor] = set()
         for end in process_ends(self.facts):
+            if end.code == -signal.SIGKILL and end.pid in forced:
+                continue  # it did not end when its launcher asked it to
             actors: set[Actor] = set(end.ranks)
             if not actors and (by_pid := self.actors.of_pid(end.pid)) is not None:
                 actors = {by_pid}
@@ -271,6 +284,7 @@ class Collector:
         """Signals of launchers, schedulers and users, and to whom they went."""
         agents: dict[int, tuple[Notice, set[Actor]]] = {}
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
+        ends += terminations(self.facts)
         for notice in sorted(ends, key=lambda notice: notice.place):
             line = notice.evidence[0]
             agent, pid = _AGENT.search(line.text), _CLOSING.search(notice.message)
@@ -307,7 +321,10 @@ class Collector:
         """What rules find that is no error in itself: settings, machines, files beside the log."""
         for finding in self.findings:
             is_condition = self._is_condition(finding)
+            is_slow = finding.paths is not None and not finding.fatal
             if finding.rule in kinds or not (finding.fatal or finding.severity == "error" or is_condition):
+                continue
+            if is_slow and not is_condition:
                 continue
             layer = self._layer_of(finding)
             actors: set[Actor] = set(finding.ranks) if self.actors.world is not None else set()

@@ -21,6 +21,7 @@ from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill as at_end
 from nccl_inspect.judging.hangs.origin import with_communicators
+from nccl_inspect.judging.hangs.progress import connecting
 from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -82,7 +83,7 @@ class Table:
             return
         from nccl_inspect.artifacts import standstill  # most logs have no calls
 
-        busy = set(words.being_made(self.facts))
+        busy = {*words.being_made(self.facts), *connecting(self.facts)}
         names = {dump.name for dump in dumps.values()}
         for still in standstill.of(rows, busy):
             line = self._line(still, names)

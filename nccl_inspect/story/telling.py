@@ -204,7 +204,7 @@ def _rank(incident: Incident) -> tuple[object, ...]:
     else:
         tier = 1 if incident.actors or incident.finding else 4
     doubt = {0: 2.5, 1: 1.5}.get(tier, 0) if is_possible else 0
-    return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, Order(incident)
+    return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, incident.is_retold, Order(incident)
 
 
 def _when(incidents: list[Incident]) -> tuple[object, ...]:
