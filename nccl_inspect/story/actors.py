@@ -6,8 +6,8 @@ pid and rank, and by elimination: communicators list their members in ascending 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.process_ends.reports import ranks_of, report_of, reports
 from nccl_inspect.judging.statements import value
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed, ranks_word
@@ -26,6 +27,7 @@ Actor: TypeAlias = int | Process
 _MOST_ELIMINATED = 64
 """Processes whose ranks are sought by elimination."""
 _OF_DEFAULT_GROUP = later(r"\[PG ID 0 PG GUID 0(?:\(default_pg\))? Rank (\d{1,7})\]")
+_NUMBER = later(r"\d{1,9}")
 _PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _BEFORE_PREFIX, _BEFORE_GROUP = 120, 200
 """Characters of a line in which these names of its printer stand."""
@@ -52,6 +54,8 @@ class Actors:
         self._take_reports(facts)
         if len(self._ranks) < len(self.processes) <= _MOST_ELIMINATED:
             self._ranks = _eliminated(self._ranks, self.processes, job.communicators, self.world)
+        if self.world is None:
+            self._ranks = _by_hosts(self._ranks, job.last_lines)
         for position, rank in placement.likely_ranks(facts).items():
             self._ranks.setdefault(job.last_lines[position].process, rank)
         self._processes = {rank: process for process, rank in self._ranks.items()}
@@ -145,6 +149,24 @@ def _eliminated(
             return dict(known)  # they are numbered in another way
         has_changed = sum(map(len, possible.values())) < before
     return {process: min(ranks) for process, ranks in possible.items() if len(ranks) == 1}
+
+
+def _by_hosts(known: Mapping[Process, int], lasts: Sequence[LastLine]) -> dict[Process, int]:
+    """The ranks of all processes where the hosts are numbered like their blocks of ranks, as the known ones show."""
+    by_host: dict[str, dict[int, Process]] = defaultdict(dict)
+    for last in lasts:
+        if last.device is not None:
+            by_host[last.process.host].setdefault(last.device, last.process)
+    sizes = {len(devices) for devices in by_host.values()}
+    names = {_NUMBER.sub("", host) for host in by_host}
+    if len(sizes) != 1 or len(names) != 1 or sum(map(len, by_host.values())) != len({last.process for last in lasts}):
+        return dict(known)
+    hosts = sorted(by_host, key=lambda host: list(map(int, _NUMBER.findall(host))))
+    ordered = (by_host[host][device] for host in hosts for device in sorted(by_host[host]))
+    likely = {process: rank for rank, process in enumerate(ordered)}
+    away = {process.host for process, rank in known.items() if likely.get(process) == rank != 0}
+    agrees = all(likely.get(process) == rank for process, rank in known.items())
+    return likely if agrees and away - {hosts[0]} else dict(known)
 
 
 def _chain(comm: CommunicatorInfo) -> list[tuple[Process, int, int]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import Registered, Told, registered
+from nccl_inspect.judging.engine import Registered, Rule, Told, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.story.actors import name_of
@@ -57,7 +57,8 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         if told is not None:
             kept.append(told)
     kept += candidates.values()
-    joined = [_joined(story, finding, of_rule, {f.rule for f in kept}, tellers) for finding in kept]
+    rules = {name: entry.rule for name, entry in by_name.items()}
+    joined = [_joined(story, finding, of_rule, {f.rule for f in kept}, tellers, rules) for finding in kept]
     return Decided(joined, place)
 
 
@@ -106,7 +107,12 @@ def _told(story: Story, incidents: list[Incident]) -> Told:
 
 
 def _joined(
-    story: Story, finding: Finding, of_rule: dict[str, list[Incident]], present: set[str], tellers: dict[str, str]
+    story: Story,
+    finding: Finding,
+    of_rule: dict[str, list[Incident]],
+    present: set[str],
+    tellers: dict[str, str],
+    rules: Mapping[str, Rule],
 ) -> Finding:
     """A finding with its causes by the story."""
     incidents = of_rule.get(finding.rule, ())
@@ -119,6 +125,7 @@ def _joined(
     causes = [cause for one in incidents for cause in one.because]
     names = [cause.finding.rule if cause.finding else tellers.get(cause.kind) for cause in causes]
     because = [name for name in dict.fromkeys(names) if name and name != finding.rule and name in present]
-    events = [one for one in incidents if not one.because and one.layer != Layer.SETTING]
-    ranks = finding.ranks or story.ranks_in(events)
+    local = rules[finding.rule].local and len(story.actors_in(incidents)) == 1
+    own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
+    ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)

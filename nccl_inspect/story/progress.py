@@ -22,7 +22,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill as at_end
 from nccl_inspect.judging.hangs.origin import with_communicators
 from nccl_inspect.judging.hangs.progress import connecting
-from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits
+from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits, without_output
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
@@ -55,6 +55,7 @@ class Table:
     def __init__(self, facts: Facts, actors: Actors, end: Incident | None) -> None:
         self.facts, self.actors = facts, actors
         self._end = end
+        self._blocks = sources_in_blocks(facts)
 
     def incidents(self) -> Iterator[Incident]:
         """Who holds the others up, by calls, else by counts, and by stages."""
@@ -71,7 +72,12 @@ class Table:
         when = clock(line.text)
         if when is not None and self._end.time is not None:
             return when < self._end.time + 1
-        return line.source != self._end.line.source or line.order < self._end.line.order
+        return self._precedes_end(line.source, line.order)
+
+    def _precedes_end(self, source: str, order: int) -> bool:
+        """Whether a place comes before the line that ends the job; lines of hosts in blocks have no order."""
+        end = self._end.line if self._end else None
+        return end is None or source != end.source or source in self._blocks or order < end.order
 
     # Calls: flight recorder dumps, and rows of the same kind made of the watchdog's lines
 
@@ -118,8 +124,8 @@ class Table:
             culprits = idle or culprits
         if is_two_sided and not still.culprits:
             return None
-        if len(culprits) > max(1, len(still.waiting)):
-            return None
+        if len(culprits) > max(1, len(still.waiting)) or culprits & without_output(self.facts):
+            return None  # of whom the log has no output it does not show what they called
         if not is_two_sided:
             named = set(still.odd) or culprits
             return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line, "likely")
@@ -310,8 +316,7 @@ class Table:
         )
 
     def _began_in_time(self, begin: Begin) -> bool:
-        end = self._end.line if self._end else None
-        return end is None or begin.source != end.source or begin.order < end.order
+        return self._precedes_end(begin.source, begin.order)
 
     def _absent(self, comm: CommunicatorInfo, in_time: list[Begin]) -> tuple[set[Actor], int]:
         """The members that did not begin in time, and how many more there are of which nothing is known."""
