@@ -61,6 +61,11 @@ class Actors:
         self._processes = {rank: process for process, rank in self._ranks.items()}
 
     @property
+    def known(self) -> set[int]:
+        """The ranks with a process in the log."""
+        return set(self._processes)
+
+    @property
     def everyone(self) -> set[Actor]:
         """All processes with a line of NCCL, and the ranks of the job that have none."""
         return {self.of_process(process) for process in self.processes} | set(range(self.world or 0))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor
 from nccl_inspect.util.patterns import later
 
@@ -38,6 +39,7 @@ class Incident:
     """Nothing in the process leads to such an end: a signal, or a hardware fault."""
     confidence: str = "certain"
     finding: Finding | None = None
+    notice: Notice | None = None
     because: list[Incident] = field(default_factory=list)
     effects: int = 0
     """How many incidents it explains."""

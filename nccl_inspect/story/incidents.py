@@ -125,6 +125,7 @@ class Collector:
                     is_report=layer == Layer.LAUNCHER,
                     confidence=finding.confidence if finding else "certain",
                     finding=finding,
+                    notice=notice,
                 )
 
     def _kind_told(self, notice: Notice) -> str:

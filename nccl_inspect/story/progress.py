@@ -22,7 +22,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill as at_end
 from nccl_inspect.judging.hangs.origin import with_communicators
 from nccl_inspect.judging.hangs.progress import connecting
-from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits, without_output
+from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
@@ -90,6 +90,8 @@ class Table:
         from nccl_inspect.artifacts import standstill  # most logs have no calls
 
         busy = {*words.being_made(self.facts), *connecting(self.facts)}
+        if dumps:
+            busy |= self._standing() - set(dumps)
         names = {dump.name for dump in dumps.values()}
         for still in standstill.of(rows, busy):
             line = self._line(still, names)
@@ -124,7 +126,7 @@ class Table:
             culprits = idle or culprits
         if is_two_sided and not still.culprits:
             return None
-        if len(culprits) > max(1, len(still.waiting)) or culprits & without_output(self.facts):
+        if len(culprits) > max(1, len(still.waiting)) or not culprits <= self._printing():
             return None  # of whom the log has no output it does not show what they called
         if not is_two_sided:
             named = set(still.odd) or culprits
@@ -163,6 +165,11 @@ class Table:
             what = "never called" if still.culprits else "is silent (no dump) and likely never called"
             return f"{ranks_word(ranks)} {what} {call}"
         return f"{ranks_word(ranks)} {does(len(ranks), 'stand')} in {call}, which all called"
+
+    def _printing(self) -> set[int]:
+        """The ranks of which the log has any line."""
+        prefixed = (self.actors.of_line(notice.message) for notice in self.facts.job.notices)
+        return {rank for rank in prefixed if rank is not None} | self.actors.known
 
     def _standing(self) -> set[int]:
         """The ranks that say of themselves that they wait in a call, before somebody ended the job."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.process_ends.silence import silence_of
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.story import Entry
@@ -170,16 +171,11 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None
     first = first_of(losses)
     line = first.line if first else None
-    lasts = {actors.of_process(last.process): last for last in facts.job.last_lines}
-    quiet = {actor for actor in actors.everyone if actor not in edges.heads}
-    silent = {
-        actor
-        for actor in quiet
-        if (last := lasts.get(actor)) is None or (line and last.source == line.source and last.order < line.order)
-    }
+    silence = silence_of(facts, list({id(one.notice): one.notice for one in losses if one.notice}.values()))
+    gone = {actors.of_process(last.process) for last in silence.gone}
     named = {actor for loss in losses for actor in loss.peers}
-    who = named or (set[Actor]() if facts.job.excerpt else silent or quiet)
-    if not who or len(who) * 2 > max(len(actors.everyone), len(lasts)):
+    who = gone or named or set[Actor](silence.candidates[:1] if len(silence.candidates) == 1 else ())
+    if not who or len(who) * 2 > max(len(actors.everyone), len(facts.job.last_lines)):
         return None
     return Incident(
         "fell-silent",

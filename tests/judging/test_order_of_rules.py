@@ -11,7 +11,7 @@ import pytest
 from repository import ROOT
 
 import nccl_inspect
-from nccl_inspect.judging import judge
+from nccl_inspect import judge
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.judging.facts import Facts
 
