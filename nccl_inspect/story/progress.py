@@ -82,18 +82,23 @@ class Table:
     # Calls: flight recorder dumps, and rows of the same kind made of the watchdog's lines
 
     def _of_calls(self) -> Iterator[Incident]:
-        dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
-        said = self._of_watchdog(set(dumps))
-        rows = [*dumps.values(), *said.values()]
-        if (len(rows) < 2 and not dumps) or words.is_running(self.facts):
-            return
         from nccl_inspect.artifacts import standstill  # most logs have no calls
 
+        dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
+        names = {dump.name for dump in dumps.values()}
+        recorded = words.all_standstills(self.facts)
+        if any(still.culprits for still in recorded) or words.is_running(self.facts):
+            yield from filter(None, (self._of_dumps(still, self._line(still, names)) for still in recorded))
+            return
+        said = self._of_watchdog(set(dumps))
         busy = {*words.being_made(self.facts), *connecting(self.facts)}
         if dumps:
             busy |= self._standing() - set(dumps)
-        names = {dump.name for dump in dumps.values()}
-        for still in standstill.of(rows, busy):
+        stills = standstill.of([*dumps.values(), *said.values()], busy) if len(said) + len(dumps) > 1 else []
+        if dumps:  # the lines tell of ranks without a dump only that they came, or did not
+            unknown = {rank for still in recorded for rank in still.unknown}
+            stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
+        for still in stills:
             line = self._line(still, names)
             incident = self._of_dumps(still, line) if dumps else self._of_lines(still, busy, line)
             if incident is not None:
@@ -126,7 +131,8 @@ class Table:
             culprits = idle or culprits
         if is_two_sided and not still.culprits:
             return None
-        if len(culprits) > max(1, len(still.waiting)) or not culprits <= self._printing():
+        unseen = {actor for actor in self.actors.everyone if isinstance(actor, int)} - self._printing()
+        if len(culprits) > max(1, len(still.waiting)) or unseen:
             return None  # of whom the log has no output it does not show what they called
         if not is_two_sided:
             named = set(still.odd) or culprits
@@ -210,7 +216,7 @@ class Table:
                 by_group.setdefault(group, [])
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
         rows: dict[int, Dump] = {}
-        for rank in {rank for group in groups.values() for rank in group.ranks} - known:
+        for rank in {rank for group in groups.values() for rank in group.ranks} & self._printing() - known:
             own = {name: group for name, group in groups.items() if rank in group.ranks}
             row = Dump(f"watchdog of rank {rank}", "", rank, None, {g.name: g for g in own.values()}, Recorded())
             for name, group in own.items():
@@ -354,6 +360,11 @@ _KINDS = {
     causes.PARTLY: "call-unfinished",
     causes.UNFINISHED: "call-unfinished",
 }
+
+
+def _is_told_by_lines(still: Standstill, unknown: set[int]) -> bool:
+    """Whether lines add to dumps that a rank without one did not come to a call."""
+    return still.kind == causes.MISSING and bool(still.culprits) and words.ranks_of(still.culprits) <= unknown
 
 
 def _call(group: str, wait: Wait | None, seq: int) -> Call:

@@ -165,12 +165,13 @@ def _is_failure(incident: Incident) -> bool:
 def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     """Who went without a word, where connections were lost and nobody says why: named by others, or by elimination."""
     losses = [one for one in edges.roots if one.is_foreign and one.kind not in ("call-unfinished", "no-answer")]
-    if not losses or any(one.finding for one in losses) or all(one.layer == Layer.WAIT for one in losses):
+    if not losses or any(one.finding for one in losses):
         return None  # of the progress table, or of the network
     if any(not one.is_foreign and not one.is_condition for one in edges.roots):
         return None
     first = first_of(losses)
-    line = first.line if first else None
+    if first is None or first.layer == Layer.WAIT:
+        return None  # they waited before they lost anybody
     silence = silence_of(facts, list({id(one.notice): one.notice for one in losses if one.notice}.values()))
     gone = {actors.of_process(last.process) for last in silence.gone}
     named = {actor for loss in losses for actor in loss.peers}
@@ -181,7 +182,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         "fell-silent",
         Layer.END,
         frozenset(who),
-        line,
+        first.line,
         f"{name_of(who)} fell silent before the others lost a connection",
         is_report=True,
         confidence="likely",
