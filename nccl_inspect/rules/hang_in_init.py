@@ -116,7 +116,7 @@ def tell(facts: Facts, told: Told) -> Finding:
         confidence=told.confidence,
         ranks=told.ranks,
         hosts=told.hosts,
-        evidence=told.evidence,
+        evidence=[*told.evidence[:2], *facts.job.ended_by[-2:]],
         fatal=True,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, Told, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.hangs.origin import Origin, origin
@@ -126,6 +126,27 @@ def judge(facts: Facts) -> Results:
             *first_evidence([wait.notice for wait in timeout.waits][: 2 if suspicion.origin else 3]),
             *suspicion.lines[:2],
         ],
+        fatal=True,
+    )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Tell of the ranks for which, by what all ranks say, the others waited."""
+    timeout = _timeout(facts)
+    return RULE.finding(
+        told.sentence + (f"; {_summary(timeout)}" if timeout else ""),
+        cause=f"by what all ranks say of their calls, the others waited for {told.who or 'a rank'}: its process is busy "
+        "or stuck elsewhere, took another branch, or ended",
+        impact="PyTorch ends the process, and with it the job",
+        fix=[
+            f"Look at the output of {told.who or 'every rank'} first, and for a traceback.",
+            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
+            *_RECORD,
+        ],
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
         fatal=True,
     )
 

@@ -84,9 +84,10 @@ class Edges:
         reasons = sorted((one for one in own if not self._is_setting(one)), key=Order)
         outside = [incident for incident in everyone if incident.is_signal]
         first_out = first_of(outside)
-        self._why_they_lag(lagging, reasons, [head for head in heads if head.is_foreign], outside, first_out)
+        troubled = [head for head in heads if head.is_foreign]
+        self._why_they_lag(lagging, reasons, troubled, outside, first_out)
         held = [incident for incident in lagging if not incident.because]
-        if not outside:
+        if first_out is None or any(before(head, first_out) is True for head in troubled):
             held = self._why_they_do_not_answer(held)
         standing = _standing(reasons)
         for foreign in everyone:

@@ -43,7 +43,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     of_rule: dict[str, list[Incident]] = defaultdict(list)
     tellers = _tellers(candidates)
     for incident in (*story.roots, *story.incidents):
-        rule = incident.finding.rule if incident.finding else tellers.get(incident.kind)
+        rule = _rule_of(incident, tellers)
         if rule and incident not in of_rule[rule]:
             of_rule[rule].append(incident)
     place = {rule: number for number, rule in enumerate(of_rule)}
@@ -72,6 +72,10 @@ def _tellers(candidates: Iterable[str]) -> dict[str, str]:
     return tellers
 
 
+def _rule_of(incident: Incident, tellers: Mapping[str, str]) -> str | None:
+    return incident.finding.rule if incident.finding else incident.teller or tellers.get(incident.kind)
+
+
 def _told_by(
     entry: Registered, facts: Facts, story: Story, roots: list[Incident], candidate: Finding | None
 ) -> Finding | None:
@@ -82,9 +86,18 @@ def _told_by(
     if candidate is not None:
         closer = kind == "fell-silent" and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
         is_same = not ranks or set(candidate.ranks) == set(ranks)
-        if is_same or closer or kind in _VAGUE or candidate.confidence == "possible":
+        is_stated = kind == "calls-differ" and not roots[0].lags
+        if is_same or closer or is_stated or kind in _VAGUE or candidate.confidence == "possible":
             return candidate
-    return entry.tell(facts, _told(story, same)) if entry.tell and kind not in _VAGUE else candidate
+    if entry.tell is None or kind in _VAGUE:
+        return candidate
+    finding = entry.tell(facts, _told(story, same))
+    beside = [one for one in roots if one not in same]
+    if not beside:
+        return finding
+    who = name_of(story.actors_in(beside[:1]))
+    also = f"independently of it, {who + ': ' if who else ''}{beside[0].words}"
+    return finding.with_fields(cause=f"{finding.cause}. Also found, {also}")
 
 
 def _told(story: Story, incidents: list[Incident]) -> Told:
@@ -118,12 +131,12 @@ def _joined(
     incidents = of_rule.get(finding.rule, ())
     if not incidents:
         lead = story.roots[0]
-        name = lead.finding.rule if lead.finding else tellers.get(lead.kind)
+        name = _rule_of(lead, tellers)
         follows = finding.fatal and name in present and name != finding.rule
         return finding.with_fields(because=[name], root=False) if follows and name else finding
     is_root = any(not one.because for one in incidents)
     causes = [cause for one in incidents for cause in one.because]
-    names = [cause.finding.rule if cause.finding else tellers.get(cause.kind) for cause in causes]
+    names = [_rule_of(cause, tellers) for cause in causes]
     because = [name for name in dict.fromkeys(names) if name and name != finding.rule and name in present]
     local = rules[finding.rule].local and len(story.actors_in(incidents)) == 1
     own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]

@@ -40,6 +40,8 @@ class Incident:
     confidence: str = "certain"
     finding: Finding | None = None
     notice: Notice | None = None
+    teller: str = ""
+    """The rule that tells it, where another one tells the others of its kind."""
     because: list[Incident] = field(default_factory=list)
     effects: int = 0
     """How many incidents it explains."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine as grammar
-from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
@@ -17,7 +17,7 @@ from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
 from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.reports import ranks_of
-from nccl_inspect.judging.process_ends.silence import closed_by_others
+from nccl_inspect.judging.process_ends.silence import closed_by_others, is_last
 from nccl_inspect.judging.statements import is_error, is_survived, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -38,8 +38,9 @@ _KINDS = {
     Layer.LAUNCHER: "launcher-report",
 }
 """What happened, by layers, where no rule says more."""
-_HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
+HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 """Statements of helper threads, which are printed at every end as well."""
+_OF_NOBODY = "torch/python-interrupted"
 _AGENT = later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
 _REMOTE = later(
     r"remote process exited or there was a network error|ncclRemoteError|Connection closed by remote peer"
@@ -54,7 +55,7 @@ _STICKY = later(
 _OWN_NAME = later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
 _PID = later(r":(\d+):\d+ \[")
 _CLOSING = later(r"Sending process (\d+) closing")
-_FORCED = later(r"[Pp]rocess (\d+) via SIGTERM")
+_FORCED = later(r"[Pp]rocess (\d+) via ")
 _SIGNALLED = later(r"Received (\S+) death signal")
 
 
@@ -136,7 +137,7 @@ class Collector:
     def _counts(self, notice: Notice) -> bool:
         """Whether a statement is about a failure that was not survived."""
         tone = getattr(notice.event, "tone", None)
-        if notice.production in _HELPERS:
+        if notice.production in HELPERS:
             is_aborted = any(comm.state == "aborted" for comm in self.facts.job.communicators)
             return (
                 is_aborted and not self.facts.is_over() and any(notice is one for one in closed_by_others(self.facts))
@@ -168,6 +169,9 @@ class Collector:
     def _finding(self, notice: Notice) -> Finding | None:
         lines = ((line.source, line.order) for line in notice.evidence)
         own = next((self._of_line[line] for line in lines if line in self._of_line), None)
+        dialect, _, name = notice.production.partition("/")
+        if own and self._layer_of(own) == Layer.CALL and grammar.layer_of(dialect, name) in FOREIGN:
+            own = None  # it follows from the loss
         return own or next((finding for finding in self.findings if finding.rule == notice.rule), None)
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
@@ -181,7 +185,7 @@ class Collector:
     def _peers(self, notice: Notice) -> frozenset[Actor]:
         """The ranks that a statement names as gone."""
         ranks = [value(notice, name) for name in ("peer_rank", "peerRank")]
-        if notice.production in _HELPERS and self.actors.world is not None:
+        if notice.production in HELPERS and self.actors.world is not None:
             hosts = [host for host in self.facts.job.hosts if host.name in notice.hosts]
             places = {place: rank for host in hosts for place, rank in enumerate(sorted(host.ranks))}
             ranks += [places.get(value(notice, "local_rank"))]
@@ -194,7 +198,7 @@ class Collector:
         for trace in (*raised.traces, *raised.echoes):
             if (incident := self._of_trace(trace)) is not None:
                 yield incident
-        if raised.traces or raised.echoes:
+        if raised.traces or raised.echoes or any(end.raised for end in process_ends(self.facts)):
             return
         for loose in [entry for entry in raised.loose if entry.is_error or entry.notice][-1:]:
             if not loose.is_loss_of_peer:
@@ -288,6 +292,8 @@ class Collector:
         ends += terminations(self.facts)
         for notice in sorted(ends, key=lambda notice: notice.place):
             line = notice.evidence[0]
+            if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
+                continue  # of a helper: the job went on
             agent, pid = _AGENT.search(line.text), _CLOSING.search(notice.message)
             if agent and pid and (entry := agents.get(int(agent[1]))):
                 if (actor := self.actors.of_pid(int(pid[1]))) is not None:

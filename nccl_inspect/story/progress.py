@@ -21,7 +21,7 @@ from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill as at_end
 from nccl_inspect.judging.hangs.origin import with_communicators
-from nccl_inspect.judging.hangs.progress import connecting
+from nccl_inspect.judging.hangs.progress import connecting, node_failed
 from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
@@ -102,6 +102,7 @@ class Table:
             line = self._line(still, names)
             incident = self._of_dumps(still, line) if dumps else self._of_lines(still, busy, line)
             if incident is not None:
+                incident.teller = "" if dumps else "watchdog-timeout"
                 yield incident
 
     def _line(self, still: Standstill, names: set[str]) -> Evidence | None:
@@ -279,6 +280,8 @@ class Table:
     # Stages of communicators
 
     def _of_stages(self) -> Iterator[Incident]:
+        if node_failed(self.facts):
+            return
         found = list(self._of_begins())
         yield from found
         wait = None if found else at_end.of(self.facts)

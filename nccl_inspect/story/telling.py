@@ -15,7 +15,7 @@ from nccl_inspect.model.story import Entry
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
 from nccl_inspect.story.edges import Edges, are_together
 from nccl_inspect.story.incident import Incident, Order, first_of
-from nccl_inspect.story.incidents import Collector
+from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.util.text import cut
 
@@ -113,7 +113,7 @@ class Story:
             line=line,
             count=len(incidents),
             because=None if is_lead else next(because, 0),
-            rule=first.finding.rule if first.finding else rule_of(first.kind),
+            rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind),
         )
 
 
@@ -172,6 +172,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     first = first_of(losses)
     if first is None or first.layer == Layer.WAIT:
         return None  # they waited before they lost anybody
+    if all(one.notice is not None and one.notice.production in HELPERS for one in losses):
+        return None  # connections of helper threads close at every end
     silence = silence_of(facts, list({id(one.notice): one.notice for one in losses if one.notice}.values()))
     gone = {actors.of_process(last.process) for last in silence.gone}
     named = {actor for loss in losses for actor in loss.peers}

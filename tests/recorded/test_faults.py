@@ -61,8 +61,8 @@ FAULTS = {
         "failed", "peer-death", (), "process 1 of torch.multiprocessing.spawn ended with ValueError: no such"
     ),
     "spawn-killed": Told("failed", "peer-death", (), "process 1 of torch.multiprocessing.spawn was ended by SIGKILL"),
-    "terminated": Told("ok", "ended-from-outside", (), "SIGTERM from outside"),
-    "thread": Told("failed", "watchdog-timeout", (1,), "ended with OSError: [Errno 28] No space left on device"),
+    "terminated": Told("ok", "ended-from-outside", (0, 1), "SIGTERM from outside"),
+    "thread": Told("failed", "peer-death", (1,), "a thread raised OSError: [Errno 28] No space left on device"),
     "usage": Told("failed", "invalid-usage", (0, 1), "invalid root 5 (root should be in the 0..2 range)"),
     "world-too-large": Told("failed", "rendezvous-failed", (1,), "only 2 of 3 processes joined"),
 }

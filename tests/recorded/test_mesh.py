@@ -159,6 +159,6 @@ def test_what_run_kept_of_a_hang_names_the_rank_and_lists_the_evidence() -> None
 
 def test_how_far_ranks_came_is_said_of_the_ranks_of_the_job() -> None:
     job = nccl_inspect.read(str(Path(NODES) / "setting-eager"))
-    leading = job.findings[0]
-    assert (leading.rule, leading.ranks) == ("hang-after-init", [5])
-    assert "How far the ranks came: ranks 4-5 started to connect" in leading.cause
+    leading, effect = job.findings[0], next(entry for entry in job.findings if entry.rule == "hang-after-init")
+    assert (leading.rule, leading.ranks) == ("env-mismatch-across-ranks", [5])
+    assert "How far the ranks came: ranks 4-5 started to connect" in effect.cause
