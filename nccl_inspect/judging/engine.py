@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -223,6 +224,7 @@ class Told(Frozen):
     evidence: list[Evidence]
     effects: str
     """What followed, in words; empty for nothing."""
+    pids: list[int] = field(default_factory=list)
     is_partial: bool = False
     """Whether it happened to some ranks, and others waited for them or lost them."""
 

@@ -116,7 +116,9 @@ def judge(facts: Facts) -> Results:
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of processes that ended of their own, or fell silent."""
     ranks = set(told.ranks)
-    ends = [end for end in process_ends(facts) if ranks.intersection(end.ranks)]
+    ends = [
+        end for end in process_ends(facts) if ranks.intersection(end.ranks) or (not end.ranks and end.pid in told.pids)
+    ]
     if ends and told.kind != "fell-silent":
         finding = _departed(facts, ends, [])
         return finding if set(finding.ranks) == ranks else finding.with_fields(ranks=sorted(ranks))

@@ -115,6 +115,7 @@ def _told(story: Story, incidents: list[Incident]) -> Told:
         confidence=first.confidence,
         evidence=lines[:_MOST_LINES],
         effects=f"{name_of(others)} waited for it or lost it" if others else "",
+        pids=story.pids_in(incidents),
         is_partial=bool(others),
     )
 

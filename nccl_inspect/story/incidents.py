@@ -111,6 +111,7 @@ class Collector:
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
             kind = self._kind_told(notice) or kind
+            kind = "process-killed" if layer == Layer.SYSTEM and "ends-job" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
             by_actor: dict[frozenset[Actor], Evidence] = {}
             for process, line in zip(notice.processes, notice.lines, strict=False):
@@ -169,10 +170,10 @@ class Collector:
     def _finding(self, notice: Notice) -> Finding | None:
         lines = ((line.source, line.order) for line in notice.evidence)
         own = next((self._of_line[line] for line in lines if line in self._of_line), None)
+        own = own or next((finding for finding in self.findings if finding.rule == notice.rule), None)
         dialect, _, name = notice.production.partition("/")
-        if own and self._layer_of(own) == Layer.CALL and grammar.layer_of(dialect, name) in FOREIGN:
-            own = None  # it follows from the loss
-        return own or next((finding for finding in self.findings if finding.rule == notice.rule), None)
+        is_effect = own is not None and self._layer_of(own) == Layer.CALL
+        return None if is_effect and grammar.layer_of(dialect, name) in FOREIGN else own  # it follows from the loss
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.of_line(line.text)
@@ -198,7 +199,7 @@ class Collector:
         for trace in (*raised.traces, *raised.echoes):
             if (incident := self._of_trace(trace)) is not None:
                 yield incident
-        if raised.traces or raised.echoes or any(end.raised for end in process_ends(self.facts)):
+        if raised.traces or raised.echoes or process_ends(self.facts):
             return
         for loose in [entry for entry in raised.loose if entry.is_error or entry.notice][-1:]:
             if not loose.is_loss_of_peer:

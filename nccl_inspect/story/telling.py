@@ -70,6 +70,11 @@ class Story:
         """Their hosts."""
         return self._actors.hosts_of(self.actors_in(incidents))
 
+    def pids_in(self, incidents: Iterable[Incident]) -> list[int]:
+        """Their pids."""
+        processes = (self._actors.process_of(actor) for actor in self.actors_in(incidents))
+        return sorted({process.pid for process in processes if process is not None})
+
     def effects_of(self, roots: Iterable[Incident]) -> list[Incident]:
         """Everything that follows from some incidents, in the order of the edges."""
         queue = list(roots)

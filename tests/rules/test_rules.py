@@ -54,7 +54,7 @@ def test_other_cuda_failures_are_not_taken_for_a_fault_of_the_path(place: str, t
 def test_the_same_text_from_two_places_is_two_statements() -> None:
     text = "1 'invalid argument'"
     job = read(cuda_failure(0, "transport/p2p.cc:275", text) + cuda_failure(0, "transport/nvls.cc:255", text))
-    assert names(job) == ["nvls-fabric-manager", "p2p-import-failed"]
+    assert names(job) == ["p2p-import-failed", "nvls-fabric-manager"]
 
 
 def test_nvls_given_up_by_some_ranks_only_is_an_error() -> None:
