@@ -57,7 +57,6 @@ _OF_ROLE = {
     "program-cuda-error": Layer.PROGRAM,
     "bad-argument": Layer.PROGRAM,
     "thread-refused": Layer.SYSTEM,
-    "shm-segment": Layer.SYSTEM,
     "nccl-exception": Layer.FRAMEWORK,
     "failed-call": Layer.CALL,
     "nccl-result": Layer.CALL,

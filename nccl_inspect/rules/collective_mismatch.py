@@ -23,6 +23,7 @@ from nccl_inspect.judging.engine import (
     Told,
     first_evidence,
 )
+from nccl_inspect.judging.retelling import retell
 from nccl_inspect.util.patterns import later
 
 RULE = Rule(
@@ -79,22 +80,13 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks whose call differs from that of the others under the same number."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"the ranks do not make the same calls in the same order: a branch that only some take, or uneven data. {told.effects}",
+    return retell(
+        RULE,
+        told,
+        _cause(sizes=False, certain=True),
+        "Look at {who} first: the others agree.",
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call and names the ranks that differ",
         impact="ranks wait for each other forever, or results are wrong; NCCL itself does not compare calls",
-        fix=[
-            f"Look at {told.who} first: the others agree."
-            if told.who
-            else "Look for a collective in a branch that some ranks take.",
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call and names the ranks that differ",
-            "Use the same NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE and NCCL release on all ranks.",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
     )
 
 

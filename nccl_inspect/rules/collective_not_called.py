@@ -19,6 +19,7 @@ from nccl_inspect.judging.engine import (
     Rule,
     Told,
 )
+from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
 RULE = Rule(
     name="collective-not-called",
@@ -70,21 +71,14 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that, by what all ranks say, never made a call that others wait in."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"its process is busy or stuck elsewhere, took another branch, or ended. {told.effects}",
-        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
-        fix=[
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-            f"Read the output of {told.who} before the others began to wait: a loop, I/O, a branch that only some ranks take.",
-            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, dumps show the calls of all ranks",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
+    """Tell of ranks that never made a call that others wait in."""
+    return retell(
+        RULE,
+        told,
+        "its process is busy or stuck elsewhere, took another branch, or ended",
+        STACK,
+        "Read the output of {who} before the others began to wait: a loop, I/O, a branch.",
+        RECORD,
     )
 
 

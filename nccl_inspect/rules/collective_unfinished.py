@@ -19,6 +19,7 @@ from nccl_inspect.judging.engine import (
     Rule,
     Told,
 )
+from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
 RULE = Rule(
     name="collective-unfinished",
@@ -70,20 +71,13 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks that wait for each other in a call that all made."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"one of them made another call, with another size or type, or its GPU or network is stuck; the log does not show which. {told.effects}",
-        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
-        fix=[
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-            "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
-            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, dumps show the calls of all ranks",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
+    return retell(
+        RULE,
+        told,
+        "one of them made another call, or its GPU or network is stuck; the log does not show which",
+        STACK,
+        "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
+        RECORD,
     )
 
 

@@ -10,6 +10,7 @@ from nccl_inspect.judging.engine import (
 )
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
+from nccl_inspect.judging.retelling import STACK, retell
 from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
@@ -59,18 +60,10 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks that call their groups in another order than others."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"each waits in a call that the other has not made yet. {told.effects}",
-        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
-        fix=[
-            "Call the groups in the same order on all ranks; for send and receive, let even ranks send first and "
-            "odd ranks receive first.",
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
+    return retell(
+        RULE,
+        told,
+        "each waits in a call that the other has not made yet",
+        STACK,
+        "Call the groups in the same order on all ranks.",
     )

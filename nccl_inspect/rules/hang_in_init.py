@@ -29,6 +29,7 @@ from nccl_inspect.judging.hangs.progress import (
     suspects,
     suspicion,
 )
+from nccl_inspect.judging.retelling import STACK, retell
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.records import Frozen, frozen
@@ -42,7 +43,7 @@ RULE = Rule(
     echoes=("nonblocking-timeout",),
     supersedes=("ended-from-outside",),
 )
-_STACK = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"
+_WAITING = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"
 _REACH = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
 _SAME_RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release?"
@@ -104,21 +105,16 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks that never began a communicator in which others wait."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"its process is busy or stuck before that call, ended, or was not started. {told.effects}",
+    finding = retell(
+        RULE,
+        told,
+        "its process is busy or stuck before that call, ended, or was not started",
+        STACK,
+        "Look at the output of {who} from its last line on.",
+        _EACH_STEP,
         impact="the ranks wait for each other; NCCL itself waits without a timeout",
-        fix=[
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-            f"Read the output of {told.who or 'every rank'} from its last line on: what does it do instead?",
-            _EACH_STEP,
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=[*told.evidence[:2], *facts.job.ended_by[-2:]],
-        fatal=True,
     )
+    return finding.with_fields(evidence=[*finding.evidence[:2], *facts.job.ended_by[-2:]])
 
 
 def _touching(paths: Selection, ranks: set[int]) -> Selection:
@@ -182,7 +178,7 @@ def _finding(facts: Facts, hang: _Hang) -> Finding:
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
             f"Look for {ranks_word(absent)}: check the pod list, the scheduler and their own logs."
             if absent
-            else _STACK,
+            else _WAITING,
             _REACH,
             _EACH_STEP,
         ],
@@ -259,7 +255,7 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         "the log was cut off there, or the ranks wait for each other because one never started or "
         f"died before, or because the hosts cannot reach each other{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
-        fix=[_STACK, _REACH, _EACH_STEP],
+        fix=[_WAITING, _REACH, _EACH_STEP],
         confirm="Check whether the log continues: every rank of a healthy job prints 'Init COMPLETE'. If not, pass "
         f"{_END}.",
         severity="info",
@@ -279,7 +275,7 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
         fix=[
-            _STACK,
+            _WAITING,
             "Open all ports of the data network between all hosts, with one MTU; test with nccl-tests.",
             _EACH_STEP,
         ],

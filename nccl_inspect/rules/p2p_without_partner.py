@@ -18,6 +18,7 @@ from nccl_inspect.judging.engine import (
     Rule,
     Told,
 )
+from nccl_inspect.judging.retelling import STACK, retell
 
 RULE = Rule(
     name="p2p-without-partner",
@@ -57,19 +58,12 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks that did not make the other end of a send or receive."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"no pending call of the other side matches it. {told.effects}",
-        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
-        fix=[
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-            "Compare the number of sends and receives of both ranks: uneven microbatches, a wrong peer, a skipped stage.",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
+    return retell(
+        RULE,
+        told,
+        "no pending call of the other side matches it",
+        STACK,
+        "Compare the sends and receives of both ranks: uneven microbatches, a wrong peer, a skipped stage.",
     )
 
 

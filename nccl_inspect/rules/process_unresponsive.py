@@ -22,6 +22,7 @@ from nccl_inspect.judging.engine import (
     Rule,
     Told,
 )
+from nccl_inspect.judging.retelling import STACK, retell
 
 RULE = Rule(
     name="process-unresponsive",
@@ -73,19 +74,13 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks that do not answer."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"their processes are stopped, dead, or left the job. {told.effects}",
+    return retell(
+        RULE,
+        told,
+        "their processes are stopped, dead, or left the job",
+        STACK,
+        "dmesg -T | grep -iE 'oom|xid|segfault'   # on their hosts",
         impact="the others wait for them, or lose their connections",
-        fix=[
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-            "dmesg -T | grep -iE 'oom|xid|segfault'   # on their hosts",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
     )
 
 

@@ -23,6 +23,7 @@ from nccl_inspect.judging.engine import (
     Rule,
     Told,
 )
+from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
 RULE = Rule(
     name="ranks-out-of-step",
@@ -79,19 +80,12 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks that launched fewer operations than others."""
-    return RULE.finding(
-        told.sentence,
-        cause=f"they never made the calls, are late, or wait elsewhere. {told.effects}",
-        impact="ranks wait for each other; PyTorch's watchdog ends the job when the call times out",
-        fix=[
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, dumps show the calls of all ranks",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
+    return retell(
+        RULE,
+        told,
+        "they never made the calls, are late, or wait elsewhere",
+        STACK,
+        RECORD,
     )
 
 

@@ -1,11 +1,10 @@
 """A shared memory segment that another rank created could not be opened."""
 
-from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="shm-attach-failed",
     category="intra-node path",
-    layer=Layer.SYSTEM,
     title="A shared memory segment that another rank created could not be opened",
     echoes=("watchdog-*",),
     local=True,

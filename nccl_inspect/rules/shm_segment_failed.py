@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.util.records import Frozen, frozen
@@ -10,7 +10,6 @@ from nccl_inspect.util.records import Frozen, frozen
 RULE = Rule(
     name="shm-segment-failed",
     category="intra-node path",
-    layer=Layer.SYSTEM,
     title="A shared memory segment in /dev/shm could not be created",
     echoes=("bootstrap-connect-refused", "watchdog-*"),
     supersedes=("shm-attach-failed",),

@@ -25,6 +25,7 @@ from nccl_inspect.judging.hangs.watchdog import (
 )
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.retelling import STACK, retell
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import capital, does, listed, ranks_word
@@ -132,22 +133,13 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of the ranks for which, by what all ranks say, the others waited."""
-    timeout = _timeout(facts)
-    return RULE.finding(
-        told.sentence + (f"; {_summary(timeout)}" if timeout else ""),
-        cause=f"by what all ranks say of their calls, the others waited for {told.who or 'a rank'}: its process is busy "
-        "or stuck elsewhere, took another branch, or ended",
+    return retell(
+        RULE,
+        told,
+        "by what all ranks say of their calls the others waited for it: it is busy or stuck elsewhere, or made another call",
+        STACK,
+        *_RECORD,
         impact="PyTorch ends the process, and with it the job",
-        fix=[
-            f"Look at the output of {told.who or 'every rank'} first, and for a traceback.",
-            f"py-spy dump --pid <pid>   # on {told.who or 'every rank'}: where is it now?",
-            *_RECORD,
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
     )
 
 

@@ -84,14 +84,19 @@ def _told_by(
     ranks = story.ranks_in(same)
     kind = roots[0].kind
     if candidate is not None:
-        closer = kind == "fell-silent" and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
+        closer = (
+            kind in ("fell-silent", "call-unfinished") and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
+        )
         is_same = not ranks or set(candidate.ranks) == set(ranks)
         is_stated = kind == "calls-differ" and not roots[0].lags
         if is_same or closer or is_stated or kind in _VAGUE or candidate.confidence == "possible":
             return candidate
     if entry.tell is None or kind in _VAGUE:
         return candidate
-    finding = entry.tell(facts, _told(story, same))
+    told = _told(story, same)
+    if candidate is not None and kind == "ended-from-outside" and not told.is_partial:
+        return candidate.with_fields(ranks=ranks)
+    finding = entry.tell(facts, told)
     beside = [one for one in roots if one not in same]
     if not beside:
         return finding

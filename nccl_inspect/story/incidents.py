@@ -13,7 +13,7 @@ from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.ends import process_ends
+from nccl_inspect.judging.process_ends.ends import process_ends, since_start
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
 from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.reports import ranks_of
@@ -23,7 +23,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
-from nccl_inspect.story.incident import Incident
+from nccl_inspect.story.incident import Incident, clock
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import later
 
@@ -271,7 +271,10 @@ class Collector:
                 continue
             raised = end.raised
             if raised is not None and actors and not raised.is_loss_of_peer and not exceptions.is_of_nccl(raised):
-                yield self._of_exception(raised, actors)
+                incident = self._of_exception(raised, actors)
+                if len(self.facts.job.sources) > 1:  # lines of several sources have no order, reports have times
+                    incident.time = incident.time or clock(end.notice.evidence[0].text)
+                yield incident
             elif end.echo is not None and actors:
                 layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
                 yield self._of_exception(end.echo, actors, layer)
@@ -291,7 +294,7 @@ class Collector:
         agents: dict[int, tuple[Notice, set[Actor]]] = {}
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
         ends += terminations(self.facts)
-        for notice in sorted(ends, key=lambda notice: notice.place):
+        for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
                 continue  # of a helper: the job went on

@@ -15,6 +15,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.artifacts.calls import Call, Recorded
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
+from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.evidence import flight_recorder as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
@@ -285,16 +286,16 @@ class Table:
         found = list(self._of_begins())
         yield from found
         wait = None if found else at_end.of(self.facts)
-        if wait is None or not (at_end.is_at_the_end(self.facts) or self._end or self.facts.job.ended_by):
-            return
+        if wait is None or not (at_end.is_stuck(self.facts) or self._end or self.facts.job.ended_by):
+            return  # it may only have been cut there
         late = set(wait.missing or wait.silent)
+        who = f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')}"
         if late:
             what = "never began" if wait.missing else "fell silent in"
-            text = f"{ranks_word(late)} {what} the {wait.stage} in which {ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')}"
+            text = f"{ranks_word(late)} {what} the {wait.stage} in which {who}"
         else:
             text = f"ranks wait for each other in the {wait.stage}"
-        is_sure = bool(late) and at_end.is_stuck(self.facts)
-        yield self._lagging("never-began", late, text, wait.since, "likely" if is_sure else "possible")
+        yield self._lagging("never-began", late, text, wait.since, "likely")
 
     def _of_begins(self) -> Iterator[Incident]:
         """Ranks that did not begin a communicator in which others wait."""
@@ -303,21 +304,17 @@ class Table:
             return
         stands: set[Actor] = set()
         idle: set[Actor] = set()
-        nameless = 0
         most: list[Begin] = []
         for comm in job.communicators:
             in_time = [begin for begin in comm.begins if self._began_in_time(begin)]
             if not in_time or len(in_time) == comm.nranks or any(begin.is_complete for begin in in_time):
                 continue
             stands |= {self.actors.of_process(begin.process) for begin in in_time}
-            absent, unknown = self._absent(comm, in_time)
-            idle |= absent
-            nameless += unknown
+            idle |= self._absent(comm, in_time)
             most = max(most, in_time, key=len)
-        idle -= stands
-        if not most or not (idle or nameless):
-            return
-        who = name_of(idle) or f"{count(nameless, 'rank')} without a line"
+        idle = {actor for actor in idle - stands if isinstance(actor, Process) or actor in self.actors.known}
+        if not idle:
+            return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
         waiting = f"{count(len(most), 'other')} {does(len(most), 'wait')}"
         yield Incident(
@@ -325,34 +322,30 @@ class Table:
             Layer.PROGRAM,
             frozenset(),
             line,
-            f"{who} never began to build a communicator in which {waiting}",
+            f"{name_of(idle)} never began to build a communicator in which {waiting}",
             peers=frozenset(idle),
             is_report=True,
-            confidence="likely" if ranks_among(idle) or idle else "possible",
+            confidence="likely",
         )
 
     def _began_in_time(self, begin: Begin) -> bool:
         return self._precedes_end(begin.source, begin.order)
 
-    def _absent(self, comm: CommunicatorInfo, in_time: list[Begin]) -> tuple[set[Actor], int]:
-        """The members that did not begin in time, and how many more there are of which nothing is known."""
-        found: set[Actor] = {self.actors.of_process(b.process) for b in comm.begins if b not in in_time}
+    def _absent(self, comm: CommunicatorInfo, in_time: list[Begin]) -> set[Actor]:
+        """The members that did not begin in time, as far as their ranks are known."""
+        found: set[Actor] = {self.actors.of_process(begin.process) for begin in comm.begins if begin not in in_time}
         members = {begin.member for begin in comm.begins}
         missing = [member for member in range(comm.nranks) if member not in members]
         if comm.nranks == self.actors.world:
-            return found | set(missing), 0
+            return found | set(missing)
         here = {self.actors.of_process(begin.process): begin.member for begin in comm.begins}
         free = [actor for actor in self.actors.everyone if isinstance(actor, int) and actor not in here]
-        left = 0
-        for member in missing:
+        for member in missing if ranks_among(here) else ():
             low = max((rank for rank, at in here.items() if isinstance(rank, int) and at < member), default=-1)
             high = min((rank for rank, at in here.items() if isinstance(rank, int) and at > member), default=1 << 30)
-            fits = [rank for rank in free if low < rank < high] if ranks_among(here) else []
-            if len(fits) == 1:
-                found.add(fits[0])
-            else:
-                left += 1
-        return found, left
+            fits = [rank for rank in free if low < rank < high]
+            found.update(fits if len(fits) == 1 else ())
+        return found
 
 
 _KINDS = {

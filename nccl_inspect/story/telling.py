@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.process_ends.exceptions import absent_ranks
 from nccl_inspect.judging.process_ends.silence import silence_of
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -20,6 +21,8 @@ from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.util.text import cut
 
 _CONFIDENCES = ("certain", "likely", "possible")
+_SILENT = "fell silent before the others lost a connection"
+_ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
 _MOST_ENTRIES = 8
 _WIDTH = 160
 
@@ -182,7 +185,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     silence = silence_of(facts, list({id(one.notice): one.notice for one in losses if one.notice}.values()))
     gone = {actors.of_process(last.process) for last in silence.gone}
     named = {actor for loss in losses for actor in loss.peers}
-    who = gone or named or set[Actor](silence.candidates[:1] if len(silence.candidates) == 1 else ())
+    who = gone or named
     if not who or len(who) * 2 > max(len(actors.everyone), len(facts.job.last_lines)):
         return None
     return Incident(
@@ -190,7 +193,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         Layer.END,
         frozenset(who),
         first.line,
-        f"{name_of(who)} fell silent before the others lost a connection",
+        f"{name_of(who)} {_ABSENT if absent_ranks(facts) else _SILENT}",
         is_report=True,
         confidence="likely",
     )
