@@ -43,8 +43,10 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
     kept = last_words.with_fatal_errors(facts, kept)
-    story = tell(facts, kept)
-    kept, place = decide(facts, story, kept)
+    story = tell(facts, _without_superseded(all_findings, set(by_name)))
+    decided, place = decide(facts, story, kept)
+    kept = [finding for finding in decided if finding.rule in wanted]
+    left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
     culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [finding.with_fields(fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from nccl_inspect.judging.engine import Finding, Rule, Told
 
 STACK = "py-spy dump --pid <pid>   # on {who}: where is it now?"
-RECORD = (
-    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # dumps show the calls of all ranks next time"
-)
+RECORD = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time: the calls of all ranks"
 _IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
 
 

@@ -29,7 +29,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold, Note, ProcessLog
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.model.inventory import Begin, Gpu, Host, LastLine, Network, SourceInfo
+from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.parts import Part
 from nccl_inspect.model.paths import build, gpu_classes, placement, unfinished
@@ -290,14 +290,10 @@ class _Builder:
             trees=lambda: layout.global_trees(comm),
             network_lines=lambda: [line for some in networks.values() for line in self._network_line(some)],
             announced=lambda: [member.rank for member in by_rank if member.started],
-            begins=lambda: [self._begin(member) for member in by_rank],
+            begins=lambda: lifetime.begins(by_rank, self._fold.where),
             guessed=lambda: self._attribution.is_guessed(burst for member in present for burst in member.bursts),
             evidence=lambda: self._quotes.first_steps([member.first for member in present], MAX_EVIDENCE),
         )
-
-    def _begin(self, member: Member) -> Begin:
-        place = self._fold.where((member.started or member.first).place)
-        return Begin(member.rank, member.log.process, *place, member.completed is not None)
 
     def _network_line(self, members: list[Member]) -> list[Evidence]:
         return self._quotes.first_steps([member.network_line for member in members if member.network_line], 1)
@@ -320,10 +316,11 @@ class _Builder:
     def _last_line(self, log: ProcessLog) -> LastLine:
         place = self._fold.where(log.last)
         line = LastLine(log.process, self._ranks[log.process], *place, log.final.device, log.final.time)
-        begun, _, first = self._fold.where(log.first)
-        line.first = first if begun == line.source else 0
-        end_text = self._quotes.message
-        return line.defer(evidence=lambda: last_lines.kept(log, self._last_stated.get(log.process), end_text))
+        line.first = (
+            self._fold.where(log.first)[2] if source_and_line(log.first)[0] == source_and_line(log.last)[0] else 0
+        )
+        stated, text = self._last_stated.get, self._quotes.message
+        return line.defer(evidence=lambda: last_lines.kept(log, stated(log.process), text))
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))

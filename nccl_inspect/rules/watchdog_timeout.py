@@ -136,7 +136,7 @@ def tell(facts: Facts, told: Told) -> Finding:
     return retell(
         RULE,
         told,
-        "by what all ranks say of their calls the others waited for it: it is busy or stuck elsewhere, or made another call",
+        "by what all ranks say, the others waited for it: it is busy or stuck elsewhere, or made another call",
         STACK,
         *_RECORD,
         impact="PyTorch ends the process, and with it the job",

@@ -193,6 +193,9 @@ class Edges:
         for end in self.roots:
             if end.gave_up:
                 end.because += waiting
+        losses = sorted((one for one in self.roots if one.is_foreign and one.finding is not None), key=Order)
+        for later in losses[1:]:  # the first status says most
+            later.because += losses[:1] if before(losses[0], later) is True else []
         two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
         for other in self.roots:
             if other.is_foreign and other.actors:
@@ -245,14 +248,14 @@ def _head(own: list[Incident]) -> Incident:
 
 
 def _standing(reasons: list[Incident]) -> list[Incident]:
-    """The reasons that follow from no other one: what is neither a program's nor a kill follows from what came before."""
+    """The reasons that follow from no other one; a resource or a call fails because of what came before."""
     firm = [one for one in reasons if one.layer <= Layer.PROGRAM or one.is_kill]
     strong = set(map(id, firm))
     for weak in reasons:
         if id(weak) in strong:
             continue
         lower = (one for one in reasons if one is not weak and one.layer < weak.layer and id(one) not in strong)
-        weak.because += _first(one for one in (*firm, *lower) if before(weak, one) is not True or one.is_report)
+        weak.because += _first(one for one in (*firm, *lower) if one.is_report or before(one, weak) is True)
     return [one for one in reasons if not one.because]
 
 

@@ -11,11 +11,13 @@ from nccl_inspect.judging.engine import Registered, Rule, Told, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.story.actors import name_of
-from nccl_inspect.story.incident import Incident
+from nccl_inspect.story.incident import Incident, before
 from nccl_inspect.story.telling import Story
 
 _VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "nccl-call-failed")
 """Kinds that name nobody: the rule that joins their statements may know more."""
+_BY_ELIMINATION = ("fell-silent", "call-unfinished")
+"""Kinds for which the rule that joins their statements may name fewer ranks."""
 _MOST_LINES = 3
 
 
@@ -94,7 +96,8 @@ def _told_by(
     if entry.tell is None or kind in _VAGUE:
         return candidate
     told = _told(story, same)
-    if candidate is not None and kind == "ended-from-outside" and not told.is_partial:
+    is_of_all = candidate is not None and (candidate.confidence == "certain" or not told.is_partial)
+    if candidate is not None and kind == "ended-from-outside" and is_of_all:
         return candidate.with_fields(ranks=ranks)
     finding = entry.tell(facts, told)
     beside = [one for one in roots if one not in same]
@@ -102,7 +105,8 @@ def _told_by(
         return finding
     who = name_of(story.actors_in(beside[:1]))
     also = f"independently of it, {who + ': ' if who else ''}{beside[0].words}"
-    return finding.with_fields(cause=f"{finding.cause}. Also found, {also}")
+    order = "" if before(same[0], beside[0]) is not None else "; the order is unknown"
+    return finding.with_fields(cause=f"{finding.cause}. Also found, {also}{order}")
 
 
 def _told(story: Story, incidents: list[Incident]) -> Told:

@@ -79,7 +79,8 @@ class Incident:
     @property
     def is_retold(self) -> bool:
         """Whether a program only passes on an error of CUDA that a rule judges where it occurred."""
-        return self.finding is None and "CUDA error: " in self.words
+        text = self.notice.message if self.notice else self.words
+        return self.finding is None and "CUDA error: " in text
 
     @property
     def place(self) -> tuple[float, str, int]:

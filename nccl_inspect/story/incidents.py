@@ -196,8 +196,12 @@ class Collector:
 
     def _exceptions(self) -> Iterator[Incident]:
         raised = exceptions.exceptions_of(self.facts)
+        several = len(self.facts.job.sources) > 1  # their lines have no order, reports of ends have times
+        ends = process_ends(self.facts) if several else []
+        times = {rank: clock(end.notice.evidence[0].text) for end in ends for rank in end.ranks}
         for trace in (*raised.traces, *raised.echoes):
             if (incident := self._of_trace(trace)) is not None:
+                incident.time = incident.time or times.get(trace.rank)
                 yield incident
         if raised.traces or raised.echoes or process_ends(self.facts):
             return
@@ -227,7 +231,7 @@ class Collector:
         else:
             layer = min(Layer.PROGRAM, self._layer_of(finding)) if finding else Layer.PROGRAM
         absent = _ABSENT.search(last.whole)
-        incident = Incident(
+        return Incident(
             finding.rule if finding else _KINDS[layer],
             layer,
             frozenset((trace.rank,)),
@@ -236,7 +240,6 @@ class Collector:
             peers=frozenset(map(int, absent[1].replace(",", " ").split())) if absent else frozenset(),
             finding=finding,
         )
-        return incident
 
     def _of_exception(
         self, raised: RaisedException, ranks: Iterable[Actor], layer: Layer = Layer.PROGRAM, confidence: str = "certain"
@@ -255,9 +258,8 @@ class Collector:
     # Ends of processes
 
     def _ends(self) -> Iterator[Incident]:
-        forced = {
-            int(match[1]) for notice in self.facts.with_role("forced-end") if (match := _FORCED.search(notice.message))
-        }
+        found = (_FORCED.search(notice.message) for notice in self.facts.with_role("forced-end"))
+        forced = {int(match[1]) for match in found if match}
         seen: set[Actor] = set()
         for end in process_ends(self.facts):
             if end.code == -signal.SIGKILL and end.pid in forced:
@@ -271,10 +273,7 @@ class Collector:
                 continue
             raised = end.raised
             if raised is not None and actors and not raised.is_loss_of_peer and not exceptions.is_of_nccl(raised):
-                incident = self._of_exception(raised, actors)
-                if len(self.facts.job.sources) > 1:  # lines of several sources have no order, reports have times
-                    incident.time = incident.time or clock(end.notice.evidence[0].text)
-                yield incident
+                yield self._of_exception(raised, actors)
             elif end.echo is not None and actors:
                 layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
                 yield self._of_exception(end.echo, actors, layer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
@@ -219,17 +220,24 @@ class Table:
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
         rows: dict[int, Dump] = {}
         for rank in {rank for group in groups.values() for rank in group.ranks} & self._printing() - known:
-            own = {name: group for name, group in groups.items() if rank in group.ranks}
-            row = Dump(f"watchdog of rank {rank}", "", rank, None, {g.name: g for g in own.values()}, Recorded())
-            for name, group in own.items():
+            own = {name: members for name, members in groups.items() if rank in members.ranks}
+            row = Dump(
+                f"watchdog of rank {rank}",
+                "",
+                rank,
+                None,
+                {members.name: members for members in own.values()},
+                Recorded(),
+            )
+            for name, members in own.items():
                 mine = [wait for wait in by_group[name] if wait.rank == rank]
                 enqueued, completed = last.get((name, rank), (-1, -1))
-                calls = row.recorded.calls.setdefault(group.name, [])
-                calls += [_call(group.name, wait, wait.seq) for wait in mine]
+                calls = row.recorded.calls.setdefault(members.name, [])
+                calls += [_call(members.name, wait, wait.seq) for wait in mine]
                 if not mine and enqueued > completed >= 0:
                     others = (wait for wait in by_group[name] if wait.seq == completed + 1)
-                    calls.append(_call(group.name, next(others, None), completed + 1))
-                row.enqueued[group.name] = max([enqueued, *(wait.seq for wait in mine)])
+                    calls.append(_call(members.name, next(others, None), completed + 1))
+                row.enqueued[members.name] = max([enqueued, *(wait.seq for wait in mine)])
             rows[rank] = row
         return rows
 
@@ -381,4 +389,4 @@ def sources_in_blocks(facts: Facts) -> set[str]:
 
 
 def _are_apart(spans: list[tuple[int, int]]) -> bool:
-    return all(one[1] < other[0] for one, other in zip(spans, spans[1:], strict=False))
+    return all(one[1] < other[0] for one, other in pairwise(spans))

@@ -184,7 +184,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None  # connections of helper threads close at every end
     silence = silence_of(facts, list({id(one.notice): one.notice for one in losses if one.notice}.values()))
     gone = {actors.of_process(last.process) for last in silence.gone}
-    named = {actor for loss in losses for actor in loss.peers}
+    said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
+    named = {actor for loss in said for actor in loss.peers}
     who = gone or named
     if not who or len(who) * 2 > max(len(actors.everyone), len(facts.job.last_lines)):
         return None
@@ -202,7 +203,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
 def _rank(incident: Incident) -> tuple[object, ...]:
     """Events before conditions, what has an owner before what has none, the sure before the possible; then time."""
     is_possible = incident.confidence == _CONFIDENCES[-1]
-    if incident.layer <= Layer.PROGRAM or incident.is_kill or incident.is_signal:
+    is_cause = incident.layer <= Layer.RESOURCE and incident.finding is not None
+    if is_cause or incident.layer <= Layer.PROGRAM or incident.is_kill or incident.is_signal:
         tier = 4 if incident.is_condition and not incident.effects else 0
     elif incident.gave_up:
         tier = 3
