@@ -86,12 +86,6 @@ class Rule(Frozen):
     """Rules, as names or globs, whose findings are only effects of this one: it leads, and they nest under it."""
     supersedes: tuple[str, ...] = ()
     """Rules, as names or globs, that are less specific: their findings are dropped if this one has any."""
-    suppresses_later: bool = False
-    """Found only if it came first: whatever else ends the job is its effect, except for the rules that echo it."""
-    suppresses_later_in_process: bool = False
-    """Whatever the same process reports after it is its effect."""
-    explains_job_end: bool = False
-    """It explains why the job ended: it makes the headline before findings that only cost time."""
     is_symptom: bool = False
     """It shows where something failed, not why: every other finding that explains why the job ended leads it."""
     nest_under_effect: bool = False

@@ -19,7 +19,6 @@ RULE = Rule(
     category="bootstrap",
     layer=Layer.RESOURCE,
     title="Ranks failed to connect to each other during bootstrap",
-    suppresses_later_in_process=True,
 )
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
 _TWO_JOBS = "processes of two jobs, or of two launches of one job, share the address of rank 0"

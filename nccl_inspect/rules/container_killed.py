@@ -22,7 +22,6 @@ RULE = Rule(
     title="Kubernetes or Docker ended a container of the job",
     explains=DEATHS,
     local=True,
-    explains_job_end=True,
 )
 _LOSS = "peer-death"
 _MEMORY = "OOMKilled"

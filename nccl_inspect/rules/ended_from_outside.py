@@ -33,7 +33,6 @@ RULE = Rule(
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
     echoes=("driver-shutting-down",),
-    explains_job_end=True,
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {

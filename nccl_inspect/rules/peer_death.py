@@ -7,7 +7,6 @@ from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import (
     Effects,
-    Evidence,
     Facts,
     Finding,
     Notice,
@@ -27,9 +26,9 @@ from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_los
 from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.reports import report_of
-from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
+from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
+from nccl_inspect.judging.retelling import retell
 from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
-from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
 
@@ -39,23 +38,14 @@ RULE = Rule(
     tells=("exception", "process-ended", "process-killed", "fell-silent", "lost-connection", "launcher-report"),
     title="A rank died while the others were working",
     echoes=(
-        "collective-not-called",
-        "collective-unfinished",
         "driver-shutting-down",
         "efa-completion-error",
         "gloo-not-connected",
-        "hang-after-init",
         "log-flood",
         "nic-failed",
-        "p2p-without-partner",
-        "process-unresponsive",
-        "ranks-in-error",
-        "ranks-out-of-step",
         "rendezvous-failed",
-        "watchdog-*",
     ),
     supersedes=("nccl-tests-failed",),
-    suppresses_later=True,
 )
 _AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
 """Prefixes of NCCL's statements about a peer that no longer responds."""
@@ -77,6 +67,7 @@ _WORDS = {
     "exception": "its program raised an exception; what others report of lost connections follows from that",
 }
 """Why, by the kind of what happened."""
+_WHY_DEAD = "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host"
 _SLURM_KILLED = "Out Of Memory"
 _SHOWN = 4
 """The most echoes to show beside the last line of the lost rank."""
@@ -103,8 +94,7 @@ def judge(facts: Facts) -> Results:
     weak = bool(departed) and departed[0].is_unconfirmed
     if weak and not departed[0].is_crash_or_kill and _nccl_failed(facts):
         return  # ranks ended because of that: a launcher's report of them is an effect
-    silent = fell_silent(facts, [*closed, *given_up]) if weak and closed else []
-    if departed and (not silent or _is_one_of(silent, departed[0])):
+    if departed:
         yield _departed(facts, departed, [*closed, *given_up])
         return
     if facts.is_over() and (late := since_start(facts, lost)):
@@ -122,26 +112,14 @@ def tell(facts: Facts, told: Told) -> Finding:
     if ends and told.kind != "fell-silent":
         finding = _departed(facts, ends, [])
         return finding if set(finding.ranks) == ranks else finding.with_fields(ranks=sorted(ranks))
-    return RULE.finding(
-        told.sentence,
-        cause=f"{_WORDS.get(told.kind, _ENDED)}. {told.effects}",
+    return retell(
+        RULE,
+        told,
+        _WORDS.get(told.kind, _ENDED),
+        "Read the output of {who} first, with its traceback.",
+        _WHY_DEAD,
         impact=_OVER if facts.is_over() else _DEAD,
-        fix=[
-            f"Read the output of {told.who or 'every rank'} first, with its traceback.",
-            "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
-        ],
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=True,
     )
-
-
-def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
-    """Whether a process that crashed or was killed may be one that fell silent: then the report says how it ended."""
-    ranks = {rank for last in silent for rank in last.ranks}
-    return end.is_crash_or_kill and (not end.ranks or not ranks.isdisjoint(end.ranks))
 
 
 def _nccl_failed(facts: Facts) -> bool:
@@ -354,20 +332,16 @@ def _is_slurm_kill(notice: Notice) -> bool:
 
 def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that the kernel, or the scheduler of the job, killed because memory ran out."""
+    from nccl_inspect.judging.process_ends import wording  # most jobs end well
+
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in slurm_tasks.ranks_of(facts, end)}
     return RULE.finding(
         f"a process was killed because host memory ran out: {message_of(killed[0]).strip()}",
-        cause="the memory of the host, or the limit of the pod or job, was exhausted: data loaders, a checkpoint that "
-        "is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
+        cause=wording.MEMORY,
         impact=f"{_DEAD}. The others lose connections, or wait until PyTorch times out",
-        fix=[
-            "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 requests all memory of the node.",
-            "Use less: fewer data loader workers, checkpoints loaded and saved in shards; an emptyDir of "
-            "medium Memory counts toward the limit of the pod.",
-            "dmesg -T | grep -i 'killed process'   # on its host: which process, and how much",
-        ],
+        fix=wording.MEMORY_FIX,
         confidence="likely" if by_task else "certain",
         ranks=ranks | by_task,
         hosts={end.host for end in gone},
@@ -395,17 +369,17 @@ def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) ->
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
         ranks=suspected or {rank for end in departed for rank in end.ranks},
         hosts={end.host for end in departed},
-        evidence=[*first_evidence(begin), *_raised(first), *first_evidence([*lines, *words.values(), *echoes[:2]])],
+        evidence=[
+            *first_evidence(begin),
+            *([first.raised.line] if first.raised else []),
+            *first_evidence([*lines, *words.values(), *echoes[:2]]),
+        ],
         fatal=True,
     )
 
 
 def _is_doubtful(facts: Facts, end: ProcessEnd) -> bool:
     return end.is_nameless or end.is_rank_unconfirmed or ray.is_maybe_caught(facts, end.notice)
-
-
-def _raised(end: ProcessEnd) -> list[Evidence]:
-    return [end.raised.line] if end.raised else []
 
 
 def _is_reset(notice: Notice) -> bool:

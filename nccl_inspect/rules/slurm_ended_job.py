@@ -20,7 +20,6 @@ RULE = Rule(
     layer=Layer.SYSTEM,
     title="Slurm ended the job: time limit, failed node or memory",
     explains=(*DEATHS, "node-failed"),
-    explains_job_end=True,
 )
 _BY_TIME = ("ended-from-outside", "peer-death", "process-unresponsive")
 """A hanging job also reaches its time limit, which explains how it ended, not why it hung."""

@@ -18,6 +18,7 @@ from nccl_inspect.judging.hangs.watchdog import (
     communicator_of,
     enqueued,
     in_calls,
+    in_words,
     latecomers,
     pair_of,
     waits,
@@ -160,7 +161,7 @@ def _timeout(facts: Facts) -> _Timeout | None:
 def _summary(timeout: _Timeout) -> str:
     of_group = f" of process group {timeout.group}" if timeout.group is not None else ""
     in_comm = f", communicator {timeout.comm.id} with {timeout.comm.nranks} ranks" if timeout.comm else ""
-    return f"{_calls(timeout.waits, of_group + in_comm)} and timed out"
+    return f"{in_words(timeout.waits, of_group + in_comm)} and timed out"
 
 
 def _cause(facts: Facts, timeout: _Timeout, suspicion: _Suspicion) -> str:
@@ -229,28 +230,6 @@ def _of_threads(facts: Facts) -> str:
     if not ended:
         return ""
     return f". A thread of the program had ended with {ended[0].text} ({short(ended[0].line)})"
-
-
-def _calls(waits: list[Wait], place: str) -> str:
-    """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
-    calls: dict[tuple[int, str], list[Wait]] = {}
-    for wait in sorted(waits, key=lambda wait: wait.seq):
-        calls.setdefault((wait.seq, wait.operation), []).append(wait)
-    parts: list[str] = []
-    last = None
-    for (seq, operation), waiting in calls.items():
-        timeout = waiting[0].timeout_ms // 1000
-        limit = "" if timeout == last else f" waited {timeout} s"
-        last = timeout
-        work = f" (work {seq}{'' if parts else place})" if seq >= 0 else ""
-        parts.append(f"{_who(waiting)}{limit} for {operation}{work}")
-    return listed(parts, limit=3)
-
-
-def _who(waiting: list[Wait]) -> str:
-    ranks = {wait.rank for wait in waiting if wait.rank is not None}
-    members = {wait.member for wait in waiting if wait.member is not None}
-    return ranks_word(ranks) if ranks else f"{ranks_word(members)} of its process group" if members else "a rank"
 
 
 def _late(late: list[Wait]) -> _Suspicion:
