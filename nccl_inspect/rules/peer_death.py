@@ -1,7 +1,7 @@
 """A rank died while the others were working."""
 
 import signal
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
@@ -21,7 +21,7 @@ from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
 from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray, slurm_tasks, victims
-from nccl_inspect.judging.process_ends.ends import in_order, last_words, logged_at, process_ends, since_start
+from nccl_inspect.judging.process_ends.ends import in_order, last_words, process_ends, since_start
 from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_losses
 from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
@@ -29,6 +29,7 @@ from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
 from nccl_inspect.judging.retelling import retell
 from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
 
@@ -85,7 +86,7 @@ def judge(facts: Facts) -> Results:
     begins += [trace.begin for trace in exceptions.exceptions_of(facts).echoes]
     stores, of_hardware = _effects(facts, departed)
     yield Effects([*late, *lost, *caught, *begins, *stores])
-    follow = [*caught, *_waits(facts, killed, departed), *stores, *of_hardware]
+    follow = [*caught, *victims.waits_after(facts, killed, departed), *stores, *of_hardware]
     if _came_before(facts, [*closed, *given_up, *killed], follow, killed, departed):
         return
     if killed:
@@ -94,7 +95,8 @@ def judge(facts: Facts) -> Results:
     weak = bool(departed) and departed[0].is_unconfirmed
     if weak and not departed[0].is_crash_or_kill and _nccl_failed(facts):
         return  # ranks ended because of that: a launcher's report of them is an effect
-    if departed:
+    silent = silence_of(facts, [*closed, *given_up]).gone if weak and closed else []
+    if departed and (not silent or _is_one_of(silent, departed[0])):
         yield _departed(facts, departed, [*closed, *given_up])
         return
     if facts.is_over() and (late := since_start(facts, lost)):
@@ -120,6 +122,12 @@ def tell(facts: Facts, told: Told) -> Finding:
         _WHY_DEAD,
         impact=_OVER if facts.is_over() else _DEAD,
     )
+
+
+def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
+    """Whether a process that crashed or was killed may be one that fell silent: then the report says how it ended."""
+    ranks = {rank for last in silent for rank in last.ranks}
+    return end.is_crash_or_kill and (not end.ranks or not ranks.isdisjoint(end.ranks))
 
 
 def _nccl_failed(facts: Facts) -> bool:
@@ -256,35 +264,6 @@ def _is_of_one(notice: Notice) -> bool:
     return "ends-one" in notice.roles or report_of(notice).process == "task"
 
 
-def _waits(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> list[Notice]:
-    """The time-outs of ranks that waited for a process that was killed or had ended.
-
-    A rank prints its time-out again when it ends, the last time without the hour: the first line is what counts.
-    """
-    gone = [end for end in departed if end.is_crash_or_kill or end.is_by_exception]
-    waits = facts.with_event(CollectiveTimeout)
-    if killed:
-        return waits
-    first: dict[Hashable, Notice] = {}
-    for wait in waits:
-        first.setdefault(_call(wait), wait)
-    effects = {call for call, wait in first.items() if any(_is_before(end, wait) for end in gone)}
-    return [wait for wait in waits if _call(wait) in effects]
-
-
-def _call(wait: Notice) -> Hashable:
-    """What distinguishes a call that timed out from others of its source."""
-    event = wait.event
-    assert isinstance(event, CollectiveTimeout)
-    return (wait.evidence[0].source, event.operation, event.seq, event.ran_ms)
-
-
-def _is_before(end: ProcessEnd, wait: Notice) -> bool:
-    """Whether a process ended before another timed out: by the lines of a source, else by their times."""
-    when = logged_at(end.notice)
-    return precedes(end.begin, wait) or (bool(when) and when < logged_at(wait))
-
-
 def _led_to(end: ProcessEnd, error: Notice) -> bool:
     """Whether another rank's error may be an effect of the end of a process: lines of several sources have no order."""
     here, there = end.begin.evidence[0], error.evidence[0]
@@ -360,6 +339,7 @@ def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) ->
     suspected = victims.suspects(facts, departed) if first.echo else set()
     lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
+    raised = [first.raised.line] if first.raised else []
     return RULE.finding(
         victims.summary(facts, departed) if first.echo else wording.end_summary(departed),
         cause=wording.end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
