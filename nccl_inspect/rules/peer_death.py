@@ -339,7 +339,6 @@ def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) ->
     suspected = victims.suspects(facts, departed) if first.echo else set()
     lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
-    raised = [first.raised.line] if first.raised else []
     return RULE.finding(
         victims.summary(facts, departed) if first.echo else wording.end_summary(departed),
         cause=wording.end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
