@@ -8,15 +8,24 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lock lint bench docs try editors fuzz audit release-check dist pyz image clean
+.PHONY: demo test test-all answers test-lowest lock lint bench docs try editors fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
 	$(BIN)/nccl-inspect summarize $(SAMPLE)
 	$(BIN)/nccl-inspect paths --matrix $(SAMPLE)
 
+# Lint, types and the tests that answer anywhere within two minutes; test-all runs the others: browser, docs, signals,
+# cluster, growth, and properties with many examples.
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 -m 'not slow'
+
+test-all: $(READY)
+	$(BIN)/pytest -n 2 -m 'slow or hypothesis' --hypothesis-profile=thorough
+
+# Stores what is answered to each recorded input (tests/answers) and prints what changed.
+answers: $(READY)
+	PYTHONPATH=.:tests/helpers $(BIN)/python tests/answers/answers.py
 
 # Runs the fast tests with exactly the lower bounds that pyproject.toml states for the runtime dependencies.
 test-lowest:

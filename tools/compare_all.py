@@ -38,6 +38,10 @@ class Source:
     """How many of the numbers make a series, of which the last release is shown."""
     since: tuple[int, ...] = (0,)
     """The first release that the grammar is made for."""
+    folder: str = ""
+    """Where the source is in a repository of several programs."""
+    commits: tuple[tuple[str, str], ...] = ()
+    """The last commit of each release, and its name, where there are no tags."""
 
 
 SOURCES = (
@@ -45,6 +49,18 @@ SOURCES = (
     Source("aws-ofi-nccl", "aws", "aws-ofi-nccl", r"v(\d+)\.(\d+)\.(\d+)(?:-?aws)?", since=(1, 1)),
     Source("tcpxo", "google", "nccl-plugin-gpudirect-tcpxo", r"v(\d+)\.(\d+)\.(\d+)(?:-\d+)?", series=3),
     Source("rccl", "ROCm", "rccl", r"rocm-(\d+)\.(\d+)\.(\d+)", since=(5, 5)),
+    Source(
+        "rccl",
+        "ROCm",
+        "rocm-systems",
+        folder="projects/rccl",
+        commits=(
+            ("f336ad51334d26b1988c1a68dc7ebf6285406f8d", "2.27.7"),
+            ("77a7f7c88bc46571c2fb95267c074827e9c8d39a", "2.28.9"),
+            ("9b76663986aaeeeda6d5c00b0e1cceb5f0c80586", "2.29.7"),
+            ("bda93247ab59ead959f5536d528ee1e700690142", "2.30.4"),
+        ),
+    ),
     Source("hpcx", "Mellanox", "nccl-rdma-sharp-plugins"),
     Source("fastsocket", "google", "nccl-fastsocket"),
 )
@@ -54,7 +70,7 @@ SOURCES = (
 class Row:
     """How much of one release is recognised."""
 
-    dialect: str
+    source: Source
     release: str
     date: str
     info: tuple[int, int]
@@ -105,6 +121,9 @@ def _is_repository(tree: Path) -> bool:
 
 def releases(source: Source, tree: Path, every: bool = False) -> Iterator[tuple[str, str]]:
     """The revisions to compare, with names: the last release of each series; the newest commit without releases."""
+    if source.commits:
+        yield from source.commits
+        return
     found = []
     for tag in _git(tree, "tag", "--list").split() if source.tags else []:
         if match := re.fullmatch(source.tags, tag):
@@ -121,13 +140,14 @@ def row(source: Source, tree: Path, revision: str, name: str) -> Row:
     """What the grammar makes of one release."""
     total: Counter[str] = Counter()
     known: Counter[str] = Counter()
-    for result in judge(collect(tree, revision, source.dialect), source.dialect):
+    where = f"{revision}:{source.folder}" if source.folder else revision
+    for result in judge(collect(tree, where, source.dialect), source.dialect):
         if result.verdict in ("recognised", "unrecognised"):
             level = "INFO" if result.call.level == "INFO" else "WARN"  # VERSION is always shown, too
             total[level] += 1
             known[level] += result.verdict == "recognised"
     date = _git(tree, "log", "-1", "--format=%cs", revision).strip()
-    return Row(source.dialect, name, date, (total["INFO"], known["INFO"]), (total["WARN"], known["WARN"]))
+    return Row(source, name, date, (total["INFO"], known["INFO"]), (total["WARN"], known["WARN"]))
 
 
 def _git(tree: Path, *arguments: str) -> str:
@@ -140,7 +160,7 @@ def _share(counts: tuple[int, int]) -> tuple[str, str]:
 
 
 def _text(rows: Iterable[Row]) -> str:
-    cells = [(one.dialect, *one.cells()) for one in rows]
+    cells = [(one.source.dialect, *one.cells()) for one in rows]
     return tabulate(cells, headers=("dialect", *HEADERS), disable_numparse=True)
 
 
@@ -149,11 +169,12 @@ def page(rows: Sequence[Row]) -> str:
     today = datetime.now(UTC).date().isoformat()
     parts = [_HEAD.format(today=today)]
     for source in SOURCES:
-        mine = [one for one in rows if one.dialect == source.dialect]
+        mine = [one for one in rows if one.source == source]
         if mine:
             where = f"{source.owner}/{source.repository}"
             table = tabulate([one.cells() for one in mine], headers=HEADERS, tablefmt="pipe", disable_numparse=True)
-            parts.append(f"## {source.dialect}\n\nSource: <https://github.com/{where}>.\n\n{table}")
+            title = f"{source.dialect} in {source.repository}" if source.folder else source.dialect
+            parts.append(f"## {title}\n\nSource: <https://github.com/{where}>.\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -176,7 +197,9 @@ only be known from logs."""
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repos", type=Path, required=True, metavar="DIR", help="folder with clones and their tags")
-    parser.add_argument("--dialect", choices=[source.dialect for source in SOURCES], help="only this one")
+    parser.add_argument(
+        "--dialect", choices=list(dict.fromkeys(source.dialect for source in SOURCES)), help="only this one"
+    )
     parser.add_argument("--every", action="store_true", help="every release, not the last one of each series only")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page of the documentation, too")
     parser.add_argument("--check", type=float, metavar="PERCENT", help="fail when a release is below")

@@ -71,11 +71,15 @@ _COMMON = {
     "ncclDebugLogInternal": Macro("", 1, 5),
     "logFunction": Macro("", 1, 4),
 }
+_RCCL = _COMMON | {"ERROR": Macro("ERROR", None, 0)}
 _OFI = {
     "NCCL_OFI_INFO": Macro("INFO", 0, 1, "NET/OFI "),
     "NCCL_OFI_WARN": Macro("WARN", None, 0, "NET/OFI "),
+    "NCCL_OFI_TRACE": Macro("INFO", 0, 1, "NET/OFI "),
+    "NCCL_OFI_TRACE_WHEN": Macro("INFO", 1, 2, "NET/OFI "),
     "ofi_log_function": Macro("", 1, 4),
 }
+"""With those of TRACE, which release builds of the plugin print."""
 _TCPXO = (
     *("tcpdirect_plugin/", "nccl_cuda/", "dxs/"),
     *("buffer_mgmt_daemon/client/", "buffer_mgmt_daemon/common/", "buffer_mgmt_daemon/pci_utils"),
@@ -87,7 +91,7 @@ _RXDM = tuple(
 _FOREIGN = ("nvtx", "doca", "/nccl_device/", "third_party")
 DIALECTS = {
     "nccl": Dialect(_COMMON, ("src/",), _FOREIGN),
-    "rccl": Dialect(_COMMON, ("src/",), (*_FOREIGN, "/clique/")),  # clique is not compiled
+    "rccl": Dialect(_RCCL, ("src/",), (*_FOREIGN, "/clique/")),  # clique is not compiled
     "aws-ofi-nccl": Dialect(_OFI, ("src/", "include/", "m4/"), ("3rd-party",)),
     "fastsocket": Dialect(_COMMON | {"nccl_log_func": Macro("", 1, 4)}, ("",)),
     "hpcx": Dialect(_COMMON | {"pluginLogFunction": Macro("", 1, 4)}, ("src/", "include/")),
@@ -115,7 +119,8 @@ def sources(tree: Path, rev: str | None, dialect: Dialect) -> Iterator[tuple[str
     if not rev:
         yield from ((name, (tree / name).read_text(encoding="utf-8", errors="replace")) for name in chosen)
         return
-    yield from zip(chosen, _blobs(tree, [f"{rev}:{name}" for name in chosen]), strict=True)
+    mark = "/" if ":" in rev else ":"  # of a folder: REV:FOLDER
+    yield from zip(chosen, _blobs(tree, [f"{rev}{mark}{name}" for name in chosen]), strict=True)
 
 
 def _is_wanted(name: str, dialect: Dialect) -> bool:

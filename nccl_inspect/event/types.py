@@ -72,8 +72,11 @@ class NetDevices(Event):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Merged ports (2.20 to 2.23) become one device each."""
-        return Event.arrange(with_merged(values) if "_merged" in values else values)
+        """Merged ports (2.20 to 2.23) become one device each, and a link that the plugin of HPC-X may use is a link."""
+        merged = with_merged(values) if "_merged" in values else values
+        devices = merged.get("devices") or ()
+        devices = tuple((*device[:3], *(link.removesuffix("/SHARP") for link in device[3:])) for device in devices)
+        return Event.arrange({**merged, "devices": devices})
 
 
 @named

@@ -29,6 +29,7 @@ A field whose name begins with ``__`` is for rules only: no event lists it.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -92,11 +93,14 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     head, *blocks = text.split("\nproduction: ")
     common = _entries(head, name)
     dialect, family = (common.get(key, [""])[0] for key in ("dialect", "family"))
+    is_renamed = dialect in _RENAMED
     has_bare = "\nfollows: " in text or "\nbare: yes" in text  # few files
     productions = []
     for block in blocks:
         label = block[: block.find("\n")]
         line = _value(block, "line")
+        if is_renamed and "cu" in line:
+            line = _with_hip(line)
         if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
@@ -109,6 +113,24 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
         production.last = "last" in common
         productions.append(production)
     return productions
+
+
+def _with_hip(line: str) -> str:
+    """A line that names functions of CUDA, with HIP's names for them: RCCL's sources are NCCL's, renamed by hipify."""
+    return _FIELD_OR_CUDA.sub(_or_hip, line) if _CUDA.search(line) else line
+
+
+def _or_hip(match: re.Match[str]) -> str:
+    prefix, field = match["prefix"], match[0]
+    if prefix:
+        return f"«{prefix}¦hip»"
+    return re.sub(r"(?<=[=¦])cu(?:da)?([A-Z][^¦}]*)", r"\g<0>¦hip\1", field)
+
+
+_RENAMED = ("nccl", "rccl")
+_NAME = r"(?P<prefix>cu(?<!\wcu)(?:da)?)(?=(?!Dev\b|Arch\b|DriverVersion\b|Mem(?:Enable|GdrSupport)?\b)[A-Z])"
+_CUDA = re.compile(_NAME)
+_FIELD_OR_CUDA = re.compile(r"\{[^{}]*\}|" + _NAME)
 
 
 def _value(block: str, key: str) -> str:

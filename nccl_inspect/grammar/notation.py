@@ -158,7 +158,22 @@ def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], st
             texts, stops = [], [""]
         ended += [start + text for start in starts for text in stops]
         starts = [start + text for start in starts for text in texts]
+        if not starts:
+            return starts, ended, _end_of_option(pieces)
     return starts, ended, ""
+
+
+def _end_of_option(pieces: Iterator[str]) -> str:
+    """The next mark between options, past what can be no part of a lead."""
+    depth = 0
+    for piece in pieces:
+        if piece == "«":
+            depth += 1
+        elif piece[0] in "¦»":
+            if not depth:
+                return piece
+            depth -= piece[0] == "»"
+    return ""
 
 
 def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:

@@ -69,6 +69,7 @@ ROLES = {
     "fp8-reduction": "A reduction of 8-bit floating point numbers that this GPU cannot do.",
     "gpu-network": "Communication that the GPU starts, or one-sided communication, is not possible here.",
     "calls-full": "A table of calls is full: a group or a graph has too many.",
+    "channels-full": "There are more channels than an algorithm can run.",
     "transfers-full": "A table of transfers is full: too many are under way on one connection.",
     # What NCCL finds of the machine
     "nvswitch": "The GPUs of a rank are behind an NVSwitch: they report a fabric, or can multicast.",

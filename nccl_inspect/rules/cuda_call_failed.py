@@ -31,11 +31,12 @@ def judge(facts: Facts) -> Results:
     if not failed:
         return
     code, notices = failed[0].code, [failure.notice for failure in failed]
+    kernel = (cuda.WHICH_KERNEL,) if code in cuda.KERNEL_ERRORS else ()
     yield RULE.finding(
         f"a CUDA call of {origin} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
         cause=cuda.cause(code),
         impact=cuda.IMPACT,
-        fix=cuda.fix(code, (*((cuda.WHICH_KERNEL,) if code in cuda.KERNEL_ERRORS else ()), *place, cuda.IS_BROKEN)),
+        fix=cuda.on_hardware(cuda.fix(code, (*kernel, *place, cuda.IS_BROKEN)), facts),
         confidence="likely" if any(map(_is_cause, failed)) else "possible",
         notices=notices,
         fatal=True,

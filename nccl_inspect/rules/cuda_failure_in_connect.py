@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Results:
         impact=cuda.IMPACT,
         fix=_FIX_HIDDEN
         if _is_hidden(first)
-        else cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX),
+        else cuda.on_hardware(cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX), facts),
         confidence="likely",
         notices=notices,
         fatal=True,

@@ -48,7 +48,7 @@ def judge(facts: Facts) -> Results:
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
     torch = [notice for notice in _torch_errors(facts) if _has_ended(facts, notice)]
     notices = [*(failure.notice for failure in failures), *torch]
-    sizes = facts.notices("nccl/cuda-allocation-failed")
+    sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")
     if not notices:
         if sizes and not cuda.failures(facts):
             yield _without_reason(sizes)

@@ -11,7 +11,11 @@ RULE = Rule(
     echoes=("collective-unfinished", "nic-failed"),
 )
 _PEER_GONE = "the peer's process died or freed the memory during a transfer"
-_STATUSES = {
+_OF_OTHER_RULES = (4, 5, 12)
+_NAMELESS = "nccl/ib-cqe-error"
+"""What NCCL 2.29.7 and later print before the line with the status."""
+_UNKNOWN = ("", "unknown from this log; likely: the peer's process, its NIC or this one failed")
+_STATUSES: dict[object, tuple[str, str]] = {
     1: ("local length error", "the message does not fit the buffer: ranks send different sizes, or there is a bug"),
     2: ("local queue pair error", "the card or its driver rejects the request"),
     7: ("bad response", "the peer's card sent an unexpected response: card, driver or a damaged packet"),
@@ -28,19 +32,19 @@ _STATUSES = {
     20: ("response timeout", "the peer's card did not respond: it or its host failed"),
     21: ("general error", "the card or its driver failed"),
 }
-"""By ``ibv_wc_status``: its name and its cause."""
+"""By ``ibv_wc_status``: its name and its cause; NCCL's connections cannot end with the others."""
 
 
 def judge(facts: Facts) -> Results:
     """Judge completions with a status of their own; flushed ones (5) are echoes."""
-    failed = facts.completions(*_STATUSES)
+    completions = facts.with_role("completion-error") or facts.notices(_NAMELESS)
+    failed = [notice for notice in completions if value(notice, "status") not in _OF_OTHER_RULES]
     if not failed:
         return
     statuses = list(dict.fromkeys(value(notice, "status") for notice in failed))
     yield RULE.finding(
-        f"{count(len(failed), 'transfer')} failed: "
-        + listed(f"{_STATUSES[status][0]} (status {status})" for status in statuses),
-        cause=_STATUSES[statuses[0]][1],
+        f"{count(len(failed), 'transfer')} failed: " + listed(map(_in_words, statuses)),
+        cause=_STATUSES.get(statuses[0], _UNKNOWN)[1],
         impact="the communicator is lost, and with it the job",
         fix=[
             "Check the peer first: its log, its pod, dmesg on its host.",
@@ -52,3 +56,9 @@ def judge(facts: Facts) -> Results:
         notices=failed,
         fatal=True,
     )
+
+
+def _in_words(status: object) -> str:
+    if status is None:
+        return "the line with the status is missing"
+    return f"{_STATUSES[status][0]} (status {status})" if status in _STATUSES else f"status {status}"

@@ -20,13 +20,19 @@ _CONNECTIONS = (
     "more connections or registered buffers are open than the table holds: many communicators, channels or "
     "ranks in one process, or connections that were never closed"
 )
+_CHANNELS = (
+    "the communicator has more channels than the algorithm can run: a setting asks for them (NCCL_MIN_NCHANNELS), or "
+    "RCCL chose WarpSpeed for a communicator with many channels"
+)
 _CAUSES = {
+    "channels-full": _CHANNELS,
     "calls-full": _OF_PROGRAM,
     "transfers-full": _REQUESTS,
 }
 _FIXES = {
     _OF_PROGRAM: "End the group earlier (ncclGroupEnd), or use a newer release of NCCL or RCCL.",
     _REQUESTS: "Look for the first error above and on the other ranks; a peer that hangs leaves its transfers open.",
+    _CHANNELS: "RCCL_WARP_SPEED_AUTO=0   # RCCL without WarpSpeed; and unset NCCL_MIN_NCHANNELS",
     _CONNECTIONS: "Use fewer communicators at once, and destroy those no longer needed (destroy_process_group).",
 }
 

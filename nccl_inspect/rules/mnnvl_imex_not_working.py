@@ -20,6 +20,12 @@ RULE = Rule(
 _NOT_PERMITTED = 800
 _FORCED = ("nccl/mnnvl-unsupported",)
 """A setting requests it, but the hosts are not known to be connected by NVLink."""
+_ON_AMD = "rccl/rccl-mnnvl-not-working"
+_FIX_AMD = (
+    "afmctl   # AMD's fabric manager: every accelerator of the pod must be ACTIVE; check its service on each node",
+    "RCCL_USE_AMD_SMI_LIB=1   # RCCL then reads the state of the fabric through AMD SMI",
+    "NCCL_MNNVL_ENABLE=0   # continues over the network",
+)
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
     "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must exist",
@@ -30,12 +36,22 @@ _FIX = (
 
 def judge(facts: Facts) -> Results:
     """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
-    stated = facts.notices("nccl/mnnvl-not-working", *_FORCED)
+    stated = facts.notices("nccl/mnnvl-not-working", _ON_AMD, *_FORCED)
     failed = list(stated)
     if _domains(facts) or facts.notices("nccl/mnnvl-clique"):
         refused = cuda_failed(facts, "transport/p2p.cc")
         failed += [notice for notice in refused if code_of(notice) == _NOT_PERMITTED]
-    if failed:
+    if failed and failed[0].production == _ON_AMD:
+        yield RULE.finding(
+            f"a fabric between hosts (UALoE) is available but does not work: {failed[0].message}",
+            cause="AMD's fabric manager is not up on a node, or the container cannot share memory through the fabric",
+            impact="the job stops",
+            fix=_FIX_AMD,
+            confidence="certain",
+            notices=failed,
+            fatal=True,
+        )
+    elif failed:
         is_forced = failed[0].production in _FORCED
         yield RULE.finding(
             f"multi-node NVLink is {'requested' if is_forced else 'available'} but does not work: {failed[0].message}",

@@ -65,7 +65,7 @@ class BulkScanner(Scanner):
         self._large = large
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
-        self._sieve = sparse.Sieve((*grammar.signs(), *envelopes.signs_of_partials()))
+        self._sieve = sparse.Sieve((*grammar.signs(), *envelopes.signs_of_partials(), prefix.FATAL))
         self._seen = 0
         """Bytes that were read."""
         self._columns: Columns | None = None

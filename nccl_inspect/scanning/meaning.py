@@ -92,8 +92,7 @@ def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
     if statement is None:
         return None
     origin, text = statement
-    message = decode(text.message)
-    return f"{decode(origin.head)} NCCL {text.level} {message}" if origin.head else message
+    return prefix.whole(origin.head, text.level, decode(text.message))
 
 
 def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:

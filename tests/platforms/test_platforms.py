@@ -176,7 +176,7 @@ def test_a_platform_is_found_as_users_write_it(written: str, name: str) -> None:
         ("nd96isr_h100", "did you mean nd96isr-h100-v5"),
         ("p6e-gb300.36xlarge", "gb300"),
         ("A800", "no machine with A800 is known; without --platform the log decides"),
-        ("mi325x", "no machine with MI325 is known"),
+        ("mi308x", "no machine with MI308 is known"),
         ("quantum-9000", "known are a100-pcie, "),
     ],
 )

@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from repository import TESTS
+from repository import ROOT, TESTS
 
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.model.job import Job
 
-CASES = TESTS / "cases_healthy"
 SOUND = [
-    CASES / f"{name}.log"
-    for name, case in tomllib.loads((CASES / "expected.toml").read_text()).items()
+    ROOT / name
+    for name, case in tomllib.loads((TESTS / "labels" / "cases_healthy.toml").read_text()).items()
     if case["verdict"] == "ok" and "platform" not in case
 ]
 ENDED = {"time-limit-2.7"}

@@ -19,6 +19,9 @@ from nccl_inspect.util.text import decode, encode
 
 MARK = b" NCCL "
 """What stands between a prefix and the level."""
+FATAL = b" [FATAL ERROR]:"
+"""What RCCL prints instead of name and level before an error that ends the process (2.27 and later)."""
+_FATAL = later(rb"^(.*?\[-?\d{1,10}\]" + re.escape(FATAL) + rb") (.*)", re.DOTALL)
 _SPLIT = later(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
@@ -99,15 +102,22 @@ NOBODY = Origin(b"", Process("", 0), 0, None)
 
 
 def split(line: bytes) -> tuple[bytes, bytes] | None:
-    """A line as (head, level and message), or None when it holds no ``NCCL LEVEL``."""
+    """A line as (head, level and message), or None when it holds neither ``NCCL LEVEL`` nor RCCL's mark of an error."""
     at = line.find(MARK)
     if at < 0:
-        return None
+        match = _FATAL.match(line) if FATAL in line else None
+        return (match[1], b"WARN " + match[2]) if match else None
     rest = line[at + 6 :]
     if rest[:5] in BEGINNINGS:
         return line[:at], rest
     match = _SPLIT.match(line)
     return (match[1], line[match.start(2) :]) if match else None
+
+
+def whole(head: bytes, level: str, message: str) -> str:
+    """The line with this head, as it stood."""
+    mark = "" if head.endswith(FATAL) else f" NCCL {level}"
+    return f"{decode(head)}{mark} {message}" if head else message
 
 
 BEGINNINGS = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
@@ -121,7 +131,7 @@ def is_masked(process: Process) -> bool:
 
 def parse(head: bytes) -> Origin | None:
     """The origin that a head states, or None when it is damaged or the beginning of a whole-line envelope."""
-    rest, stated = head, NOTHING
+    rest, stated = head.removesuffix(FATAL), NOTHING
     seen = [rest]
     for _ in range(envelopes.MAX_DEPTH):
         if match := _CORE.fullmatch(rest):

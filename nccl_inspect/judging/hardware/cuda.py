@@ -28,6 +28,12 @@ _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels",
 connections."""
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
 WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer shows more"
+_ON_AMD = {
+    IS_BROKEN: "dmesg -T | grep -i amdgpu; rocm-smi --showrasinfo   # is a GPU broken?",
+    DO_THEY_FIT: "rocm-smi; rocminfo | grep gfx; ls -l /dev/kfd /dev/dri   # in the container: all GPUs, one release?",
+    WHICH_KERNEL: "AMD_SERIALIZE_KERNEL=3   # the traceback then names the kernel",
+}
+"""The same steps with the commands of AMD's GPUs."""
 FULL = "out of memory"
 ERROR = "CUDA error: "
 """PyTorch's prefix of CUDA's error text."""
@@ -87,8 +93,9 @@ def failures(facts: Facts) -> list[Failure]:
 
 
 def _caller(facts: Facts, notice: Notice) -> str | None:
+    """The file of a call; RCCL's errors that end the process name none, and are printed by a shared header, too."""
     file = file_of(notice) or None
-    if file is None or not file.endswith(".h"):
+    if not (file.endswith(".h") if file else is_hip(notice)):
         return file
     processes = set(notice.processes)
     for frame in facts.with_event(ErrorCascade):
@@ -96,8 +103,13 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
         assert isinstance(event, ErrorCascade)
         above = frame.place > notice.place and not event.file.endswith(".h")
         if above and event.code == _CUDA_ERROR and processes & set(frame.processes):
-            return event.file
+            return event.file.rpartition("/src/")[2]
     return file
+
+
+def is_hip(notice: Notice) -> bool:
+    """Whether RCCL prints the failure of a call of HIP."""
+    return notice.event is not None and notice.event.dialect == "rccl"
 
 
 def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
@@ -115,6 +127,11 @@ def is_out_of_memory(notice: Notice) -> bool:
     """Whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
     error = str(value(notice, "error"))
     return error == FULL or error.startswith(_NO_HANDLE)
+
+
+def on_hardware(steps: Iterable[str], facts: Facts) -> list[str]:
+    """Steps with the commands of the GPUs of the job."""
+    return [_ON_AMD.get(step, step) for step in steps] if facts.is_rccl() else list(steps)
 
 
 def words(failure: Failure) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
+from nccl_inspect.judging.hardware.cuda import CUDA_CODES
 from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection, Setting
@@ -64,10 +63,16 @@ def not_shared(facts: Facts) -> list[Notice]:
     """CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
     return [
-        *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
-        *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-ipc-handle-failed"),
+        *(notice for notice in cuda.failed_calls(facts, "transport/p2p.cc") if cuda.code_of(notice) in _NOT_SHAREABLE),
+        *(failure.notice for failure in cuda.failures(facts) if _is_of_p2p_with_hip(failure)),
+        *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-direct-exchange-failed"),
         *(notice for notice in peers if value(notice, "code") != _EXHAUSTED),
     ]
+
+
+def _is_of_p2p_with_hip(failure: cuda.Failure) -> bool:
+    is_of_p2p = str(failure.file).endswith("transport/p2p.cc")
+    return is_of_p2p and failure.code in _NOT_SHAREABLE and cuda.is_hip(failure.notice)
 
 
 _OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})

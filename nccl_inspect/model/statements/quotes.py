@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 
+from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, Edge, Note, Step
@@ -23,8 +24,7 @@ class Quotes:
 
     def message(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
         """The line at a place, as it stood."""
-        text = f"{decode(origin.head)} NCCL {level} {message}" if origin.head else message
-        return self.line(place, text)
+        return self.line(place, prefix.whole(origin.head, level, message))
 
     def line(self, place: int, text: str) -> Evidence:
         """The line at a place that has a text."""

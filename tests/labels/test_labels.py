@@ -1,0 +1,99 @@
+"""What is known of a log must come out: `*.toml` here says of each input what happened to it. No program writes them.
+
+An entry is named for its input, as in `tests/answers`. `lead` is the rule of the finding that leads ("" if nothing but
+notes may be found), `finding` that of one that must be there; `ranks`, `hosts`, `severity`, `confidence` and `words`
+are about it. `faults`, `notes` and `open` list all there is, `rules` the first ones.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answers import CORPORA, Input
+
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
+
+FOLDER = Path(__file__).parent
+FILES = sorted(FOLDER.glob("*.toml"))
+KEYS = {
+    *("what", "platform", "verdict", "lead", "finding", "ranks", "hosts", "severity", "confidence", "words", "astray"),
+    *("faults", "notes", "open", "rules"),
+}
+ABOUT_FINDING = ("ranks", "hosts", "severity", "confidence")
+
+
+@pytest.fixture(scope="module")
+def inputs() -> dict[str, Input]:
+    return {one.name: one for corpus in CORPORA.values() for one in corpus()}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_what_is_known_comes_out(file: Path, inputs: dict[str, Input]) -> None:
+    wrong: list[str] = []
+    for name, label in tomllib.loads(file.read_text(encoding="utf-8")).items():
+        if not label.keys() <= KEYS:
+            wrong.append(f"{name}: unknown keys {sorted(label.keys() - KEYS)}")
+        elif name not in inputs:
+            wrong.append(f"{name}: no such input")
+        else:
+            job = inputs[name].read(platform=label.get("platform"))
+            wrong += [f"{name}: {what}" for what in contradictions(job, label)]
+            if not file.stem.startswith("built_") and job.unrecognised:
+                wrong.append(f"{name}: not recognised: {job.unrecognised[0].template}")
+    assert not wrong, "\n".join([f"{file.name} says otherwise:", *wrong])
+
+
+def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
+    """Yield how a job differs from its label."""
+    if label.get("verdict", job.verdict) != job.verdict:
+        yield f"verdict {job.verdict}, known: {label['verdict']}"
+    shown = {
+        "faults": [f"{one.severity} {one.rule} ({one.confidence})" for one in job.findings if one.severity != "info"],
+        "notes": [one.rule for one in job.findings if one.severity == "info"],
+        "open": [question.rule for question in job.not_judged],
+        "rules": [one.rule for one in job.findings][: len(label.get("rules", job.findings))],
+    }
+    for key, found in shown.items():
+        if label.get(key, found) != found:
+            yield f"{key} {found}, known: {label[key]}"
+    subject = _subject(job, label)
+    if subject is None:
+        if label.get("lead") or label.get("finding"):
+            yield f"no {label.get('lead') or label.get('finding')} among {shown['rules']}"
+        return
+    if label.get("lead", subject.rule) != subject.rule:
+        yield f"{subject.rule} leads, known: {label['lead'] or 'no fault'}"
+    for key in ABOUT_FINDING:
+        if (found := getattr(subject, key)) != label.get(key, found):
+            yield f"{subject.rule}: {key} {found}, known: {label[key]}"
+    culprits = [culprit.name for culprit in subject.culprits]
+    text = "\n".join([subject.summary, subject.cause, subject.impact, *subject.fix, subject.confirm, *culprits])
+    if missing := [word for word in label.get("words", ()) if word not in text and word not in _joined(subject)]:
+        yield f"{subject.rule}: its texts do not hold {missing}:\n{text}"
+    if astray := [word for word in label.get("astray", ()) if word in text]:
+        yield f"{subject.rule}: its texts hold {astray}"
+
+
+def _subject(job: Job, label: dict[str, Any]) -> Finding | None:
+    """Return the finding that a label is about: the one it names, or the one that leads."""
+    if "finding" in label:
+        return next((one for one in job.findings if one.rule == label["finding"]), None)
+    roots = [finding for finding in job.findings if finding.root]
+    if label.get("lead") == "":
+        roots = [finding for finding in roots if finding.severity != "info" and finding.category != "log-quality"]
+    return roots[0] if roots else None
+
+
+def _joined(finding: Finding) -> str:
+    return f"{finding.summary}; {finding.cause}"
+
+
+def test_every_log_of_a_kind_with_labels_has_one(inputs: dict[str, Input]) -> None:
+    labelled = {name for file in FILES for name in tomllib.loads(file.read_text(encoding="utf-8"))}
+    folders = {name.rpartition("/")[0] for name in labelled if name.startswith(("tests/", "sample_logs/"))}
+    assert not [name for name in inputs if name.rpartition("/")[0] in folders and name not in labelled]

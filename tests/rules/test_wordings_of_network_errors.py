@@ -1,0 +1,88 @@
+"""An error of NET/IB leads to the same findings in each wording that NCCL has for it, old and new."""
+
+import nccl_inspect
+
+_INIT = "NCCL INFO ncclCommInitRank comm 0x1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x9 - Init"
+_JOB = f"""\
+node-a:10:10 [0] NCCL INFO Using network IB
+node-a:10:10 [0] {_INIT.format(rank=0)} START
+node-b:20:20 [0] {_INIT.format(rank=1)} START
+node-a:10:10 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA
+node-b:20:20 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/0/GDRDMA
+node-a:10:10 [0] {_INIT.format(rank=0)} COMPLETE
+node-b:20:20 [0] {_INIT.format(rank=1)} COMPLETE
+"""
+_STATUSES = {
+    1: "IBV_WC_LOC_LEN_ERR",
+    2: "IBV_WC_LOC_QP_OP_ERR",
+    4: "IBV_WC_LOC_PROT_ERR",
+    5: "IBV_WC_WR_FLUSH_ERR",
+    7: "IBV_WC_BAD_RESP_ERR",
+    8: "IBV_WC_LOC_ACCESS_ERR",
+    9: "IBV_WC_REM_INV_REQ_ERR",
+    10: "IBV_WC_REM_ACCESS_ERR",
+    11: "IBV_WC_REM_OP_ERR",
+    12: "IBV_WC_RETRY_EXC_ERR",
+    13: "IBV_WC_RNR_RETRY_EXC_ERR",
+    14: "IBV_WC_LOC_RDD_VIOL_ERR",
+    19: "IBV_WC_FATAL_ERR",
+    20: "IBV_WC_RESP_TIMEOUT_ERR",
+    21: "IBV_WC_GENERAL_ERR",
+}
+_GIDS = "localGid ::ffff:10.0.0.1 remoteGid"
+_CQE = "(devIndex=0, req=0x7f01a0, comm=0x7f02a0 (send), wr_id=5, qp_num=7)"
+_NAMED = "NET/IB: Got completion from peer 10.0.0.2<4> with status={name}({status}) opcode=IBV_WC_SEND(0)"
+_COMPLETIONS = {
+    "2.4": "NET/IB : Got completion with error {status}, opcode 0, len 0, vendor err 129",
+    "2.20": "NET/IB : Got completion from peer 10.0.0.2<4> with error {status}, opcode 0, len 0, vendor err 129 (Send) "
+    + f"{_GIDS} ::ffff:10.0.0.2",
+    "2.28.3": "NET/IB: Got completion from peer 10.0.0.2<4> with status={status} opcode=0 len=0 vendor err 129 (Send) "
+    + f"{_GIDS}s::ffff:10.0.0.2 hca mlx5_0",
+    "2.28.9": f"{_NAMED} reqSize=1 vendor_err=129 req_type=Send {_GIDS}s::ffff:10.0.0.2 hca mlx5_0",
+    "2.29.7, RoCE": f"NET/IB: ncclIbTest: Got CQE with error {_CQE}\n"
+    + f"{_NAMED} vendor_err=129  {_GIDS}s::ffff:10.0.0.2 hca mlx5_0",
+    "2.30.7, InfiniBand": f"NET/IB: Got CQE with error {_CQE}\n{_NAMED} vendor_err=129  hca mlx5_0",
+    "2.30.7, the second line": f"{_NAMED} vendor_err=129  hca mlx5_0",
+    "2.30.7, failover": "NET/IB: ncclIbTest: Unsupported completion status {name} ({status})",
+}
+_EVENTS = {
+    "port error": ("port error",),
+    "LID change": ("LID change",),
+    "client reregistration": ("client reregistration",),
+    "local catastrophic error": ("local catastrophic error", "fatal"),
+    "CQ error": ("CQ error", "fatal"),
+    "invalid request local work queue error": ("invalid request local work queue error", "fatal"),
+}
+_ASYNC = {
+    "": ("Got async event : {event}", "Got async event: {event}", "Got async error event: {event}"),
+    "fatal": (
+        "async fatal event on QP (0x7f01a0) qpn=3 handle=3 send_cq=3 recv_cq=3 state=3 sq_psn=3 rq_psn=3: {event}",
+    ),
+}
+
+
+def _findings(messages: str) -> list[tuple[str, str]]:
+    lines = "".join(f"node-a:10:30 [0] net_ib.cc:1 NCCL WARN {message}\n" for message in messages.split("\n"))
+    job = nccl_inspect.read((_JOB + lines).encode())
+    return [(finding.rule, finding.severity) for finding in job.findings] or [(job.verdict, "no finding")]
+
+
+def test_each_status_of_a_completion_leads_where_the_oldest_wording_leads() -> None:
+    wrong = []
+    for status, name in _STATUSES.items():
+        found = {release: _findings(text.format(status=status, name=name)) for release, text in _COMPLETIONS.items()}
+        expected = found["2.4"]
+        wrong += [f"{name}: {release}: {got}, not {expected}" for release, got in found.items() if got != expected]
+        wrong += [f"{name}: no finding"] if expected[0][1] == "no finding" else []
+    assert not wrong, "nccl_inspect/grammar/dialects/nccl/warnings-ib.grammar:\n" + "\n".join(wrong)
+
+
+def test_each_event_of_a_nic_leads_where_the_oldest_wording_leads() -> None:
+    wrong = []
+    for event, (text, *kinds) in _EVENTS.items():
+        wordings = [wording for kind in ("", *kinds) for wording in _ASYNC[kind]]
+        found = {wording: _findings(f"NET/IB : mlx5_0:1 {wording.format(event=text)}") for wording in wordings}
+        expected = found[wordings[0]]
+        wrong += [f"{event}: {wording}: {got}, not {expected}" for wording, got in found.items() if got != expected]
+        wrong += [f"{event}: no finding"] if expected[0][1] == "no finding" else []
+    assert not wrong, "nccl_inspect/grammar/dialects/nccl/warnings-ib.grammar:\n" + "\n".join(wrong)
