@@ -44,6 +44,8 @@ RULE = Rule(
     supersedes=("ended-from-outside",),
 )
 _WAITING = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"
+_LOOK_FOR = "Look for {who}: check the pod list, the scheduler and their own logs."
+_LAST_LINE = "Look at the output of {who} from its last line on."
 _REACH = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
 _SAME_RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release?"
@@ -105,16 +107,13 @@ def judge(facts: Facts) -> Results:
 
 def tell(facts: Facts, told: Told) -> Finding:
     """Tell of ranks that never began a communicator in which others wait."""
-    finding = retell(
-        RULE,
-        told,
-        "its process is busy or stuck before that call, ended, or was not started",
-        STACK,
-        "Look at the output of {who} from its last line on.",
-        _EACH_STEP,
-        impact="the ranks wait for each other; NCCL itself waits without a timeout",
-    )
-    return finding.with_fields(evidence=[*finding.evidence[:2], *facts.job.ended_by[-2:]])
+    cause, steps = "its process is busy or stuck before that call, or ended", [STACK, _LAST_LINE]
+    if not told.pids:
+        cause, steps = "it was not launched, died before NCCL, or its log is not here", [_LOOK_FOR, _REACH]
+    impact = "the ranks wait for each other; NCCL itself waits without a timeout"
+    finding = retell(RULE, told, cause, *steps, _EACH_STEP, impact=impact)
+    is_open = not (facts.job.ended_by or facts.job.failed)
+    return finding.with_fields(evidence=[*finding.evidence[:2], *facts.job.ended_by[-2:]], open_end=is_open)
 
 
 def _touching(paths: Selection, ranks: set[int]) -> Selection:
@@ -176,9 +175,7 @@ def _finding(facts: Facts, hang: _Hang) -> Finding:
         impact="the job does not start; NCCL itself waits without a timeout",
         fix=[
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
-            f"Look for {ranks_word(absent)}: check the pod list, the scheduler and their own logs."
-            if absent
-            else _WAITING,
+            _LOOK_FOR.replace("{who}", ranks_word(absent)) if absent else _WAITING,
             _REACH,
             _EACH_STEP,
         ],

@@ -21,6 +21,7 @@ _REACTION = 5.0
 """Seconds after which a process cannot be the one that another lost: it failed only then."""
 _COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
 """What the program did, by the calls of all ranks: no setting leads to that."""
+_OWN = (*(layer for layer in Layer if layer <= Layer.RESOURCE), Layer.END)
 _TWO_SIDED = ("call-unfinished", "no-answer")
 """What shows that ranks wait, and not which of them is at fault."""
 
@@ -80,7 +81,11 @@ class Edges:
         lagging = [incident for incident in self.incidents if incident.lags]
         everyone = [*heads, *loose]
         own = [head for head in heads if _is_own(head)]
-        own += [one for one in loose if one.layer <= Layer.END and one.layer not in (Layer.CALL, Layer.FRAMEWORK)]
+        told = [one for one in self.incidents if one.kind == "ended-from-outside" and one.is_report]
+        for end in loose:  # a launcher ends because a worker of it was ended
+            if end.layer == Layer.END and not end.is_kill and not end.gave_up:
+                end.because += _first(one for one in told if before(one, end) is True)
+        own += [one for one in loose if one.layer in _OWN and not one.because]
         reasons = sorted((one for one in own if not self._is_setting(one)), key=Order)
         outside = [incident for incident in everyone if incident.is_signal]
         first_out = first_of(outside)
@@ -100,7 +105,7 @@ class Edges:
         for weak in loose:
             if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
-                lower = (one for one in others if (one.layer, Order(one)) < (weak.layer, Order(weak)))
+                lower = (one for one in others if one.layer < weak.layer or _is_retelling(weak, one))
                 weak.because += _first(lower)
         for gone in (
             one for one in self._left("no-answer") if one not in held
@@ -110,7 +115,7 @@ class Edges:
     def _is_setting(self, incident: Incident) -> bool:
         """Whether it may only be why others failed: it is weighed when nothing else explains these."""
         rule = self._rules.get(incident.kind)
-        return rule is not None and bool(rule.may_cause) and incident.layer >= Layer.SETTING
+        return incident.is_condition and rule is not None and bool(rule.may_cause)
 
     def _why_they_lag(
         self,
@@ -152,7 +157,7 @@ class Edges:
     ) -> None:
         """Who lost or awaited another: because of whom it names, else of the first that failed in time."""
         named = (one for one in standing if one.actors & foreign.peers) if foreign.peers else ()
-        in_time = (one for one in standing if not _is_too_late(one, foreign))
+        in_time = (one for one in standing if one is not foreign and not _is_too_late(one, foreign))
         foreign.because += _first(named) or _first(in_time) or held[:1]
         if foreign.because or first_out is None or first_out.actors == foreign.actors:
             return
@@ -193,12 +198,12 @@ class Edges:
         for end in self.roots:
             if end.gave_up:
                 end.because += waiting
-        losses = sorted((one for one in self.roots if one.is_foreign and one.finding is not None), key=Order)
+        losses = sorted((one for one in self.roots if one.is_foreign and one.finding is not None), key=_by_surety)
         for later in losses[1:]:  # the first status says most
             later.because += losses[:1] if before(losses[0], later) is True else []
         two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
         for other in self.roots:
-            if other.is_foreign and other.actors:
+            if other.is_foreign and other not in two_sided:
                 other.because += two_sided[:1]
 
     def _by_settings(self) -> None:
@@ -214,7 +219,7 @@ class Edges:
             root.because += sorted(why, key=lambda one: one.layer)[:1]
 
     def _may_explain(self, incident: Incident) -> bool:
-        return incident.is_condition and self._is_setting(incident) and _is_fatal(incident)
+        return self._is_setting(incident) and _is_fatal(incident)
 
     def _left(self, kind: str) -> list[Incident]:
         return [incident for incident in self.roots if incident.kind == kind]
@@ -260,14 +265,29 @@ def _standing(reasons: list[Incident]) -> list[Incident]:
 
 
 def _is_too_late(head: Incident, foreign: Incident) -> bool:
-    """Whether a process failed only after another had lost somebody: it cannot be that one."""
+    """Whether a process failed only after another had lost somebody, or the network: it cannot be that one."""
+    if head.is_report:
+        return False
+    if foreign.finding is not None and before(foreign, head) is True:
+        return True
     times = head.time, foreign.time
-    return not head.is_report and times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
+    return times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
 
 
 def are_together(one: Incident, other: Incident) -> bool:
-    """Whether two signals were sent at once."""
-    return one.time is not None and other.time is not None and abs(one.time - other.time) < _TOGETHER
+    """Whether two signals were sent at once, as far as their lines have times."""
+    if one.time is None or other.time is None:
+        return one.time is other.time
+    return abs(one.time - other.time) < _TOGETHER
+
+
+def _is_retelling(later: Incident, earlier: Incident) -> bool:
+    """Whether what nobody is known to have said may only follow from an incident of its layer."""
+    return later.finding is None and later.layer == earlier.layer and Order(earlier) < Order(later)
+
+
+def _by_surety(incident: Incident) -> tuple[bool, Order]:
+    return incident.confidence == "possible", Order(incident)
 
 
 def _first(incidents: Iterable[Incident]) -> list[Incident]:

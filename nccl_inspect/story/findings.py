@@ -129,6 +129,19 @@ def _told(story: Story, incidents: list[Incident]) -> Told:
     )
 
 
+def _causes(finding: Finding, incidents: Iterable[Incident], present: set[str], tellers: dict[str, str]) -> list[str]:
+    """The nearest causes that have a finding."""
+    queue = [cause for one in incidents for cause in one.because]
+    names: list[str] = []
+    for cause in queue:  # grows
+        name = _rule_of(cause, tellers)
+        if name in present and name != finding.rule:
+            names.append(name)
+        else:
+            queue += [one for one in cause.because if one not in queue]
+    return list(dict.fromkeys(names))
+
+
 def _joined(
     story: Story,
     finding: Finding,
@@ -145,10 +158,15 @@ def _joined(
         follows = finding.fatal and name in present and name != finding.rule
         return finding.with_fields(because=[name], root=False) if follows and name else finding
     is_root = any(not one.because for one in incidents)
-    causes = [cause for one in incidents for cause in one.because]
-    names = [_rule_of(cause, tellers) for cause in causes]
-    because = [name for name in dict.fromkeys(names) if name and name != finding.rule and name in present]
+    because = _suspects(story, incidents, present, rules) if is_root else _causes(finding, incidents, present, tellers)
     local = rules[finding.rule].local and len(story.actors_in(incidents)) == 1
     own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
     ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
+
+
+def _suspects(story: Story, incidents: Iterable[Incident], present: set[str], rules: Mapping[str, Rule]) -> list[str]:
+    """How things are that may lead to what nothing explains, as far as the log shows."""
+    layers = {one.layer.name.lower() for one in incidents if not one.because and not one.is_condition}
+    clues = [one.kind for one in story.incidents if one.is_condition and one.kind in present]
+    return [name for name in dict.fromkeys(clues) if not layers.isdisjoint(rules[name].may_cause)]

@@ -75,7 +75,7 @@ class Collector:
         self._errors = {(line.source, line.order) for notice in facts.errors() for line in notice.evidence}
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
-            for line in () if self._is_condition(finding) else finding.evidence:
+            for line in () if self._is_condition(finding) or _is_slow(finding) else finding.evidence:
                 self._of_line[line.source, line.order] = finding
 
     def all(self) -> list[Incident]:
@@ -331,10 +331,9 @@ class Collector:
         """What rules find that is no error in itself: settings, machines, files beside the log."""
         for finding in self.findings:
             is_condition = self._is_condition(finding)
-            is_slow = finding.paths is not None and not finding.fatal
             if finding.rule in kinds or not (finding.fatal or finding.severity == "error" or is_condition):
                 continue
-            if is_slow and not is_condition:
+            if _is_slow(finding) and not is_condition:
                 continue
             layer = self._layer_of(finding)
             actors: set[Actor] = set(finding.ranks) if self.actors.world is not None else set()
@@ -354,6 +353,11 @@ class Collector:
                 confidence=finding.confidence,
                 finding=finding,
             )
+
+
+def _is_slow(finding: Finding) -> bool:
+    """Whether it is about the speed of paths."""
+    return finding.paths is not None and not finding.fatal
 
 
 def _compares_calls(notice: Notice) -> bool:

@@ -234,7 +234,8 @@ class Table:
                 enqueued, completed = last.get((name, rank), (-1, -1))
                 calls = row.recorded.calls.setdefault(members.name, [])
                 calls += [_call(members.name, wait, wait.seq) for wait in mine]
-                if not mine and enqueued > completed >= 0:
+                is_past = any(wait.seq > completed + 1 for wait in by_group[name])  # others completed that call
+                if not mine and not is_past and enqueued > completed >= 0:
                     others = (wait for wait in by_group[name] if wait.seq == completed + 1)
                     calls.append(_call(members.name, next(others, None), completed + 1))
                 row.enqueued[members.name] = max([enqueued, *(wait.seq for wait in mine)])
@@ -297,6 +298,8 @@ class Table:
         if wait is None or not (at_end.is_stuck(self.facts) or self._end or self.facts.job.ended_by):
             return  # it may only have been cut there
         late = set(wait.missing or wait.silent)
+        if len(late) > len(wait.waiting):
+            return  # they may rather wait elsewhere for those
         who = f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')}"
         if late:
             what = "never began" if wait.missing else "fell silent in"

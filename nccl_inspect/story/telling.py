@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.process_ends.exceptions import absent_ranks
-from nccl_inspect.judging.process_ends.silence import silence_of
+from nccl_inspect.judging.process_ends.silence import closed_by_others, silence_of
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.story import Entry
@@ -23,6 +23,7 @@ from nccl_inspect.util.text import cut
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
 _ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
+_OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order", "left-communicator")
 _MOST_ENTRIES = 8
 _WIDTH = 160
 
@@ -130,12 +131,12 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
 
     Args:
         facts: about the job.
-        findings: of rules about one fact, without those that others supersede.
+        findings: of all rules, without those that others supersede.
     """
     rules = {entry.rule.name: entry.rule for entry in registered()}
     actors = actors_of(facts)
-    findings = [finding for finding in findings if not rules[finding.rule].tells]
-    incidents = Collector(facts, actors, findings).all()
+    joined = [finding for finding in findings if rules[finding.rule].tells]
+    incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).all()
     blocks = sources_in_blocks(facts)
     for incident in incidents:
         process = actors.process_of(min(incident.actors, key=str)) if incident.actors else None
@@ -145,11 +146,11 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     incidents += Table(facts, actors, end).incidents()
     incidents = _without_survived(incidents, facts)
     edges = Edges(actors, incidents, rules)
-    if (silent := _gone_silent(facts, edges, actors)) is not None:
+    if (other := _gone_silent(facts, edges, actors) or _stated(edges, joined, rules)) is not None:
         for root in edges.roots:
             if root.is_foreign:
-                root.because.append(silent)
-        edges.incidents.append(silent)
+                root.because.append(other)
+        edges.incidents.append(other)
     return Story(facts, actors, edges)
 
 
@@ -182,7 +183,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None  # they waited before they lost anybody
     if all(one.notice is not None and one.notice.production in HELPERS for one in losses):
         return None  # connections of helper threads close at every end
-    silence = silence_of(facts, list({id(one.notice): one.notice for one in losses if one.notice}.values()))
+    lost = [one.notice for one in edges.incidents if one.layer == Layer.LOSS and one.notice]
+    silence = silence_of(facts, list({id(one): one for one in (*lost, *closed_by_others(facts))}.values()))
     gone = {actors.of_process(last.process) for last in silence.gone}
     said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
     named = {actor for loss in said for actor in loss.peers}
@@ -200,10 +202,32 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     )
 
 
+def _stated(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
+    """What a rule that joins statements says of the calls of some ranks, where the others only wait."""
+    roots = edges.roots
+    if not roots or any(not root.is_foreign or root.kind == "call-unfinished" for root in roots):
+        return None
+    for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
+        kind = rules[finding.rule].tells[0]
+        if kind in _OF_CALLS and finding.fatal and finding.ranks and finding.confidence != _CONFIDENCES[-1]:
+            return Incident(
+                kind,
+                Layer.PROGRAM,
+                frozenset(),
+                next(iter(finding.evidence), None),
+                finding.summary,
+                peers=frozenset(finding.ranks),
+                is_report=True,
+                confidence=finding.confidence,
+                teller=finding.rule,
+            )
+    return None
+
+
 def _rank(incident: Incident) -> tuple[object, ...]:
     """Events before conditions, what has an owner before what has none, the sure before the possible; then time."""
     is_possible = incident.confidence == _CONFIDENCES[-1]
-    is_cause = incident.layer <= Layer.RESOURCE and incident.finding is not None
+    is_cause = (incident.layer <= Layer.RESOURCE or incident.layer == Layer.LOSS) and incident.finding is not None
     if is_cause or incident.layer <= Layer.PROGRAM or incident.is_kill or incident.is_signal:
         tier = 4 if incident.is_condition and not incident.effects else 0
     elif incident.gave_up:
@@ -212,7 +236,7 @@ def _rank(incident: Incident) -> tuple[object, ...]:
         tier = 2 if incident.peers or incident.kind == "call-unfinished" else 3
     else:
         tier = 1 if incident.actors or incident.finding else 4
-    doubt = {0: 2.5, 1: 1.5}.get(tier, 0) if is_possible else 0
+    doubt = {0: 2.5, 1: 1.5}.get(tier, 0.5) if is_possible else 0
     return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, incident.is_retold, Order(incident)
 
 

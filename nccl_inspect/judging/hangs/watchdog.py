@@ -37,6 +37,7 @@ class Wait(Frozen):
 def waits(facts: Facts) -> list[Wait]:
     """Each wait once, although PyTorch reports it several times."""
     by_key: dict[tuple[object, ...], Wait] = {}
+    first: dict[tuple[object, ...], Notice] = {}
     groups = _groups(facts)
     for notice in facts.with_event(CollectiveTimeout):
         event = notice.event
@@ -45,9 +46,13 @@ def waits(facts: Facts) -> list[Wait]:
         group = group_of(notice.message) or _next_group(groups.get((event.global_rank, event.rank, seq), []), notice)
         member = None if event.operation in PAIRWISE else event.rank
         rank = job_rank(event.global_rank, member, group)
+        own = event.global_rank, event.rank, seq, event.operation
+        if group is None:
+            first.setdefault(own, notice)
         key = group, rank, event.rank, seq, event.operation
         if key not in by_key:
-            by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, notice)
+            begun = first.get(own, notice)  # the text of an exception has the group, and is printed later
+            by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, begun)
     return _without_repeats(list(by_key.values()))
 
 
