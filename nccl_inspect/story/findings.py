@@ -60,7 +60,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
             kept.append(told)
     kept += candidates.values()
     rules = {name: entry.rule for name, entry in by_name.items()}
-    joined = [_joined(story, finding, of_rule, {f.rule for f in kept}, tellers, rules) for finding in kept]
+    joined = [_joined(story, finding, of_rule, kept, tellers, rules) for finding in kept]
     return Decided(joined, place)
 
 
@@ -97,7 +97,8 @@ def _told_by(
         return candidate
     told = _told(story, same)
     is_of_all = candidate is not None and (candidate.confidence == "certain" or not told.is_partial)
-    if candidate is not None and kind == "ended-from-outside" and is_of_all:
+    is_told = candidate is not None and (candidate.open_end or (kind == "ended-from-outside" and is_of_all))
+    if candidate is not None and is_told:  # where the log may only be cut its rule says both
         return candidate.with_fields(ranks=ranks)
     finding = entry.tell(facts, told)
     beside = [one for one in roots if one not in same]
@@ -146,27 +147,28 @@ def _joined(
     story: Story,
     finding: Finding,
     of_rule: dict[str, list[Incident]],
-    present: set[str],
+    kept: list[Finding],
     tellers: dict[str, str],
     rules: Mapping[str, Rule],
 ) -> Finding:
     """A finding with its causes by the story."""
     incidents = of_rule.get(finding.rule, ())
+    present = {other.rule for other in kept}
     if not incidents:
         lead = story.roots[0]
         name = _rule_of(lead, tellers)
         follows = finding.fatal and name in present and name != finding.rule
         return finding.with_fields(because=[name], root=False) if follows and name else finding
     is_root = any(not one.because for one in incidents)
-    because = _suspects(story, incidents, present, rules) if is_root else _causes(finding, incidents, present, tellers)
+    because = _suspects(incidents, kept, rules) if is_root else _causes(finding, incidents, present, tellers)
     local = rules[finding.rule].local and len(story.actors_in(incidents)) == 1
     own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
     ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
 
 
-def _suspects(story: Story, incidents: Iterable[Incident], present: set[str], rules: Mapping[str, Rule]) -> list[str]:
-    """How things are that may lead to what nothing explains, as far as the log shows."""
-    layers = {one.layer.name.lower() for one in incidents if not one.because and not one.is_condition}
-    clues = [one.kind for one in story.incidents if one.is_condition and one.kind in present]
-    return [name for name in dict.fromkeys(clues) if not layers.isdisjoint(rules[name].may_cause)]
+def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[str]:
+    """How things are that may lead to what nothing explains: clues, which end no job by themselves."""
+    layers = {one.layer.name.lower() for one in incidents if not (one.because or one.is_condition)}
+    clues = (finding.rule for finding in findings if finding.clue)
+    return [name for name in clues if not layers.isdisjoint(rules[name].may_cause)]
