@@ -31,8 +31,8 @@ class Column(NamedTuple):
     """Makes the cell from the record, if it is not just the value of the field."""
 
 
-class Answer(Protocol):
-    """What a module of this package has."""
+class Table(Protocol):
+    """A module whose records are shown as a table."""
 
     @property
     def RECORD(self) -> type[Record]:  # noqa: N802
@@ -42,11 +42,15 @@ class Answer(Protocol):
     def COLUMNS(self) -> Sequence[Column]:  # noqa: N802
         """Of the table for people."""
 
-    def rows(self, job: Any) -> Sequence[Any]:
-        """The records, in the order in which they are shown."""
-
     def is_bad(self, row: Any) -> bool:
         """Whether a record deserves a mark."""
+
+
+class Answer(Table, Protocol):
+    """A module whose records are made of a job alone."""
+
+    def rows(self, job: Any) -> Sequence[Any]:
+        """The records, in the order in which they are shown."""
 
 
 def place(source: str | None, line: int | None) -> str:

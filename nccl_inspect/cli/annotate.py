@@ -85,7 +85,7 @@ class _Margin:
         block = b"\n".join(lines)
         clean = envelopes.cleaned(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])
-        needles = [candidate.needle for candidate in self._grammar.foreign_in(others)]
+        needles = [sign for candidate in self._grammar.foreign_in(others) for sign in candidate.signs]
         hides = may_hide(decode(block))
         pasted = {} if self.has_nccl or len(block) > PASTE else self._of_excerpt(clean)
         for place, (plain, shown) in enumerate(zip(clean, _shown(lines, block, hides), strict=True)):

@@ -45,7 +45,7 @@ GROUPS = (
 """Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
 COMMANDS = (
     ("Reports", ("summarize", "topology", "traffic", "watch")),
-    ("Questions", ("paths", "hosts", "nics", "env", "ranks")),
+    ("Questions", ("paths", "hosts", "nics", "env", "ranks", "timings", "memory")),
     ("Comparing and checking", ("diff", "check")),
     ("Running and collecting", ("run", "collect")),
     ("Assistants", ("mcp",)),

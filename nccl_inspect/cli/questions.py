@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from nccl_inspect.answers import Answer, names_of
+from nccl_inspect.answers import Table, names_of
 from nccl_inspect.answers.selection import PlaceFilter
 from nccl_inspect.cli import filters, print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
@@ -26,12 +26,15 @@ Answered = tuple[Sequence[Record], str]
 """The rows that fit the options, and the message if there is none."""
 
 
-def question(kind: Answer, noun: str) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
+def question(
+    kind: Table, noun: str, *, tells_logs: bool = False
+) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
     """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
 
     Args:
         kind: the module that makes the rows.
         noun: of one row: ``host``.
+        tells_logs: the function gets the inputs, too.
     """
 
     def decorate(rows_of: Callable[..., Answered]) -> Callable[..., int]:
@@ -46,7 +49,7 @@ def question(kind: Answer, noun: str) -> Callable[[Callable[..., Answered]], Cal
             **own: Any,
         ) -> int:
             job = shared.read(logs, options)
-            rows, none = rows_of(job, places.of(job), **own)
+            rows, none = rows_of(job, places.of(job), **own, **({"logs": logs} if tells_logs else {}))
             if not rows:
                 print_stderr(none)
             out.write(_text(kind, rows, noun, form, limit, writing.columns(out.target, UNBOUNDED)))
@@ -60,7 +63,7 @@ def question(kind: Answer, noun: str) -> Callable[[Callable[..., Answered]], Cal
     return decorate
 
 
-def _text(kind: Answer, rows: Sequence[Record], noun: str, form: str, limit: int | None, width: int) -> str:
+def _text(kind: Table, rows: Sequence[Record], noun: str, form: str, limit: int | None, width: int) -> str:
     shown = rows[:limit]
     if form == "json":
         return json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]

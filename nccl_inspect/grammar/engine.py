@@ -83,7 +83,7 @@ class Grammar:
                 self._index_bare(production)
             if not production.follows:
                 self._index(production)
-        self._foreign.sort(key=lambda production: production.general)
+        self._foreign.sort(key=lambda production: (production.general, production.rest))
 
     def named(self, dialect: str, name: str) -> Production | None:
         """The production of that name, if any."""
@@ -138,8 +138,8 @@ class Grammar:
         return [lead for lead in leads if lead in block]
 
     def foreign_in(self, block: bytes) -> list[Production]:
-        """The productions of other programs whose fixed text occurs in a block; most blocks have none."""
-        return [production for production in self._foreign if production.needle in block]
+        """The productions of other programs one of whose fixed texts occurs in a block; most blocks have none."""
+        return [p for p in self._foreign if any(sign in block for sign in p.signs)]
 
     def words(self) -> set[str]:
         """The words of all messages, in lower case."""
@@ -147,7 +147,7 @@ class Grammar:
 
     def signs(self) -> set[bytes]:
         """Literals one of which is in every recognizable line without a prefix."""
-        return {*self._bare, *(production.needle for production in self._foreign)}
+        return {*self._bare, *(sign for production in self._foreign for sign in production.signs)}
 
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
         """The parsed line of another program, if it matters for the job; None for any other line.

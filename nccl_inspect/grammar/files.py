@@ -23,7 +23,8 @@ A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
-``general: yes`` of shapes that are so wide that all others come before them,
+``rest: yes`` of foreign ones that take what the others leave of a form that only this program has,
+``general: yes`` of shapes that are so wide that all others come before them, and that prove nothing,
 ``traced: yes`` of foreign ones that are wider still: only the line below the frames of a traceback is asked for them,
 ``last: yes`` of foreign ones that mean something only in the last lines of a log: no other line is asked for them.
 """
@@ -56,6 +57,7 @@ _KEYS = {
     "follows",
     "bare",
     "foreign",
+    "rest",
     "general",
     "traced",
     "last",
@@ -95,22 +97,21 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     dialect, family = (common.get(key, [""])[0] for key in ("dialect", "family"))
     is_renamed = dialect in _RENAMED
     has_bare = "\nfollows: " in text or "\nbare: yes" in text  # few files
+    kinds = [kind for kind in ("foreign", "rest", "general", "traced", "last") if kind in common]
     productions = []
     for block in blocks:
         label = block[: block.find("\n")]
-        line = _value(block, "line")
+        line = _value(block, "\nline: ")
         if is_renamed and "cu" in line:
             line = _with_hip(line)
         if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
         if has_bare:
-            production.follows = _value(block, "follows")
+            production.follows = _value(block, "\nfollows: ")
             production.bare = bool(production.follows) or "\nbare: yes" in block
-        production.foreign = "foreign" in common
-        production.general = "general" in common
-        production.traced = "traced" in common
-        production.last = "last" in common
+        for kind in kinds:
+            setattr(production, kind, True)
         productions.append(production)
     return productions
 
@@ -133,9 +134,8 @@ _CUDA = re.compile(_NAME)
 _FIELD_OR_CUDA = re.compile(r"\{[^{}]*\}|" + _NAME)
 
 
-def _value(block: str, key: str) -> str:
-    """The first value of a key, without parsing the whole block."""
-    mark = f"\n{key}: "
+def _value(block: str, mark: str) -> str:
+    """The first value of a key with the marks around it, without parsing the whole block."""
     start = block.find(mark)
     if start < 0:
         return ""

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import GrammarError
+from nccl_inspect.util.patterns import later
 
 
 class Literal(NamedTuple):
@@ -134,15 +135,17 @@ def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
 
 def quick_leads(source: str, limit: int = MAX_LEADS) -> list[str]:
     """The same, of a line that is not parsed: most lines are only asked for their leads."""
-    starts, ended, _ = _option(iter(_PIECE.findall(source)), limit)
+    starts, ended, _ = _option(iter(_PIECE.findall(source)), limit, is_whole=True)
     return starts + ended
 
 
-def _option(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str], str]:
+def _option(pieces: Iterator[str], limit: int, is_whole: bool = False) -> tuple[list[str], list[str], str]:
     """The leads of what precedes the next mark between options: those that it continues, and those that have ended."""
     starts: list[str] = [""]
     ended: list[str] = []
     for piece in pieces:
+        if is_whole and not starts:
+            break
         if piece[0] in "¦»":
             return starts, ended, piece
         if piece == "«":
@@ -245,6 +248,40 @@ _CHOICE = re.compile("«[^«»]*»\\??")
 def quick_needle(source: str) -> str:
     """The longest of the literals in every message of this shape."""
     return max(quick_needles(source), key=len)
+
+
+_FIELD = later(r"\{[^{}]*\}")
+_BRACKET = later(r"(«|»\??)")
+_WORDS = later(r"([^{}]*)\{[a-z0-9_]+:=([^{}]*)\}(?=([^{}]*))")
+
+
+def quick_signs(source: str, size: int) -> list[str]:
+    """Literals one of which is in every message: of one choice, where no literal of that size is in all of them."""
+    signs = [quick_needle(source)]
+    if len(signs[0]) < size:
+        signs = max([signs, *_alternatives(source)], key=lambda some: min(map(len, some)))
+    return [sign.replace("␣", " ") for sign in signs]
+
+
+def _alternatives(source: str) -> Iterator[list[str]]:
+    """The literals of each choice that cannot be left out, one for each of its options, and of each field of words."""
+    depth, inside = 0, ""
+    for part in _BRACKET.split(source):
+        if part == "«":
+            depth += 1
+            inside += "\n"
+        elif part in ("»", "»?"):
+            depth -= 1
+            inside += "\n"
+            if depth == 0:
+                if part == "»":
+                    yield [max(option.split("\n"), key=len) for option in inside.split("¦")]
+                inside = ""
+        elif depth == 0:
+            for before, words, after in _WORDS.findall(part):
+                yield [f"{before}{word}{after}" for word in words.split("¦")]
+        elif depth == 1:
+            inside += _FIELD.sub("\n", part)
 
 
 def quick_needles(source: str) -> list[str]:

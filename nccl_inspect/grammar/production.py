@@ -18,6 +18,8 @@ from nccl_inspect.grammar.types import Value
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
 
+MIN_SIGN = 8
+"""Bytes of a text that shows a line of another program."""
 _TRIES = 1000
 """Number of non-matching messages after which compiling the pattern is faster than checking literals."""
 
@@ -58,60 +60,40 @@ class Production:
         load: reads the other keys; called on first use, because a short log needs few productions.
     """
 
-    __slots__ = (
-        "_beginnings",
-        "_details",
-        "_event_of",
-        "_literals",
-        "_load",
-        "_needle",
-        "_nodes",
-        "_past_word",
-        "_regex",
-        "_shape",
-        "_tried",
-        "bare",
-        "dialect",
-        "family",
-        "follows",
-        "foreign",
-        "general",
-        "last",
-        "line",
-        "name",
-        "traced",
-    )
+    bare = False
+    """Whether the line may come without a prefix."""
+    foreign = False
+    """Whether it is a whole line of another program."""
+    general = False
+    """Whether it is tried only if no other production matches."""
+    rest = False
+    """Whether it takes what the other productions leave of a form that only its dialect has."""
+    traced = False
+    """Whether it only matches the line below the frames of a traceback."""
+    last = False
+    """Whether it only matches the last lines of a log."""
+    follows = ""
+    """The multi-line message that this line without a prefix continues."""
+    _details: Details | None = None
+    _nodes: notation.Sequence | None = None
+    _shape: Shape | None = None
+    _needle: bytes | None = None
+    _signs: tuple[bytes, ...] = ()
+    _literals: list[bytes] | None = None
+    _beginnings: tuple[bytes, ...] | None = None
+    """The beginning of the message, or of the rest after a word that may be anything."""
+    _past_word = 0
+    """The position of that word; 0 without one."""
+    _regex: re.Pattern[bytes] | None = None
+    _tried = 0
+    _event_of: Maker | None = None
 
     def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
         self.name = name
         self.dialect = dialect
         self.family = family
         self.line = line
-        self.bare = False
-        """Whether the line may come without a prefix."""
-        self.foreign = False
-        """Whether it is a whole line of another program."""
-        self.general = False
-        """Whether it is tried only if no other production matches."""
-        self.traced = False
-        """Whether it only matches the line below the frames of a traceback."""
-        self.last = False
-        """Whether it only matches the last lines of a log."""
-        self.follows = ""
-        """The multi-line message that this line without a prefix continues."""
         self._load = load
-        self._details: Details | None = None
-        self._nodes: notation.Sequence | None = None
-        self._shape: Shape | None = None
-        self._needle: bytes | None = None
-        self._literals: list[bytes] | None = None
-        self._beginnings: tuple[bytes, ...] | None = None
-        """The beginning of the message, or of the rest after a word that may be anything."""
-        self._past_word = 0
-        """The position of that word; 0 without one."""
-        self._regex: re.Pattern[bytes] | None = None
-        self._tried = 0
-        self._event_of: Maker | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -198,6 +180,13 @@ class Production:
         if self._needle is None:
             self._needle = notation.quick_needle(self.line).encode()
         return self._needle
+
+    @property
+    def signs(self) -> tuple[bytes, ...]:
+        """Literals one of which is in every message of this shape: the needle, unless that is short."""
+        if not self._signs:
+            self._signs = tuple(sign.encode() for sign in notation.quick_signs(self.line, MIN_SIGN))
+        return self._signs
 
     def may_fit(self, message: bytes) -> bool:
         """Whether literals and beginning match: cheaper than compiling the shape."""

@@ -58,6 +58,8 @@ ROLES = {
     "memory-not-registered": "aws-ofi-nccl could not register memory.",
     "daemon-ends": "The receive daemon of GPUDirect-TCPXO says in its own log why it ends.",
     "daemon-gone": "The receive daemon of GPUDirect-TCPXO does not answer.",
+    # What watches the machine
+    "gpu-fault": "A monitor or a service of the machine finds a GPU, an NVLink or an NVSwitch broken.",
     # What a program asks for
     "foreign-memory": "An argument is memory that is none of this GPU, or was freed.",
     "missing-pointer": "An argument that must be there is not.",

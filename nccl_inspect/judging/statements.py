@@ -103,6 +103,11 @@ def message_of(notice: Notice) -> str:
     return notice.event.message if notice.event else notice.message
 
 
+def find_text(notice: Notice) -> str:
+    """Return what a line of another program says, without its place in the source."""
+    return str(value(notice, "text") or message_of(notice)).strip()
+
+
 def rank_prefix(notice: Notice) -> int | None:
     """The rank in PyTorch's prefix ``[rank3]:``, which may follow that of a collector."""
     match = _RANK_PREFIX.search(notice.message)

@@ -136,6 +136,20 @@ class Begin(NamedTuple):
 
 
 @record
+class InitTiming(Record):
+    """Where the time of one initialisation of a communicator went, as one of its ranks says (2.22 and later)."""
+
+    rank: int
+    """Within the communicator."""
+    process: Process
+    total: float
+    """In seconds, like the phases."""
+    phases: dict[str, float]
+    """Bootstrap, topology and so on: those that this release names."""
+    evidence: Evidence
+
+
+@record
 class Parallelism(Record):
     """What a communicator is likely used for, by the shape of it and its siblings."""
 

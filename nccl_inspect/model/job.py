@@ -15,6 +15,7 @@ from nccl_inspect.model.inventory import (
     Calls,
     Gpu,
     Host,
+    InitTiming,
     LastLine,
     Network,
     Parallelism,
@@ -116,6 +117,7 @@ class CommunicatorInfo(Deferring):
     parallelism: Parallelism | None = None
     """What its shape says that it is for; None also where the program names it."""
     lifetime: list[Stage] = field(default_factory=list)
+    timings: list[InitTiming] = field(default_factory=list)
     algorithms: list[str] = field(default_factory=list)
     """What it has besides rings and trees: ``NVLS``, ``NVLS tree``, ``PAT``, ``CollNet``."""
     collnet: list[int] = field(default_factory=list)

@@ -284,6 +284,7 @@ class _Builder:
         )
         return info.defer(
             lifetime=lambda: self._lifetimes.stages(comm),
+            timings=lambda: self._lifetimes.timings(comm, self._quotes),
             algorithms=lambda: rings_and_trees.algorithms(comm, info.collnet),
             collnet=lambda: rings_and_trees.collnet(comm),
             rings=lambda: layout.global_rings(comm),

@@ -1,10 +1,11 @@
 """CUDA is not ready because the fabric manager is not running."""
 
+from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of
+from nccl_inspect.judging.statements import error_of, find_text
 
 RULE = Rule(
     name="fabric-manager-down",
@@ -18,6 +19,7 @@ RULE = Rule(
 _NOT_READY = {802: "system not yet initialized", 919: "the GPU fabric is not ready"}
 """919 since CUDA 13, if the driver's wait for the fabric times out."""
 _WORDS = _NOT_READY[802]
+_VERSION = "fabric/fabric-manager-version"
 
 
 def judge(facts: Facts) -> Results:
@@ -27,13 +29,19 @@ def judge(facts: Facts) -> Results:
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
         *(notice for notice in stated if not exceptions.is_survived(facts, notice)),
     ]
-    if not failed:
+    service = facts.errors_of_rule(RULE.name)
+    if not failed and not service:
         return
-    code = code_of(failed[0]) or 802
+    code = code_of(failed[0]) or 802 if failed else 802
+    is_dead = bool(failed) or stated_errors.is_fatal(facts, service)
     yield RULE.finding(
-        f"CUDA is not ready: {_NOT_READY[code]} ({code})",
+        f"CUDA is not ready: {_NOT_READY[code]} ({code})"
+        if failed
+        else f"the fabric manager is not working: {find_text(service[0])}",
         cause="the GPUs are behind an NVSwitch, and the fabric manager, which must set up the switches first, is not "
-        "running, failed, or has a different version than the driver",
+        "running, failed, or has a different version than the driver"
+        if failed or not facts.notices(_VERSION)
+        else "the fabric manager and the driver are of different releases, most often after an update without a reboot",
         impact="no program can use the GPUs of this machine",
         fix=[
             "systemctl enable --now nvidia-fabricmanager; journalctl -u nvidia-fabricmanager",
@@ -42,6 +50,9 @@ def judge(facts: Facts) -> Results:
             "nvidia-smi -q | grep -A4 Fabric   # for a virtual machine, the fabric manager runs on the host or in the "
             "service VM",
         ],
-        notices=failed,
-        fatal=True,
+        severity="error" if is_dead else "warning",
+        confidence="certain" if failed or facts.notices(_VERSION) else "likely",
+        notices=[*failed, *service],
+        explains_errors=service,
+        fatal=is_dead,
     )

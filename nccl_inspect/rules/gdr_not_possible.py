@@ -1,21 +1,41 @@
 """Network paths without GPUDirect RDMA on a machine type that does not support it."""
 
+from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
 from nccl_inspect.judging.remedies import NOTHING
+from nccl_inspect.judging.statements import find_text
 from nccl_inspect.util.wording import count, does, listed
 
 RULE = Rule(
     name="gdr-not-possible",
     category="gpudirect",
     severity="info",
-    title="This machine type has no GPUDirect RDMA: data is staged through host memory",
+    title="GPUDirect RDMA is not possible on this machine",
+    causes=("nvshmem-no-transport", "nvshmem-failed", "ucx-failed"),
     supersedes=("gdr-disabled",),
 )
 
 
 def judge(facts: Facts) -> Results:
-    """Judge by the platform only."""
+    """Judge by the platform, or by what other libraries say of peer memory."""
+    if stated := facts.errors_of_rule(RULE.name):
+        yield stated_errors.finding(
+            RULE,
+            facts,
+            stated,
+            f"NICs cannot reach GPU memory: {find_text(stated[0])}",
+            cause="the module nvidia-peermem is not loaded on the host, and DMA-BUF is not available either: it "
+            "needs the "
+            "open kernel modules of the driver, Linux 5.12 and a libibverbs that knows it",
+            stops="the transport that needs GPUDirect RDMA is skipped, and the library may have no other",
+            fix=(
+                "modprobe nvidia-peermem; lsmod | grep peermem   # on the host, once the RDMA modules are loaded",
+                "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does not need nvidia-peermem",
+                "driver.rdma.enabled=true   # GPU operator: it then loads the module",
+            ),
+            confirm="Check whether the library continues with another transport.",
+        )
     pairs = paths_without_gdr(facts)
     if not pairs or facts.platform is None or facts.platform.gdr is not False:
         return

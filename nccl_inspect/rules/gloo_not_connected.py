@@ -1,6 +1,16 @@
 """Gloo, which connects processes alongside NCCL, found no interface or could not reach all processes."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Layer, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import (
+    Effects,
+    Facts,
+    Finding,
+    Layer,
+    Notice,
+    Results,
+    Rule,
+    first_evidence,
+    value,
+)
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.util.wording import listed
@@ -12,6 +22,7 @@ RULE = Rule(
     title="Gloo, which connects processes alongside NCCL, found no interface or could not reach all processes",
 )
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
+_BARRIER = "torch/barrier-not-passed"
 _CHOOSE = "GLOO_SOCKET_IFNAME=<interface>   # on all ranks: the full name; usually the same as NCCL_SOCKET_IFNAME"
 _ADDRESSES = "ip -br addr   # on each host, inside the container: which interface do all share?"
 _OWN_NAME = "getent hosts $(hostname)   # on each host: is it 127.0.1.1, as some installers write to /etc/hosts?"
@@ -22,8 +33,15 @@ def judge(facts: Facts) -> Results:
     caught = [notice for notice in facts.notices(*_FAILED) if exceptions.is_caught(facts, notice)]
     yield Effects(caught)
     missing, refused, others = ([n for n in facts.notices(name) if n not in caught] for name in _FAILED)
+    stated = facts.errors_of_rule(RULE.name)
+    if facts.job.communicators:
+        yield Effects(stated)  # Gloo connected once: it lost a process that ended or hangs for another reason
+    else:
+        others += stated
     notices = [*missing, *refused, *others]
     if not notices:
+        if not facts.job.last_lines and (late := facts.notices(_BARRIER)):
+            yield _late_ranks(late)
         return
     ranks = {rank for notice in notices if (rank := rank_prefix(notice)) is not None}
     # If communicators exist, the exception of an unknown process may have been caught.
@@ -42,6 +60,19 @@ def judge(facts: Facts) -> Results:
         ranks=ranks,
         evidence=first_evidence(notices),
         fatal=is_dead,
+    )
+
+
+def _late_ranks(late: list[Notice]) -> Finding:
+    """A clue about a barrier of Gloo, in a log without a line of NCCL."""
+    return RULE.clue(
+        f"ranks did not reach a barrier of Gloo in time: {value(late[0], 'ranks')}",
+        cause="they hang, are slower than the others, or have ended",
+        impact="the program ends with the time-out of the barrier",
+        fix=["Look at the output of these ranks: which step came last?", "py-spy dump --pid <pid>   # where they wait"],
+        confirm="Compare with the logs of the ranks that the line names.",
+        confidence="possible",
+        evidence=first_evidence(late),
     )
 
 

@@ -5,7 +5,7 @@ from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of, gpu_fault, message_of
+from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
 
@@ -52,6 +52,7 @@ def judge(facts: Facts) -> Results:
     lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
     kernel = [*facts.notices("kernel/gpu-lost"), *filter(gpu_fault, facts.notices("kernel/xid"))]
+    kernel += facts.with_role("gpu-fault")
     kernel += [n for n in facts.notices("kernel/sxid") if str(value(n, "text")).startswith("Fatal")]
     notices = [*stated, *kernel]
     if not notices:
@@ -62,7 +63,7 @@ def judge(facts: Facts) -> Results:
     is_sure = any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
     yield RULE.finding(
         f"the hardware of a GPU failed: {listed(map(_words, notices), limit=2)}",
-        cause=_NO_ANSWER if lost else _cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
+        cause=_NO_ANSWER if lost else _cause(kernel, is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
         impact="the rank on this GPU is lost, and with it the job; the other ranks lose connections or wait",
         fix=[
             "kubectl cordon <node>   # Slurm: scontrol update nodename=<node> state=drain reason=gpu; run "
@@ -120,7 +121,7 @@ def _is_hardware_error(notice: Notice) -> bool:
     return any(text in error_of(notice) for text in (*_TEXTS, _CONTAINED))
 
 
-def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
+def _cause(kernel: list[Notice], *, is_sure: bool, is_stated: bool, is_old: bool) -> str:
     if is_sure:
         return "CUDA reports it"
     if is_stated:
@@ -128,7 +129,8 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
             "according to CUDA either a kernel that accessed invalid peer memory over NVLink (a bug, or a peer that is "
             "gone), or a hardware fault. Check the kernel log: an Xid means hardware"
         )
-    return "the driver reports it in the kernel log. " + (
+    is_logged = all(notice.production.startswith("kernel/") for notice in kernel)
+    return f"{'the driver reports it in the kernel log' if is_logged else 'a service of the machine reports it'}. " + (
         "Nothing here shows its effect on the job: it may be older, or the job may have ended for another reason"
         if is_old
         else "If that line is older than the failure, the two are unrelated: compare the times"
@@ -138,4 +140,4 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
 def _words(notice: Notice) -> str:
     if notice.production == "kernel/xid":
         return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({gpu_fault(notice)})"
-    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), message_of(notice).strip())
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), find_text(notice))

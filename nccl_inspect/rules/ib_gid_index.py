@@ -12,6 +12,7 @@ RULE = Rule(
     layer=Layer.SETTING,
     may_cause=("wait", "loss", "call"),
     title="RoCE connections fail: wrong GID index, or the GID does not reach the peer",
+    causes=("nvshmem-connect-failed", "nvshmem-failed", "kv-transfer-failed", "ucx-failed"),
 )
 _INVALID = "Invalid argument"
 _EMPTY = "No data available"
@@ -20,6 +21,8 @@ _UNREACHABLE = ("Connection timed out", "No route to host", "Network is unreacha
 _TO_THE_PEER = (None, "RTR")
 """The step that names the peer; before 2.24 the step is not printed."""
 _MAPPED = "::ffff:"
+_DEVICE = "mooncake/mooncake-device"
+"""A NIC of another library, with its address."""
 
 
 def judge(facts: Facts) -> Results:
@@ -37,11 +40,13 @@ def judge(facts: Facts) -> Results:
         and value(notice, "to_state") in _TO_THE_PEER
         and value(notice, "local_gid") != "N/A"
     ]
+    failed += facts.errors_of_rule(RULE.name)
     links = _kinds_of_link(facts)
     if not failed or links == {"IB"}:
         return
     chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
-    sign = _sign(failed, chosen)
+    own = facts.notices(_DEVICE)
+    sign = _sign(failed, chosen, own)
     yield RULE.finding(
         f"RoCE connections fail: {value(failed[0], 'error') or failed[0].message}{_addresses(failed[0])}",
         cause=sign
@@ -60,7 +65,7 @@ def judge(facts: Facts) -> Results:
         # Without addresses and a list of devices the card may be InfiniBand.
         confidence="likely" if sign or links or value(failed[0], "local_gid") else "possible",
         notices=failed,
-        evidence=[*first_evidence(failed), *evidence_of_settings(chosen, 1)],
+        evidence=[*first_evidence(failed), *first_evidence(own), *evidence_of_settings(chosen, 1)],
         fatal=True,
     )
 
@@ -70,7 +75,7 @@ def _kinds_of_link(facts: Facts) -> set[str]:
     return {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
 
 
-def _sign(failed: list[Notice], chosen: list[Setting]) -> str:
+def _sign(failed: list[Notice], chosen: list[Setting], own: list[Notice]) -> str:
     """What points to the GID rather than the fabric."""
     if chosen and any(value(notice, "error") == _EMPTY for notice in failed):
         return f"{as_shell(chosen)} names a row of the GID table that is empty here"
@@ -83,6 +88,12 @@ def _sign(failed: list[Notice], chosen: list[Setting]) -> str:
         )
     if any(value(notice, "name") == "query_gid" for notice in failed):
         return "the row of the GID table does not exist: a wrong GID index, or a port without addresses"
+    if any(str(value(n, "local_gid")).startswith("fe:80:") for n in own):
+        return (
+            "a NIC uses a link-local address (fe80…): the row of the GID table is not the one with the IP address, "
+            "or the "
+            "NIC has none in this network namespace"
+        )
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
     if any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair):
         return (

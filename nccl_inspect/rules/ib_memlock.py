@@ -26,6 +26,7 @@ def judge(facts: Facts) -> Results:
     calls = [notice for notice in facts.notices("nccl/ib-call-failed") if value(notice, "name") in _CALLS]
     ofi = [*facts.with_role("memory-not-registered"), *facts.notices(_ABORTS)]
     failed = [
+        *facts.errors_of_rule(RULE.name),
         *(notice for notice in calls if value(notice, "error") == _NO_MEMORY),
         *(notice for notice in ofi if abs(value(notice, "rc") or 0) == _ENOMEM),
     ]

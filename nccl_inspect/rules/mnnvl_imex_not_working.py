@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from nccl_inspect.event.types import Notice as NoticeEvent
+from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
+from nccl_inspect.judging.statements import find_text
 from nccl_inspect.model.job import Path, Selection
 from nccl_inspect.util.wording import count, does
 
@@ -22,7 +24,7 @@ _FORCED = ("nccl/mnnvl-unsupported",)
 """A setting requests it, but the hosts are not known to be connected by NVLink."""
 _ON_AMD = "rccl/rccl-mnnvl-not-working"
 _FIX_AMD = (
-    "afmctl   # AMD's fabric manager: every accelerator of the pod must be ACTIVE; check its service on each node",
+    "Check AMD's fabric manager on each node: every accelerator of the pod must be ACTIVE.",
     "RCCL_USE_AMD_SMI_LIB=1   # RCCL then reads the state of the fabric through AMD SMI",
     "NCCL_MNNVL_ENABLE=0   # continues over the network",
 )
@@ -41,7 +43,20 @@ def judge(facts: Facts) -> Results:
     if _domains(facts) or facts.notices("nccl/mnnvl-clique"):
         refused = cuda_failed(facts, "transport/p2p.cc")
         failed += [notice for notice in refused if code_of(notice) == _NOT_PERMITTED]
-    if failed and failed[0].production == _ON_AMD:
+    service = facts.errors_of_rule(RULE.name)
+    if service and not failed:
+        yield stated_errors.finding(
+            RULE,
+            facts,
+            service,
+            f"memory cannot be shared between hosts: {find_text(service[0])}",
+            cause="the IMEX service of a node is down, does not know the others or itself, or has another release; or "
+            "Kubernetes did not give the pod its IMEX channel (ComputeDomain)",
+            stops="multi-node NVLink does not work: the job does not start, or uses the network",
+            fix=(*_FIX, "kubectl get computedomains,pods -A -o wide | grep -i imex   # is every daemon READY?"),
+            confirm=_FIX[0],
+        )
+    elif failed and failed[0].production == _ON_AMD:
         yield RULE.finding(
             f"a fabric between hosts (UALoE) is available but does not work: {failed[0].message}",
             cause="AMD's fabric manager is not up on a node, or the container cannot share memory through the fabric",

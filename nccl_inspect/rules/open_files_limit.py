@@ -18,6 +18,7 @@ _OF_PROCESS, _OF_HOST = "Too many open files", "Too many open files in system"
 def judge(facts: Facts) -> Results:
     """Judge warnings with this error, whichever call could not open a file or a socket."""
     failed = [notice for notice in facts.job.notices if notice.level == "WARN" and _OF_PROCESS in notice.message]
+    failed += facts.errors_of_rule(RULE.name)
     if not failed:
         return
     of_host = any(_OF_HOST in notice.message for notice in failed)

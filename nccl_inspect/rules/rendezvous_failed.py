@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Effects, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import is_error, rank_prefix
@@ -32,7 +32,9 @@ _REASONS = {
 }
 _GROUP = later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
-_LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-connect-timeout"
+_LISTEN, _JOIN = "torch/store-listen-failed", "torch/store-join-timeout"
+_CONNECT = ("torch/store-connect-timeout", "torch/store-unreachable")
+_WAITS = "torch/store-waits"
 _TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
 _GONE = {"torch/store-closed", "torch/store-lost"}
 _AFTER_THE_END = {_CLOSED, *_GONE}
@@ -43,6 +45,8 @@ def judge(facts: Facts) -> Results:
     """Judge PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     if not errors:
+        if not facts.job.last_lines and (waits := facts.notices(_WAITS)):
+            yield _still_waiting(waits)
         return
     begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
@@ -55,7 +59,7 @@ def judge(facts: Facts) -> Results:
         summary, cause, fix = _port_not_opened(errors)
     elif _JOIN in kinds:
         summary, cause, fix = _processes_missing(errors)
-    elif _CONNECT in kinds:
+    elif kinds.intersection(_CONNECT):
         summary, cause, fix = _unreachable(facts, errors)
     elif _TIMEOUT in kinds:
         summary, cause, fix = _agents_missing()
@@ -74,8 +78,21 @@ def judge(facts: Facts) -> Results:
         fix=fix,
         confidence="certain" if _LISTEN in kinds else "likely",
         ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
-        evidence=first_evidence([*_of(errors, _LISTEN), *_of(errors, _JOIN), *_of(errors, _CONNECT), *errors]),
+        evidence=first_evidence([*_of(errors, _LISTEN), *_of(errors, _JOIN), *_of(errors, *_CONNECT), *errors]),
         fatal=True,
+    )
+
+
+def _still_waiting(waits: list[Notice]) -> Finding:
+    """A clue about a store that did not answer yet, in a log without a line of NCCL."""
+    return RULE.clue(
+        f"PyTorch's store at {value(waits[-1], 'address')}:{value(waits[-1], 'port')} does not answer yet",
+        cause="rank 0 is not up yet, MASTER_ADDR or MASTER_PORT is wrong, or a firewall is between",
+        impact="the job does not start before the store answers",
+        fix=[_REACH, _SAME],
+        confirm="Wait until the time-out of the store (30 minutes if the program sets none), or look at rank 0.",
+        confidence="possible",
+        evidence=first_evidence(waits),
     )
 
 
@@ -93,8 +110,8 @@ def _exceptions(facts: Facts, errors: list[Notice]) -> str:
     return f". Possible reason: {others[-1].text} ({short(others[-1].line)})"
 
 
-def _of(errors: list[Notice], production: str) -> list[Notice]:
-    return [error for error in errors if error.production == production]
+def _of(errors: list[Notice], *productions: str) -> list[Notice]:
+    return [error for error in errors if error.production in productions]
 
 
 def _port_not_opened(errors: list[Notice]) -> tuple[str, str, list[str]]:
@@ -131,7 +148,7 @@ def _processes_missing(errors: list[Notice]) -> tuple[str, str, list[str]]:
 
 
 def _unreachable(facts: Facts, errors: list[Notice]) -> tuple[str, str, list[str]]:
-    places = listed(f"{value(error, 'address')}:{value(error, 'port')}" for error in _of(errors, _CONNECT))
+    places = listed(f"{value(error, 'address')}:{value(error, 'port')}" for error in _of(errors, *_CONNECT))
     unresolved = facts.notices("torch/store-name-unresolved")
     return (
         f"nothing answers at {places}, where PyTorch's store should be"
@@ -153,7 +170,7 @@ def _unreachable(facts: Facts, errors: list[Notice]) -> tuple[str, str, list[str
 
 def _reach(errors: list[Notice]) -> str:
     """The check with the address from the log, if there is exactly one."""
-    places = {(str(value(error, "address")), str(value(error, "port"))) for error in _of(errors, _CONNECT)}
+    places = {(str(value(error, "address")), str(value(error, "port"))) for error in _of(errors, *_CONNECT)}
     if len(places) != 1:
         return _REACH
     ((address, port),) = places

@@ -139,8 +139,8 @@ class Excerpt:
             return
         rows: list[tuple[int, Origin, Text]] = []
         self._scanner.scan(lines, counts, lambda *row: rows.append(row))
-        recognized = {number for number, _, text in rows if text.parsed is not None}
-        unknown = {number for number, _, _ in rows} - recognized
+        recognized = {number for number, _, text in rows if text.parsed and not text.parsed.production.rest}
+        unknown = {number for number, _, text in rows if text.parsed is None}
         anew: set[int] = set()
         better: list[tuple[int, Origin, Text]] = []
         for reading in self.readings(lines, recognized):
@@ -166,7 +166,7 @@ class Excerpt:
         block = b"\n".join(plain)
         inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
         together = b"\n".join((block, b" ".join(inner), b"".join(inner)))
-        self._foreign = [production for production in self._grammar.foreign_in(together) if not production.general]
+        self._foreign = [p for p in self._grammar.foreign_in(together) if not (p.general or p.rest)]
         self._possible = [
             (sign, production)
             for sign, candidates in _by_sign(self._grammar)
@@ -224,7 +224,7 @@ class Excerpt:
         inner = list(map(decoration.without_margin, lines))
         for text in {b" ".join(inner), b"".join(inner)}:
             if any(sign in text for sign, _ in self._possible) or any(
-                production.needle in text for production in self._foreign
+                sign in text for production in self._foreign for sign in production.signs
             ):
                 return True
         return _PRINTED.search(lines[0]) is not None

@@ -254,7 +254,7 @@ class Scanner:
             parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
             if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
                 return
-            parsed = parsed or next(filter(None, map(self._parse_foreign, _by_worth(line, layers))), None)
+            parsed = parsed or self._parse_foreign(_by_worth(line, layers))
         parsed = self._traced(number, line, stated, counts.tracebacks, parsed) if traces else parsed
         if parsed is None or parsed.production.foreign:
             counts.add_other(number, line)
@@ -308,12 +308,18 @@ class Scanner:
             self._needles = (
                 alone
                 + self._grammar.bare_in(others, self.wrapped)
-                + [production.needle for production in self._foreign if not production.general]
+                + [sign for production in self._foreign if not production.general for sign in production.signs]
             )
         return self._needles
 
-    def _parse_foreign(self, line: bytes) -> Parsed | None:
-        return self._grammar.parse_foreign(line, self._foreign)
+    def _parse_foreign(self, layers: Sequence[bytes]) -> Parsed | None:
+        """A line of another program, by any of its layers: what takes the rest of a form comes after all others."""
+        for rest in (False, True):
+            among = [production for production in self._foreign if production.rest == rest]
+            for layer in layers if among else ():
+                if parsed := self._grammar.parse_foreign(layer, among):
+                    return parsed
+        return None
 
     def unwrap(self) -> None:
         """Know from here on that lines are in envelopes: known texts do not account for their trailers."""

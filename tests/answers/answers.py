@@ -58,7 +58,8 @@ class Input:
             with chdir(ROOT):
                 return nccl_inspect.read(list(self.paths), **options)
         if [name for name, _ in self.texts] == ["job.log"]:
-            return nccl_inspect.read(self.texts[0][1], **options)
+            with chdir(ROOT):
+                return nccl_inspect.read(self.texts[0][1], **options)
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             for name, data in self.texts:
                 Path(name).parent.mkdir(parents=True, exist_ok=True)

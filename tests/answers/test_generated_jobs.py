@@ -9,6 +9,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import simulation
 from wide_job import WideJob, collected
 
 import nccl_inspect
+from nccl_inspect.pipeline import excerpts, reading
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.scanning.bulk import LARGE
 
@@ -125,7 +127,8 @@ def test_a_large_log_gives_its_truth_and_what_reading_line_by_line_gives(
         return {**job.to_dict(), "found": {(one.src, one.dst): (one.transport, gdr[one.gdr]) for one in job.paths}}
 
     in_columns = document()
-    monkeypatch.setattr(Reader.__init__, "__defaults__", (None, math.inf))
+    for module in (reading, excerpts):
+        monkeypatch.setattr(module, "Reader", partial(Reader, large=math.inf))
     by_line = document()
     assert in_columns["found"] == truth
     assert [key for key in by_line if by_line[key] != in_columns[key]] == []

@@ -1,34 +1,31 @@
-"""Clues: findings that rest on a statement, a setting or an inventory, without an effect in the log."""
+"""What is said where the log does not decide: clues and what would confirm them, and the command that captures more."""
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
+
+from repository import ROOT
 
 import nccl_inspect
-from nccl_inspect.judging import verdicts
+from nccl_inspect import report
+from nccl_inspect.judging import capture, verdicts
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.model.document import finding_to_dict
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, load
 from nccl_inspect.report.digest import reason, verdict_line
 
 RULE = Rule(name="gdr-disabled", category="gpudirect", severity="warning", title="No GPUDirect RDMA")
 CONNECTED = b"node-a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 BEGUN = b"node-a:1:1 [0] NCCL INFO cudaDriverVersion 13000\n"
+NOTES = ROOT / "sample_logs" / "field-notes"
 
 
 def clue(severity: str = "warning", confidence: str = "likely") -> Finding:
-    return RULE.clue(
-        f"a {confidence} {severity}",
-        cause="c",
-        impact="i",
-        fix=["f"],
-        confirm="grep GDRDMA job.log",
-        severity=severity,
-        confidence=confidence,
-    )
+    told = {"cause": "c", "impact": "i", "confirm": "grep GDRDMA job.log"}
+    summary = f"a {confidence} {severity}"
+    return RULE.clue(summary, fix=["f"], severity=severity, confidence=confidence, **told)  # type: ignore[arg-type]
 
 
 def job(*findings: Finding, log: bytes = BEGUN) -> Job:
@@ -39,37 +36,48 @@ def job(*findings: Finding, log: bytes = BEGUN) -> Job:
     return found
 
 
-@pytest.mark.parametrize("severity", ["error", "warning"])
-@pytest.mark.parametrize("confidence", ["likely", "possible"])
-@pytest.mark.parametrize("log", [BEGUN, CONNECTED])
-def test_a_clue_leaves_the_verdict_unknown(log: bytes, severity: str, confidence: str) -> None:
-    assert job(clue(severity, confidence), log=log).verdict == "unknown"
+def test_a_clue_leaves_the_verdict_unknown() -> None:
+    for log, severity, confidence in product((BEGUN, CONNECTED), ("error", "warning"), ("likely", "possible")):
+        assert job(clue(severity, confidence), log=log).verdict == "unknown", (log, severity, confidence)
 
 
 def test_the_headline_leads_with_the_strongest_clue() -> None:
     guess, surer = clue("error", "possible"), clue("warning", "likely")
     assert verdict_line(job(guess, surer)) == "UNKNOWN, likely: a likely warning"
     assert verdict_line(job(guess)) == "UNKNOWN, possibly: a possible error"
+    assert verdict_line(job(surer)) == f"UNKNOWN, {reason(job(surer))}"
+    begun = "UNKNOWN: the log ends before a communicator begins, at line 1: still starting, stuck, or cut"
+    assert verdict_line(job(clue("info"))) == begun
 
 
-def test_an_info_does_not_make_the_headline() -> None:
-    assert verdict_line(job(clue("info"))) == (
-        "UNKNOWN: the log ends before a communicator begins, at line 1: still starting, stuck, or cut"
-    )
-
-
-def test_a_headline_without_verdict_is_reason_and_word() -> None:
-    found = job(clue())
-    assert verdict_line(found) == f"UNKNOWN, {reason(found)}"
-
-
-@pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_a_report_says_what_would_confirm_it(form: str) -> None:
-    page = load(form).render(job(clue()), Style())
-    assert "grep GDRDMA job.log" in page
-    assert "confirm" in page.lower()
-
-
-def test_the_document_says_so_too() -> None:
+def test_a_report_says_what_would_confirm_it() -> None:
+    for form in ("text", "markdown", "html"):
+        page = report.load(form).render(job(clue()), report.Style())
+        assert "grep GDRDMA job.log" in page and "confirm" in page.lower(), form
     entry = finding_to_dict(clue())
     assert (entry["clue"], entry["confirm"], entry["culprits"]) == (True, "grep GDRDMA job.log", [])
+
+
+def test_what_rules_need_becomes_one_command() -> None:
+    again = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
+    trees = NOTES / "g6e-4x4-eni-socket-trees.log"
+    for name, command in {
+        "g6e-4x4-efa-libfabric.log": f"{again},GRAPH <the job> 2>&1 | tee job.log; nvidia-smi topo -m > topo.txt; "
+        "nccl-inspect summarize job.log --topology topo.txt",
+        "p4d-4pod-1gpu-efa.log": f"{again} NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log <the job>; nccl-inspect summarize "
+        "/logs",
+        "p4d-1pod-4gpu.log": None,
+        trees.name: f"nvidia-smi topo -m > topo.txt; nccl-inspect summarize {trees} --topology topo.txt",
+    }.items():
+        found = nccl_inspect.read(str(NOTES / name))
+        assert capture.command(found) == command, name
+        assert ("to capture it" in report.load("text").render(found, report.Style())) == (command is not None), name
+
+
+def test_no_command_is_told_that_would_only_read_the_same_log_again() -> None:
+    found = nccl_inspect.read(str(NOTES / "p4d-1pod-4gpu.log"))
+    needs = Needs(others=("the launch command of each host",))
+    found.not_judged = [NotJudged("separate-jobs", "separate jobs or replicas", needs)]
+    assert capture.command(found) is None
+    for form in ("text", "markdown", "html"):
+        assert "o capture it" not in report.load(form).render(found, report.Style()), form

@@ -1,224 +1,121 @@
-"""What is known of machine types."""
+"""What is known of machine types: each file is sound, and each name is found as users write it."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from machine_logs import FILES
 from repository import ROOT
 
-import nccl_inspect
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.platforms import Platform, networks, recognition
 
+FILES = sorted(Path(platforms.__file__).parent.glob("*.toml"))
 URL = re.compile(r"https://[\w.-]+\.\w+/\S+")
 MOVING = re.compile(r"github\.com/(?!MicrosoftDocs/)[^/]+/[^/]+/(?:blob|tree)/(?:main|master|HEAD)/(?!closed/)")
 """A file of a branch, which another commit may change; Microsoft's pages are too large for a copy, mlcommons' final."""
-NETWORKS = tuple(file.stem for file in sorted(Path(networks.__file__).parent.glob("*.toml")))
-EVERY = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+NETWORKS = (*(file.stem for file in Path(networks.__file__).parent.glob("*.toml")), None)
 
 
 def table_of(file: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
-@EVERY
-def test_a_platform_is_named_like_its_file(file: Path) -> None:
-    assert table_of(file)["name"] == file.stem
-    assert platforms.named(file.stem).name == file.stem
-
-
-def unsourced(table: dict[str, Any]) -> list[str]:
-    """What is wrong with the sources of a platform, in words; nothing where each fact has one that can be opened."""
+def unsourced(table: dict[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the sources of a platform; nothing where each fact has one that can be opened."""
     sources = table.get("sources", [])
     stated = {key for source in sources for key in source.get("states", [])}
     facts = table.keys() - {"name", "aliases", "vendor", "sources"}
-    urls = [source.get("url", "") for source in sources]
-    return [
-        *(f"{key} has no source" for key in sorted(facts - stated)),
-        *(f"{key} has a source and is not there" for key in sorted(stated - facts)),
-        *(f"'{url}' cannot be opened" for url in urls if not (URL.fullmatch(url) or (ROOT / url).is_file())),
-        *(f"{url} names no commit or release" for url in urls if MOVING.search(url)),
+    yield from (f"{key} has no source" for key in sorted(facts - stated))
+    yield from (f"{key} has a source and is not there" for key in sorted(stated - facts))
+    for url in (source.get("url", "") for source in sources):
+        if not (URL.fullmatch(url) or (ROOT / url).is_file()):
+            yield f"'{url}' cannot be opened"
+        if MOVING.search(url):
+            yield f"{url} names no commit or release"
+
+
+def mistyped(table: dict[str, Any]) -> Iterator[str]:
+    """Yield keys and types that are not those of the class; those of signs and sources refuse what they do not know."""
+    hints = get_type_hints(Platform)
+    for key, value in table.items():
+        if key in ("aliases", "gpu_names", "busbw"):
+            wanted: set[type] = {int, float} if key == "busbw" else {str}
+            is_sound = isinstance(value, list) and {type(one) for one in value} <= wanted
+        else:
+            is_sound = key in ("signs", "sources") or type(value) in (get_args(hints[key]) or (hints[key],))
+        if not is_sound:
+            yield f"{key} = {value!r} has another type"
+
+
+def impossible(one: Platform) -> Iterator[str]:
+    """Yield values that no machine has, and what is not written as it is looked up."""
+    ranges: list[tuple[str, float | None, float, float]] = [
+        *(("gpus", one.gpus, 1, 72), ("nics", one.nics, 1, 64), ("nvlink", one.nvlink, 0, 6)),
+        *(("nvlink_pairs", one.nvlink_pairs, 1, 6), ("nvlink_domain", one.nvlink_domain, one.gpus or 1, 10_000)),
+        *(("nic_gbps", one.nic_gbps, 1, 3200), ("gpu_gbps", one.gpu_gbps, 1, 3200)),
     ]
+    yield from (f"{name} = {value}" for name, value, low, high in ranges if not low <= (value or low) <= high)
+    signs = {condition for sign in one.signs.settings for condition in sign.split()}
+    yield from (
+        what
+        for what, is_so in {
+            "busbw is no range": one.busbw is not None and not 0 < one.busbw[0] <= one.busbw[1],
+            f"network = {one.network}": one.network not in NETWORKS,
+            "NVLink without P2P": one.nvlink and one.p2p is False,
+            "NVLink between all, and between some": one.nvlink is not None and one.nvlink_pairs,
+            "GPUDirect RDMA over TCP": one.network == "tcp" and one.gdr,
+            "conditions of GPUDirect RDMA without it": not one.gdr and (one.gdr_since or one.gdr_setting),
+            "conditions of P2P that is there anyway": one.p2p is not False and (one.p2p_since or one.p2p_least_gpus),
+            "a sign is no setting and value": not all("=" in condition for condition in signs),
+            "a sign names no setting that is looked at": any(
+                not {condition.partition("=")[0] for condition in sign.split()} & {*recognition.SETTINGS}
+                for sign in one.signs.settings
+            ),
+            "a network that is not looked at": not {*one.signs.networks} <= {*recognition.NETWORKS},
+        }.items()
+        if is_so
+    )
+    for name in (one.name, *one.aliases):
+        if name != name.lower().replace("_", "-") or name.startswith(("standard-", "ml.")):
+            yield f"{name} is not written as it is looked up"
+        if platforms.find(name) is not one or platforms.named(name.upper()) is not one:
+            yield f"{name} does not lead to it"
 
 
-@EVERY
-def test_a_platform_has_a_source_for_each_thing_that_it_says(file: Path) -> None:
-    assert not unsourced(table_of(file))
+def test_each_platform_is_sound() -> None:
+    wrong = []
+    for file in FILES:
+        table = table_of(file)
+        one = platforms.named(file.stem)
+        assert table["name"] == file.stem == one.name
+        wrong += [f"{file}: {what}" for what in (*unsourced(table), *mistyped(table), *impossible(one))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_name_of_a_platform_or_a_gpu_stands_for_two() -> None:
+    every = [platforms.named(file.stem) for file in FILES]
+    names = [name.lower() for one in every for name in (one.name, *one.aliases)]
+    gpus = [name for one in every for name in one.gpu_names]
+    assert len(names) == len(set(names))
+    assert len(gpus) == len(set(gpus)) > 10
 
 
 def test_a_platform_without_a_source_fails() -> None:
     sound = table_of(Path(platforms.__file__).parent / "p5.48xlarge.toml")
-    assert not unsourced(sound)
-    assert "nics has no source" in unsourced({**sound, "sources": []})
-    assert unsourced({**sound, "gdr_since": "2.27.3"}) == ["gdr_since has no source"]
-    for said in ("from memory", "DGX H100 data sheet", "docs/no-such-page.md", ""):
-        (wrong, *_) = unsourced({**sound, "sources": [*sound["sources"], {"url": said, "states": ["gpus"]}]})
-        assert wrong == f"'{said}' cannot be opened"
+    assert "nics has no source" in [*unsourced({**sound, "sources": []})]
+    assert [*unsourced({**sound, "gdr_since": "2.27.3"})] == ["gdr_since has no source"]
+    for url in ("from memory", "DGX H100 data sheet", "docs/no-such-page.md", ""):
+        wrong = {**sound, "sources": [*sound["sources"], {"url": url, "states": ["gpus"]}]}
+        assert [*unsourced(wrong)] == [f"'{url}' cannot be opened"]
     moving = {"url": "https://github.com/NVIDIA/nccl/blob/master/src/graph/paths.cc", "states": ["p2p"]}
-    assert unsourced({**sound, "sources": [*sound["sources"], moving]})
-
-
-@EVERY
-def test_keys_and_types_are_those_of_the_class(file: Path) -> None:
-    hints = get_type_hints(Platform)
-    for key, value in table_of(file).items():
-        if key in ("signs", "sources"):
-            continue  # their own classes refuse what they do not know
-        kinds = get_args(hints[key]) or (hints[key],)
-        if key in ("aliases", "gpu_names", "busbw"):
-            assert isinstance(value, list)
-            assert {type(one) for one in value} <= ({int, float} if key == "busbw" else {str})
-        else:
-            assert type(value) in kinds, f"{key} = {value!r}"
-
-
-@EVERY
-def test_values_are_possible_ones(file: Path) -> None:
-    platform = platforms.named(file.stem)
-    assert platform.network in (*NETWORKS, None)
-    assert platform.gpus is None or 1 <= platform.gpus <= 72
-    assert platform.nvlink is None or 0 <= platform.nvlink <= 6
-    assert platform.nvlink_pairs is None or 1 <= platform.nvlink_pairs <= 6
-    assert platform.nvlink_domain is None or platform.nvlink_domain >= (platform.gpus or 1)
-    assert platform.busbw is None or 0 < platform.busbw[0] <= platform.busbw[1]
-    assert all(rate is None or 1 <= rate <= 3200 for rate in (platform.nic_gbps, platform.gpu_gbps))
-    assert platform.nics is None or 1 <= platform.nics <= 64
-    assert not (platform.nvlink and platform.p2p is False), "NVLink without P2P"
-    assert not (platform.nvlink is not None and platform.nvlink_pairs), "NVLink between all, or some"
-    assert not (platform.network == "tcp" and platform.gdr), "GPUDirect RDMA over TCP"
-    assert platform.gdr or not (platform.gdr_since or platform.gdr_setting)
-    assert platform.p2p is False or not (platform.p2p_since or platform.p2p_least_gpus)
-
-
-@EVERY
-def test_names_are_written_as_they_are_looked_up(file: Path) -> None:
-    for name in _names(file):
-        assert name == name.lower().replace("_", "-")
-        assert not name.startswith(("standard-", "ml."))
-
-
-@EVERY
-def test_signs_can_be_seen_before_the_platforms_are_loaded(file: Path) -> None:
-    signs = platforms.named(file.stem).signs
-    for sign in signs.settings:
-        assert {condition.partition("=")[0] for condition in sign.split()} & {*recognition.SETTINGS}
-        assert all("=" in condition for condition in sign.split())
-    assert {*signs.networks} <= {*recognition.NETWORKS}
-
-
-def test_no_name_stands_for_two_platforms() -> None:
-    names = [name.lower() for file in FILES for name in _names(file)]
-    assert len(names) == len(set(names))
-
-
-def _names(file: Path) -> list[str]:
-    platform = platforms.named(file.stem)
-    return [platform.name, *platform.aliases]
-
-
-def test_a_platform_is_found_by_name_and_alias_in_any_case() -> None:
-    for name, platform in platforms.shipped().items():
-        assert platforms.find(name) is platform
-        assert platforms.named(name.upper()) is platform
-    assert platforms.find("no such machine") is None
-
-
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        ("Standard_ND96isr_H100_v5", "nd96isr-h100-v5"),
-        ("standard_nd96isrf_h200_v5", "nd96isr-h200-v5"),
-        ("Standard_ND128isr_NDR_GB200_v6", "nd128isr-ndr-gb200-v6"),
-        ("nd128isr-gb200-v6", "nd128isr-ndr-gb200-v6"),
-        ("Standard_NC96ads_A100_v4", "nc96ads-a100-v4"),
-        ("ml.p5.48xlarge", "p5.48xlarge"),
-        ("ML.G5.48XLARGE", "g5.48xlarge"),
-        ("a3-megagpu", "a3-megagpu-8g"),
-        ("A3_MEGAGPU_8G", "a3-megagpu-8g"),
-        ("g4-standard-96", "g4-standard"),
-        (" BM.GPU.GB200-v2.4 ", "bm.gpu.gb200.4"),
-        ("hgx-h100", "h100-sxm"),
-        ("HGX-B200", "b200-sxm"),
-        ("HGX H200", "h200-sxm"),
-        ("H100 SXM", "h100-sxm"),
-        ("H100-SXM5", "h100-sxm"),
-        ("NVIDIA DGX H100", "dgx-h100"),
-        ("DGX_B200", "dgx-b200"),
-        ("GB200-NVL72", "gb200-nvl72"),
-        ("BM.GPU.H100.8", "bm.gpu.h100.8"),
-        ("A3 Mega", "a3-megagpu-8g"),
-        ("p5en", "p5en.48xlarge"),
-        ("gd-8xh100ib-i128", "h100-sxm"),
-        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
-        ("GeForce RTX 4090", "geforce-rtx-40"),
-        ("AMD Instinct MI300X", "mi300x"),
-        ("MI250X", "mi250x"),
-        ("P5.48xlarge or p5e.48xlarge", "p5.48xlarge or p5e.48xlarge"),
-    ],
-)
-def test_a_platform_is_found_as_users_write_it(written: str, name: str) -> None:
-    assert platforms.named(written).name == name
-
-
-@pytest.mark.parametrize(
-    ("written", "hint"),
-    [
-        ("gpu_8x_h100_sxm5", "did you mean h100-sxm"),
-        ("h100-80gb-sxm-ib.8x", "did you mean h100-sxm"),
-        ("h100", "h100-sxm or h100-nvl?"),
-        ("nd96isr_h100", "did you mean nd96isr-h100-v5"),
-        ("p6e-gb300.36xlarge", "gb300"),
-        ("A800", "no machine with A800 is known; without --platform the log decides"),
-        ("mi308x", "no machine with MI308 is known"),
-        ("quantum-9000", "known are a100-pcie, "),
-    ],
-)
-def test_a_name_that_is_not_known_gets_those_with_the_same_gpu(written: str, hint: str) -> None:
-    with pytest.raises(NcclInspectError) as raised:
-        platforms.named(written)
-    assert hint in str(raised.value.hint)
-
-
-def test_a_family_whose_sizes_differ_is_no_machine_type() -> None:
-    with pytest.raises(NcclInspectError, match=r"its sizes are g6e\.12xlarge, g6e\.24xlarge, g6e\.48xlarge"):
-        platforms.named("g6e")
-    assert platforms.named("hgx-h100").nics is None, "the board does not tell the NICs"
-
-
-@pytest.mark.parametrize(
-    ("name", "gpus", "nics", "gbps", "rate"),
-    [
-        ("g6e.12xlarge", 4, 1, 100, 100),
-        ("g6e.24xlarge", 4, 2, 100, 100),
-        ("g6e.48xlarge", 8, 4, 100, 100),
-        ("g7e.48xlarge", 8, 4, 400, 400),
-        ("p5.48xlarge", 8, 32, 100, 400),
-        ("p5en.48xlarge", 8, 16, 200, 400),
-        ("p6-b300.48xlarge", 8, 16, 400, 800),
-        ("p6e-gb200.36xlarge", 4, 4, 400, 400),
-        ("nd128isr-gb300-v6", 4, 4, 800, 800),
-        ("a4x-maxgpu-4g-metal", 4, None, None, 800),
-        ("bm.gpu.b300.8", 8, 16, 400, 800),
-        ("dgx-spark", 1, None, 100, 100),
-    ],
-)
-def test_what_was_checked_stays_so(name: str, gpus: int, nics: int | None, gbps: int | None, rate: int) -> None:
-    machine = platforms.named(name)
-    assert (machine.gpus, machine.nics, machine.nic_gbps, machine.rate) == (gpus, nics, gbps, rate)
-
-
-def test_an_unknown_platform_is_an_error_that_names_similar_ones() -> None:
-    with pytest.raises(NcclInspectError, match=r"no platform 'p5\.48xlarg'; did you mean .*p5\.48xlarge"):
-        platforms.named("p5.48xlarg")
-    with pytest.raises(NcclInspectError, match=r"no platform '☃'; known are .*p5\.48xlarge"):
-        platforms.named("☃")
+    assert [*unsourced({**sound, "sources": [*sound["sources"], moving]})]
 
 
 def test_every_key_is_told_in_the_documentation_of_the_package() -> None:
@@ -226,12 +123,68 @@ def test_every_key_is_told_in_the_documentation_of_the_package() -> None:
     assert all(f"``{field.name}``" in doc for field in fields(Platform))
 
 
-def test_the_platform_decides_how_bad_sockets_between_hosts_are() -> None:
-    log = (
-        b"a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n"
-        b"b:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Socket/0\n"
-    )
-    assert nccl_inspect.read(log, platform="p5.48xlarge").verdict == "degraded"
-    job = nccl_inspect.read(log, platform="a2-highgpu-8g")
-    assert {path.verdict for path in job.paths} == {"ok"}
-    assert {finding.severity for finding in job.findings} <= {"info"}
+WRITTEN = """
+    Standard_ND96isr_H100_v5 = nd96isr-h100-v5; standard_nd96isrf_h200_v5 = nd96isr-h200-v5;
+    Standard_ND128isr_NDR_GB200_v6 = nd128isr-ndr-gb200-v6; nd128isr-gb200-v6 = nd128isr-ndr-gb200-v6;
+    Standard_NC96ads_A100_v4 = nc96ads-a100-v4; ml.p5.48xlarge = p5.48xlarge; ML.G5.48XLARGE = g5.48xlarge;
+    a3-megagpu = a3-megagpu-8g; A3_MEGAGPU_8G = a3-megagpu-8g; g4-standard-96 = g4-standard;
+    BM.GPU.GB200-v2.4 = bm.gpu.gb200.4; hgx-h100 = h100-sxm; HGX-B200 = b200-sxm; HGX H200 = h200-sxm;
+    H100 SXM = h100-sxm; H100-SXM5 = h100-sxm; NVIDIA DGX H100 = dgx-h100; DGX_B200 = dgx-b200;
+    GB200-NVL72 = gb200-nvl72; BM.GPU.H100.8 = bm.gpu.h100.8; A3 Mega = a3-megagpu-8g; p5en = p5en.48xlarge;
+    gd-8xh100ib-i128 = h100-sxm; NVIDIA H100 80GB HBM3 = h100-sxm; GeForce RTX 4090 = geforce-rtx-40;
+    AMD Instinct MI300X = mi300x; MI250X = mi250x
+"""
+UNKNOWN = {
+    "gpu_8x_h100_sxm5": "did you mean h100-sxm",
+    "h100-80gb-sxm-ib.8x": "did you mean h100-sxm",
+    "h100": "h100-sxm or h100-nvl?",
+    "nd96isr_h100": "did you mean nd96isr-h100-v5",
+    "p6e-gb300.36xlarge": "gb300",
+    "A800": "no machine with A800 is known; without --platform the log decides",
+    "mi308x": "no machine with MI308 is known",
+    "quantum-9000": "known are a100-pcie, ",
+    "p5.48xlarg": "p5.48xlarge",
+    "☃": "p5.48xlarge",
+    "g6e": "its sizes are g6e.12xlarge, g6e.24xlarge, g6e.48xlarge",
+}
+
+
+def test_a_platform_is_found_as_users_write_it() -> None:
+    names = dict(row.strip().split(" = ") for row in WRITTEN.split(";"))
+    assert {written: platforms.named(written).name for written in names} == names
+    assert platforms.named(" BM.GPU.GB200-v2.4 ").name == "bm.gpu.gb200.4"
+    assert platforms.named("P5.48xlarge or p5e.48xlarge").name == "p5.48xlarge or p5e.48xlarge"
+    assert platforms.find("no such machine") is None
+    assert platforms.named("hgx-h100").nics is None, "the board does not tell the NICs"
+
+
+def test_a_name_that_is_not_known_gets_those_with_the_same_gpu() -> None:
+    wrong = []
+    for written, hint in UNKNOWN.items():
+        with pytest.raises(NcclInspectError) as raised:
+            platforms.named(written)
+        if hint not in f"{raised.value} {raised.value.hint}":
+            wrong.append(f"{written}: {raised.value} {raised.value.hint}, not {hint}")
+    assert not wrong, "\n".join(wrong)
+
+
+CHECKED: dict[str, tuple[int, int | None, int | None, int]] = {
+    # GPUs, NICs, Gb/s of a NIC, Gb/s of a GPU
+    "g6e.12xlarge": (4, 1, 100, 100),
+    "g6e.24xlarge": (4, 2, 100, 100),
+    "g6e.48xlarge": (8, 4, 100, 100),
+    "g7e.48xlarge": (8, 4, 400, 400),
+    "p5.48xlarge": (8, 32, 100, 400),
+    "p5en.48xlarge": (8, 16, 200, 400),
+    "p6-b300.48xlarge": (8, 16, 400, 800),
+    "p6e-gb200.36xlarge": (4, 4, 400, 400),
+    "nd128isr-gb300-v6": (4, 4, 800, 800),
+    "a4x-maxgpu-4g-metal": (4, None, None, 800),
+    "bm.gpu.b300.8": (8, 16, 400, 800),
+    "dgx-spark": (1, None, 100, 100),
+}
+
+
+def test_what_was_checked_stays_so() -> None:
+    every = {name: platforms.named(name) for name in CHECKED}
+    assert {name: (one.gpus, one.nics, one.nic_gbps, one.rate) for name, one in every.items()} == CHECKED

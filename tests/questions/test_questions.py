@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator
 from questions import TWO_HOSTS, rails, records
 
 import nccl_inspect
-from nccl_inspect.answers import env, hosts, names_of, nics, ranks
+from nccl_inspect.answers import env, hosts, names_of, nics, ranks, timings
 from nccl_inspect.report import head
 
-QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
+QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks, "timings": timings}
 KILLED = str(sample_data.FOLDER / "peer-killed")
 MISSING = str(sample_data.FOLDER / "rank-missing-hang")
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")

@@ -11,12 +11,15 @@ from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.fold import ProcessLog, Step
-from nccl_inspect.model.inventory import Begin, Stage
+from nccl_inspect.model.inventory import Begin, InitTiming, Stage
 from nccl_inspect.model.statements.index import StatementLine
+from nccl_inspect.model.statements.quotes import Quotes
 from nccl_inspect.util.times import in_order, moment
 
 _BOOTSTRAP = "nccl/bootstrap-timings"
 _PLACE = attrgetter("place")
+PHASES = ("bootstrap", "topo", "graphs", "connections", "kernels", "alloc", "allgathers", "rest")
+"""Of an initialisation, as :class:`~nccl_inspect.event.types.InitTimings` names them."""
 
 
 class Lifetimes:
@@ -47,6 +50,21 @@ class Lifetimes:
                 ended.setdefault(name, []).append(member.ended)
         stages += [_stage(name, steps) for name, steps in ended.items()]
         return [stage for stage in stages if stage.ranks]
+
+    def timings(self, comm: Communicator, quotes: Quotes) -> list[InitTiming]:
+        """Return what each rank says of the time that its initialisation took, and of its parts."""
+        return [
+            InitTiming(
+                member.rank,
+                member.log.process,
+                timing.event.total,
+                {name: seconds for name in PHASES if (seconds := getattr(timing.event, name)) is not None},
+                quotes.message(timing.place, timing.origin, "INFO", timing.event.message),
+            )
+            for member in comm.members.values()
+            for timing in self._timings_of(member.log).of(member)
+            if isinstance(timing.event, events.InitTimings)
+        ]
 
     def _timings_of(self, log: ProcessLog) -> _Timings:
         timings = self._timings.get(log.process)
