@@ -85,7 +85,7 @@ class Edges:
         for end in loose:  # a launcher ends because a worker of it was ended
             if end.layer == Layer.END and not end.is_kill and not end.gave_up:
                 end.because += _first(one for one in told if before(one, end) is True)
-        own += [one for one in loose if one.layer in _OWN and not one.because]
+        own += [one for one in loose if one.layer in _OWN and not (one.gave_up or one.because)]
         reasons = sorted((one for one in own if not self._is_setting(one)), key=Order)
         outside = [incident for incident in everyone if incident.is_signal]
         first_out = first_of(outside)
@@ -266,7 +266,8 @@ def _standing(reasons: list[Incident]) -> list[Incident]:
 
 def _is_too_late(head: Incident, foreign: Incident) -> bool:
     """Whether a process failed only after another had lost somebody, or the network: it cannot be that one."""
-    if head.is_report:
+    is_slow = foreign.notice is not None and "completion-error" in foreign.notice.roles  # after retries of a minute
+    if head.is_report and not is_slow:
         return False
     if foreign.finding is not None and before(foreign, head) is True:
         return True
