@@ -266,11 +266,10 @@ def _standing(reasons: list[Incident]) -> list[Incident]:
 
 def _is_too_late(head: Incident, foreign: Incident) -> bool:
     """Whether a process failed only after another had lost somebody, or the network: it cannot be that one."""
-    is_slow = foreign.notice is not None and "completion-error" in foreign.notice.roles  # after retries of a minute
-    if head.is_report and not is_slow:
+    if foreign.notice is not None and "completion-error" in foreign.notice.roles and before(foreign, head) is True:
+        return True  # it had retried for long
+    if head.is_report:
         return False
-    if foreign.finding is not None and before(foreign, head) is True:
-        return True
     times = head.time, foreign.time
     return times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
 
@@ -284,7 +283,8 @@ def are_together(one: Incident, other: Incident) -> bool:
 
 def _is_retelling(later: Incident, earlier: Incident) -> bool:
     """Whether what nobody is known to have said may only follow from an incident of its layer."""
-    return later.finding is None and later.layer == earlier.layer and Order(earlier) < Order(later)
+    is_vague = later.finding is None or later.layer == Layer.CALL
+    return is_vague and later.layer == earlier.layer and Order(earlier) < Order(later)
 
 
 def _by_surety(incident: Incident) -> tuple[bool, Order]:

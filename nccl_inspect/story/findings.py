@@ -160,7 +160,10 @@ def _joined(
         follows = finding.fatal and name in present and name != finding.rule
         return finding.with_fields(because=[name], root=False) if follows and name else finding
     is_root = any(not one.because for one in incidents)
-    because = _suspects(incidents, kept, rules) if is_root else _causes(finding, incidents, present, tellers)
+    if not is_root:
+        because = _causes(finding, incidents, present, tellers)
+    else:
+        because = [] if finding.confidence == "certain" else _suspects(incidents, kept, rules)
     local = rules[finding.rule].local and len(story.actors_in(incidents)) == 1
     own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
     ranks = finding.ranks or story.ranks_in(own)

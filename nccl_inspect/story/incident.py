@@ -80,7 +80,7 @@ class Incident:
     def is_retold(self) -> bool:
         """Whether a program only passes on an error of CUDA that a rule judges where it occurred."""
         text = self.notice.message if self.notice else self.words
-        return self.finding is None and "CUDA error: " in text
+        return self.finding is None and ("CUDA error: " in text or "CUDA_ERROR_" in text)
 
     @property
     def place(self) -> tuple[float, str, int]:
