@@ -90,7 +90,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of a signal that ended processes: an error if it ended some only, and others waited for these."""
+    """Describe a signal that ended processes: an error if it ended some only, and others waited for these."""
     return RULE.finding(
         told.sentence,
         cause=f"{_SIGNAL}. {told.effects}",

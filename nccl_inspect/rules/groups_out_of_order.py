@@ -59,7 +59,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that call their groups in another order than others."""
+    """Describe ranks that call their groups in another order than others."""
     return retell(
         RULE,
         told,

@@ -106,7 +106,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that never began a communicator in which others wait."""
+    """Describe ranks that never began a communicator in which others wait."""
     cause, steps = "its process is busy or stuck before that call, or ended", [STACK, _LAST_LINE]
     if not told.pids:
         cause, steps = "it was not launched, died before NCCL, or its log is not here", [_LOOK_FOR, _REACH]

@@ -57,7 +57,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that did not make the other end of a send or receive."""
+    """Describe ranks that did not make the other end of a send or receive."""
     return retell(
         RULE,
         told,

@@ -106,7 +106,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of processes that ended of their own, or fell silent."""
+    """Describe processes that ended of their own, or fell silent."""
     ranks = set(told.ranks)
     ends = [
         end for end in process_ends(facts) if ranks.intersection(end.ranks) or (not end.ranks and end.pid in told.pids)

@@ -73,7 +73,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that do not answer."""
+    """Describe ranks that do not answer."""
     return retell(
         RULE,
         told,

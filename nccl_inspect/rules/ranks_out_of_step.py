@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that launched fewer operations than others."""
+    """Describe ranks that launched fewer operations than others."""
     return retell(
         RULE,
         told,

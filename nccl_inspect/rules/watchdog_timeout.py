@@ -133,7 +133,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of the ranks for which, by what all ranks say, the others waited."""
+    """Describe the ranks for which, by what all ranks say, the others waited."""
     return retell(
         RULE,
         told,

@@ -1,4 +1,4 @@
-"""Joins the story of a job and the findings of rules: which lead, which follow, and who tells what no rule found."""
+"""Joins the story of a job and the findings of rules: which lead, which follow, and which rule words the rest."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _rule_of(incident: Incident, tellers: Mapping[str, str]) -> str | None:
 def _told_by(
     entry: Registered, facts: Facts, story: Story, roots: list[Incident], candidate: Finding | None
 ) -> Finding | None:
-    """What a rule tells of the roots of its kinds: its own finding if that names the same ranks."""
+    """Return what a rule finds about the roots of its kinds: its own finding if that names the same ranks."""
     same = story.alike(roots[0])
     ranks = story.ranks_in(same)
     kind = roots[0].kind
@@ -171,7 +171,7 @@ def _joined(
 
 
 def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[str]:
-    """How things are that may lead to what nothing explains: clues, which end no job by themselves."""
+    """How things are that may lead to what nothing explains: clues alone end no job."""
     layers = {one.layer.name.lower() for one in incidents if not (one.because or one.is_condition)}
     clues = (finding.rule for finding in findings if finding.clue)
     return [name for name in clues if not layers.isdisjoint(rules[name].may_cause)]

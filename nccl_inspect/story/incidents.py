@@ -328,7 +328,7 @@ class Collector:
     # Findings
 
     def _of_findings(self, shown: set[tuple[str, int]], kinds: set[str]) -> Iterator[Incident]:
-        """What rules find that is no error in itself: settings, machines, files beside the log."""
+        """Yield what rules find without an error: settings, machines, files beside the log."""
         for finding in self.findings:
             is_condition = self._is_condition(finding)
             if finding.rule in kinds or not (finding.fatal or finding.severity == "error" or is_condition):

@@ -375,7 +375,7 @@ def _is_told_by_lines(still: Standstill, unknown: set[int]) -> bool:
 
 
 def _call(group: str, wait: Wait | None, seq: int) -> Call:
-    """A row of a rank that the watchdog says stands in a call."""
+    """Return the row of a rank in a call, as its watchdog reports it."""
     operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
     sizes = (wait.numel,) if wait and wait.numel is not None else ()
     return Call(group, wait.notice.place if wait else 0, seq, operation, "started", False, sizes, (), (), 0, "")

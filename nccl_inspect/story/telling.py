@@ -1,4 +1,4 @@
-"""Tells what happened to a job: its incidents, where they began, and the chain from there to the end."""
+"""The story of a job: its incidents, where they began, and the chain from there to the end."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Story:
 
 
 def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
-    """Tell what happened to a job.
+    """Return what happened to a job, in order.
 
     Args:
         facts: about the job.
