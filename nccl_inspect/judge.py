@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging import culprits, first_failure, placeholders, placement, results, verdicts
+from nccl_inspect.judging import culprits, first_failure, placeholders, placement, remedies, results, verdicts
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
@@ -58,6 +58,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     accepted = {entry.finding.rule for entry in suppressed}
     aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
     findings = _sorted(_with_causes(kept, by_name, accepted, place), by_name, aside, place)
+    findings = remedies.in_order(findings, _MAX_STEPS)
     paths, withheld = verdicts.of_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
         rules=sorted(wanted),

@@ -28,7 +28,9 @@ settings.register_profile("thorough", _PATIENT, max_examples=500)
 settings.load_profile("quick")
 
 # pytest-xdist tells its workers a width; without it output is what a pipe or file gets.
-os.environ.pop("COLUMNS", None)
+# Colors are for terminals, whatever the machine that runs the tests asks for.
+for _variable in ("COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(_variable, None)
 
 # Shells start what is to run in the background with SIGINT ignored, and all programs that tests start inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

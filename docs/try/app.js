@@ -1,9 +1,11 @@
 // The page: loads the parts, then forbids every request, hands files to the worker and shows what comes back.
 "use strict";
 
-const LIMIT = 50 * 2 ** 20;
+const LIMIT = 200 * 2 ** 20; // what a browser usually has memory for
 const MOST_SHOWN = 1_000_000; // characters of text or JSON on the page; saved files hold all
-const COMMAND = "Use the command for it: pip install nccl-inspect, then nccl-inspect summarize FILE";
+const SMALLER =
+  "Give it the lines of NCCL only: grep -a -E 'NCCL|Error|signal|exit' job.log > small.log. Or use the command, which " +
+  "is one file without dependencies where this page was built: python3 nccl-inspect.pyz job.log";
 const ENDLESS = -1; // nobody knows how long it takes
 const WORDS = { html: "report.html", text: "report.txt", json: "report.json" };
 const TYPES = { html: "text/html", text: "text/plain", json: "application/json" };
@@ -118,7 +120,7 @@ const ANSWERS = {
   },
   progress({ stage, done, total }) {
     if (total) say(`${stage}, ${Math.floor((100 * done) / total)} %`, done / total);
-    else say("Judging", ENDLESS);
+    else say(stage, ENDLESS);
   },
   judged(answer) {
     busy(false);
@@ -135,7 +137,7 @@ const ANSWERS = {
   failed({ task, error }) {
     busy(false);
     say("");
-    complain(`The browser could not do this: ${error}. ${COMMAND}`);
+    complain(`The browser could not do this, probably for lack of memory: ${error}. ${SMALLER}`);
     if (task === "start") closed();
     else again();
   },
@@ -178,7 +180,7 @@ function judge(given) {
   $("result").hidden = true;
   if (size > LIMIT) {
     const what = given.length > 1 ? `These ${given.length} files are` : `${given[0].path} is`;
-    return complain(`${what} ${megabytes(size)}; this page reads up to 50 MB. ${COMMAND}`);
+    return complain(`${what} ${megabytes(size)}; this page reads up to ${LIMIT >> 20} MB. ${SMALLER}`);
   }
   files = label(given);
   ask({ task: "judge", files: together(given), limit: LIMIT });

@@ -20,21 +20,22 @@ from nccl_inspect.util.gc_pause import uncollected
 FOLDER = Path("/logs")
 """Where the worker puts what was dropped; names in reports are relative to it."""
 COPY = Path("/anonymized")
+_SMALLER = "give it the lines of NCCL only: grep -a -E 'NCCL|Error|signal|exit' job.log > small.log"
 FORMATS = ("html", "text", "json")
 
 
-def judged(names: Sequence[str], limit: int, told: Callable[[int, int], None]) -> str:
+def judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
     """The reports on some files as a JSON object: each format, the verdict, and what could not be read.
 
     Args:
         names: of files or folders in :data:`FOLDER`.
         limit: bytes that they may unpack to.
-        told: how many bytes were read, of how many.
+        told: how many bytes were read, of how many, and what is done.
     """
     return _answered(lambda: _judged(names, limit, told))
 
 
-def anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> str:
+def anonymized(names: Sequence[str], told: Callable[..., None]) -> str:
     """Write a copy that can be passed on; a JSON object with the path of the file.
 
     Args:
@@ -44,7 +45,7 @@ def anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> str:
     return _answered(lambda: _anonymized(names, told))
 
 
-def _summed(told: Callable[[int, int], None]) -> blocks.Progress:
+def _summed(told: Callable[..., None]) -> blocks.Progress:
     """What takes the size of each piece, and tells that of all pieces."""
     done = 0
 
@@ -63,18 +64,20 @@ def _answered(work: Callable[[], dict[str, object]]) -> str:
     except NcclInspectError as error:
         answer = {"error": str(error)}
     except MemoryError:
-        answer = {"error": "this browser has not enough memory for the log; install the command"}
+        answer = {"error": f"this browser has not enough memory for the log; {_SMALLER}"}
     return json.dumps(answer)
 
 
-def _judged(names: Sequence[str], limit: int, told: Callable[[int, int], None]) -> dict[str, object]:
+def _judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> dict[str, object]:
+    told(0, 0, "Looking at the files")
     beside = artifacts.inventory(list(names))
     _require_bearable(beside.logs, limit)
     judge = reading.Judge(reading.Options())
     with uncollected():
         fold = reading.fold(beside.logs, _summed(told))
-        told(0, 0)
+        told(0, 0, "Judging")
         job = judge.worst(fold, beside=beside)
+        told(0, 0, "Writing the reports")
         reports = {name: report.load(name).render(job, Style()) for name in FORMATS}
     unread = (source.problem for source in job.sources if source.problem)
     problems = [*judge.misfits(job), *problems_of(job.artifacts), *unread]
@@ -95,13 +98,13 @@ def _require_bearable(logs: Sequence[blocks.Input], limit: int) -> None:
                 if size > limit:
                     raise NcclInspectError(
                         f"unpacked, this is more than the {limit >> 20} MB that this page reads",
-                        "use the command: pip install nccl-inspect, then nccl-inspect summarize FILE",
+                        _SMALLER,
                     )
         except NoInputError:
             continue  # the report says so
 
 
-def _anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> dict[str, object]:
+def _anonymized(names: Sequence[str], told: Callable[..., None]) -> dict[str, object]:
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir()
     several = len(names) > 1 or Path(names[0]).is_dir()

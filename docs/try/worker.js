@@ -49,6 +49,7 @@ async function placed(files) {
   python.runPython("import shutil; shutil.rmtree('/logs', ignore_errors=True)");
   FS.mkdirTree("/logs");
   for (const { path, data } of files) {
+    postMessage({ kind: "progress", stage: `Taking in ${path} (${(data.size / 2 ** 20).toFixed(1)} MB)`, total: 0 });
     const place = `/logs/${path}`;
     FS.mkdirTree(place.slice(0, place.lastIndexOf("/")));
     FS.writeFile(place, new Uint8Array(await data.arrayBuffer()));
@@ -70,10 +71,10 @@ async function anonymized() {
   postMessage({ kind: "anonymized", ...answer, data });
 }
 
-// Tells the page how far the work has come, ten times a second; a total of 0 means that all is read.
-function progress(stage) {
+// Tells the page how far the work has come, ten times a second; a total of 0 means that nobody knows.
+function progress(first) {
   let shown = 0;
-  return (done, total) => {
+  return (done, total, stage = first) => {
     const now = performance.now();
     if (total && done < total && now - shown < 100) return;
     shown = now;

@@ -18,6 +18,7 @@ _COLON = re.compile(r"\s*:")
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _SAFE = re.compile(r"(?!(?i:null|true|false|yes|no|on|off|y|n)$)[A-Za-z][\w.@/-]*")
 """What means the same without quotes."""
+_LAST_NUMBER = re.compile(r"\d+$")
 _BLOCK = ("|", ">")
 
 
@@ -204,11 +205,27 @@ def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:
     new = change(place, event.value)
     if new == event.value:
         return source
+    if not event.style and not event.tag and (kind := _kind(event.value)) in ("null", "bool", "int", "float"):
+        return source if kind in ("null", "bool") else _number(new, is_float=kind == "float")
     lines = source.split("\n")
     if len(lines) == 1 and not event.style and _SAFE.fullmatch(new):
         return new
     blank = max((line[: len(line) - len(line.lstrip())] for line in lines[1:]), key=len, default="")
     return json.dumps(new, ensure_ascii=False)[:-1] + f"\\\n{blank}" * (len(lines) - 1) + '"'
+
+
+def _kind(text: str) -> str:
+    """Return what a reader of YAML takes a text without quotes for: ``str``, ``int``, ``null``."""
+    import yaml
+
+    tag: str = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))
+    return tag.rpartition(":")[2]
+
+
+def _number(new: str, is_float: bool) -> str:
+    """Return a number in the place of one: that of its replacement, ``redacted-1``."""
+    digits = _LAST_NUMBER.search(new)
+    return f"{int(digits[0]) if digits else 0}{'.0' if is_float else ''}"
 
 
 def _block_line(line: str, change: Change, place: Place) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -75,7 +74,7 @@ class Target:
             NcclInspectError: it cannot be made.
         """
         if self.folder is None and self._output == "-":
-            return nullcontext(sys.stdout.buffer)
+            return nullcontext(atomic_files.standard_output())
         if self.folder is None:
             return atomic_files.compressing(self._output, "-o")
         path = self.folder / self._rename(self.inside(name))

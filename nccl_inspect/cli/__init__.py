@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,13 +28,18 @@ EXITS_AFTERWARDS = object()
 """The object of the context if the process exits after the command."""
 _KEPT = 6 << 20
 """Bytes: more than a block of a log and its lines take; twice as many would fragment the memory."""
+_DEFAULT = "summarize"
+"""The command for a log without a command."""
+_SPELLINGS = {"summarise": "summarize", "anonymise": "anonymize"}
+_PATH = frozenset("./*?[")
+"""No command has these characters, so a name with one of them is that of a log."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
 _EXAMPLES = """
 Examples:
-  nccl-inspect summarize job.log                  verdict, paths, findings
-  kubectl logs job/llama | nccl-inspect summarize
+  nccl-inspect job.log                            verdict, paths, findings: short for summarize
+  kubectl logs job/llama | nccl-inspect
   nccl-inspect summarize job.log --format json --fail-on error
   nccl-inspect diff yesterday.log today.log       what changed, and why
   nccl-inspect check job.log --policy good.toml   a gate for CI pipelines
@@ -76,21 +82,37 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        args = self._with_command(args)
         return super().make_context(info_name, args, parent, **{"terminal_width": _width(), **extra})
+
+    def _with_command(self, args: list[str]) -> list[str]:
+        """The arguments, with ``summarize`` in front of logs and of its options, and for a log that is piped in."""
+        first = args[0] if args else "-" if _is_piped() else "--help"
+        own = [name for option in self.params for name in option.opts] + ["-h", "--help"]
+        is_command = first in self.list_commands(click.Context(self)) or first in _SPELLINGS
+        is_input = first.startswith("-") or not _PATH.isdisjoint(first) or Path(first).exists()
+        return args if first in own or is_command or not is_input else [_DEFAULT, *args]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return modules(__file__, *_PARTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = _SPELLINGS.get(cmd_name, cmd_name)
         if cmd_name not in self.list_commands(ctx):
             if ctx.resilient_parsing:  # the shell asks for completions
                 return None
-            if Path(cmd_name).exists():
-                raise NcclInspectError(f"{cmd_name} is a log, not a command", f"nccl-inspect summarize {cmd_name}")
             hint = suggestion(cmd_name, self.list_commands(ctx)) or "run 'nccl-inspect --help' to list the commands"
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
         command: click.Command = import_module(f"{__name__}.{cmd_name}").command
         return prepared(command)
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe or a file; nothing is read from a terminal or from the null device."""
+    with suppress(OSError, ValueError, AttributeError):
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+    return False
 
 
 def prepared(command: click.Command) -> click.Command:
@@ -116,12 +138,15 @@ def _width() -> int:
 def cli(ctx: click.Context) -> None:
     """Read NCCL_DEBUG=INFO logs: show the path of each rank pair, whether it is the best one, and if not, why.
 
+    Without COMMAND, the arguments are those of summarize.
+
     Not to be confused with NVIDIA's "NCCL Inspector", which is a profiler plugin.
 
     Exit status: 0 done; 1 findings at or above --fail-on, a failed
     job when --fail-on is given, or a broken policy; 2 usage error;
     3 no readable input (a gate: or not all readable), or no NCCL line in it;
-    130 interrupted (what was read so far is reported).
+    130 interrupted, 143 after SIGTERM (what was read so far is reported);
+    141 the reader of the output closed it.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
@@ -163,7 +188,7 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:
         print_stderr(interruption.PROCESS.words())
-        return interruption.STATUS
+        return interruption.PROCESS.status
     except click.ClickException as error:
         print_stderr(_usage_error(error))
         return 2

@@ -35,12 +35,15 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Print the log with a note below each NCCL line.")
+@click.command(epilog=_EXAMPLES, short_help="Print the log with a note below each kind of NCCL line.")
 @shared.inputs
 @click.option("--only-nccl", is_flag=True, help="Omit lines unrelated to NCCL.")
 @shared.output_options
 def command(logs: tuple[str, ...], only_nccl: bool, out: writing.Output) -> None:
-    """Print the log and explain each line of NCCL, its plugins, PyTorch or a launcher in a short note below it."""
+    """Print the log and explain the lines of NCCL, its plugins, PyTorch or a launcher in short notes below them.
+
+    Each kind of line is explained once, where it first appears.
+    """
     out.write_lines(_annotated(shared.inputs_or_stdin(logs), _Margin(engine.shipped(), only_nccl, out.style)))
 
 
@@ -76,7 +79,7 @@ class _Margin:
         self._style = style
         self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)
         """Productions by level and message."""
-        self._notes: dict[Production, str] = {}
+        self._noted: set[Production] = set()
         self.has_nccl = False
         """Whether there was a line of NCCL, or one related to it."""
 
@@ -95,8 +98,9 @@ class _Margin:
             self.has_nccl = self.has_nccl or production is not None or prefix.split(plain) is not None
             if production or not self._only_nccl:
                 yield shown
-            if production and production.says:
-                yield self._note(production)
+            if production and production.says and production not in self._noted:
+                self._noted.add(production)
+                yield paint(f"    ^ {production.says}", "dim", self._style)
 
     def _of_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
         """The productions of lines without a prefix, by the position of the last line of each message."""
@@ -126,11 +130,6 @@ class _Margin:
     def _slowly(self, line: bytes) -> Production | None:
         sense = meaning.of_line(masked(decode(line)), self._grammar)
         return sense.production if sense else None
-
-    def _note(self, production: Production) -> str:
-        if production not in self._notes:
-            self._notes[production] = paint(f"    ^ {production.says}", "dim", self._style)
-        return self._notes[production]
 
 
 def _shown(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:

@@ -15,6 +15,7 @@ from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
 from nccl_inspect.event.base import Event, PlacedEvent, Where
+from nccl_inspect.event.types import KINDS
 from nccl_inspect.pipeline import event_stream
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.levels import LEVELS
@@ -67,6 +68,7 @@ Exit status: 130 Ctrl-C; FILE is not written.
     metavar="LEVEL",
     help=f"Only lines of this level: {', '.join(_LEVELS)}. OTHER: lines of other programs. May be repeated.",
 )
+@click.option("--all-columns", is_flag=True, help="Parquet: also the columns that this log leaves empty.")
 @shared.progress_option
 def command(
     logs: tuple[str, ...],
@@ -76,12 +78,14 @@ def command(
     hosts: tuple[str, ...],
     pids: tuple[str, ...],
     levels: tuple[str, ...],
+    all_columns: bool,
     progress: bool | None,
 ) -> None:
     """Write one row for each event: the fields of a recognized line, or of several lines that form one message.
 
-    All events of all logs share one schema, so tables of different runs can be combined; --kind keeps the columns of
-    the named classes only. Ranks are those of the communicator that printed the line. Memory use stays flat.
+    All events of all logs share one schema, so tables of different runs can be combined; --kind keeps the columns
+    of the named classes only, and Parquet those that the log fills, unless --all-columns is given. Ranks are those
+    of the communicator that printed the line. Memory use stays flat.
     """
     name = form or ("jsonl" if output == "-" else writers.format_of(output))
     wanted = writers.kinds_named(kinds)
@@ -89,7 +93,8 @@ def command(
     with Bar(progress) as bar:
         stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
         wanted_events = _EventFilter(wanted, hosts, selection.ranges_of("pid", pids), levels)
-        _write(writers.FORMATS[name], wanted_events.of(stream), wanted, target)
+        columns = writers.kinds_named(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
+        _write(writers.FORMATS[name], wanted_events.of(stream), columns, target)
     for problem in stream.problems:
         print_stderr(str(problem))
     if not wanted_events.matches:
@@ -167,4 +172,4 @@ def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
         raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")
     if not form.text and sys.stdout.isatty():
         raise NcclInspectError(f"{name} is binary, not for a terminal", f"name a file, -o events.{name}, or pipe it")
-    return nullcontext(sys.stdout.buffer)
+    return nullcontext(atomic_files.standard_output())

@@ -12,8 +12,9 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.explain import line as explaining
 from nccl_inspect.grammar import engine
 from nccl_inspect.report import Style
-from nccl_inspect.report.words import PAGE_WIDTH, block, fitted, paint
+from nccl_inspect.report.words import PAGE_WIDTH, block, fitted, for_terminal, paint
 from nccl_inspect.scanning import meaning
+from nccl_inspect.util.atomic_files import STDOUT
 from nccl_inspect.util.secrets import masked
 from nccl_inspect.util.text import decode, printable
 
@@ -40,11 +41,11 @@ def command(what: tuple[str, ...], out: writing.Output) -> None:
     quoted or piped in, are explained one by one. For part of a line, the closest known line is explained.
     """
     texts = _piped() if what in ((), ("-",)) else _separate(what)
-    width = writing.columns(out.target, PAGE_WIDTH)
+    width, is_shown = writing.columns(out.target, PAGE_WIDTH), out.target in STDOUT
     if len(texts) == 1:
-        out.write(_explained(masked(texts[0]), out.style, width))
+        out.write(_explained(masked(texts[0]), out.style, width, is_shown))
         return
-    out.write("\n".join(_one_by_one([masked(text) for text in texts], out.style, width)))
+    out.write("\n".join(_one_by_one([masked(text) for text in texts], out.style, width, is_shown)))
 
 
 def _separate(what: tuple[str, ...]) -> list[str]:
@@ -81,7 +82,7 @@ def _in_one_piece(lines: list[str]) -> list[str]:
     return [line] if line else list(dict.fromkeys(lines))
 
 
-def _one_by_one(texts: list[str], style: Style, width: int) -> Iterator[str]:
+def _one_by_one(texts: list[str], style: Style, width: int, is_shown: bool) -> Iterator[str]:
     """Each text with its meaning below it.
 
     Raises:
@@ -90,7 +91,7 @@ def _one_by_one(texts: list[str], style: Style, width: int) -> Iterator[str]:
     problems = 0
     for text in texts:
         try:
-            explained = _explained(text, style, width)
+            explained = _explained(text, style, width, is_shown)
         except NcclInspectError as error:
             problems += 1
             explained = "\n".join(block("unknown", str(error), style, indent=0, hang=12)) + "\n"
@@ -99,14 +100,16 @@ def _one_by_one(texts: list[str], style: Style, width: int) -> Iterator[str]:
         raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.LIST_RULES)
 
 
-def _explained(text: str, style: Style, width: int) -> str:
+def _explained(text: str, style: Style, width: int, is_shown: bool) -> str:
     """The page of a rule, or the meaning of a line.
 
     Raises:
         NcclInspectError: it is neither.
     """
     page = explaining.rule_page(text)
-    return _of_line(explaining.line(text), style) if page is None else fitted(page, width)
+    if page is None:
+        return _of_line(explaining.line(text), style)
+    return for_terminal(page, style.with_fields(width=width)) if is_shown else fitted(page, width)
 
 
 def _of_line(explanation: explaining.Explanation, style: Style) -> str:

@@ -21,7 +21,7 @@ GROUPS = (
         "Filters",
         (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
-            *("communicator", "channel", "kind", "dialect", "pid", "level", "only-nccl"),
+            *("communicator", "channel", "kind", "category", "search", "dialect", "pid", "level", "only-nccl"),
         ),
     ),
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
@@ -29,7 +29,7 @@ GROUPS = (
         "Output",
         (
             *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
-            *("only", "indent", "verbose", "quiet", "no-color"),
+            *("only", "indent", "all-columns", "verbose", "quiet", "no-color"),
             "metrics",
         ),
     ),
@@ -64,7 +64,7 @@ STATUSES = {
     FOUND: "A finding at or above --fail-on, or, if it is given, a failed job.",
     USAGE: "Usage error, or the output cannot be written.",
     NO_INPUT: "No readable input, or no NCCL line in it.",
-    INTERRUPTED: "Ctrl-C; what was read so far is reported.",
+    INTERRUPTED: "Ctrl-C (143: SIGTERM); what was read so far is reported.",
 }
 GATE = "No readable input, or no NCCL line in it; with --fail-on also: part of the input could not be read."
 _INPUTS = ("logs", "log", "before")

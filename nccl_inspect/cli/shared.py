@@ -17,7 +17,7 @@ from nccl_inspect.ingest.sources import files, limits
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.gc_pause import uncollected
-from nccl_inspect.util.interruption import PROCESS, STATUS
+from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.progress import Bar
 
 if TYPE_CHECKING:
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from nccl_inspect.model.job import Job
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-FILE = click.Path(path_type=str)
-"""The type of file names: shells complete it."""
+FILE = click.Path(path_type=str, readable=False)
+"""The type of file names: shells complete it. Whether a file can be read is left to its reader, who skips it if not."""
 _MAX_PROBLEMS = 20
-INTERRUPTED = STATUS
 _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
@@ -128,7 +127,7 @@ def gate_options(command: _Command) -> _Command:
 def status(job: Job, fail_on: str = "never") -> int:
     """The exit status of a report: see :func:`gate`; 0 if findings do not matter."""
     if fail_on == "never":
-        return INTERRUPTED if job.partial else 0
+        return PROCESS.status if job.partial else 0
     from nccl_inspect.judging.engine import SEVERITIES  # a missing log is said before this is loaded
 
     limit = SEVERITIES.index(fail_on)
@@ -141,12 +140,12 @@ def status(job: Job, fail_on: str = "never") -> int:
 
 
 def gate(closed: bool, *jobs: Job) -> int:
-    """The exit status of a gate: 130 after an interruption, 1 if something is wrong.
+    """The exit status of a gate: that of the signal after an interruption, 1 if something is wrong.
 
     Otherwise it is 3 if part of the input could not be read: the fault may be there.
     """
     if any(job.partial for job in jobs):
-        return INTERRUPTED
+        return PROCESS.status
     unread = any(source.problem for job in jobs for source in job.sources)
     return 1 if closed else NoInputError.exit_code if unread else 0
 
@@ -239,7 +238,11 @@ def progress_option(command: _Command) -> _Command:
 
 def color_option(command: _Command) -> _Command:
     """Add --no-color."""
-    return click.option("--no-color", is_flag=True, help="Disable colors (same as the variable NO_COLOR).")(command)
+    return click.option(
+        "--no-color",
+        is_flag=True,
+        help="Disable colors (same as the variable NO_COLOR; FORCE_COLOR enables them in pipes).",
+    )(command)
 
 
 def output_options(command: _Command) -> _Command:
@@ -278,10 +281,11 @@ def read(
     is_last: bool = True,
     is_one_of_two: bool = False,
     visit: Callable[[Job], None] | None = None,
+    in_haste: Callable[[Job], None] | None = None,
 ) -> Job:
     """Read and judge the inputs, with a progress bar and read errors on stderr.
 
-    Ctrl-C ends the reading: the job is then partial, and the exit status is :data:`INTERRUPTED`.
+    Ctrl-C ends the reading: the job is then partial, and the exit status is that of the signal.
 
     Args:
         logs: as given.
@@ -291,6 +295,7 @@ def read(
         is_last: only the report remains to be done, and an interruption lets it finish.
         is_one_of_two: another input is read as well, which may be the one with the job that the options name.
         visit: called with each job of the input.
+        in_haste: called with an unjudged job where a signal leaves no time for more.
     """
     options = with_settings_file(options)
     meta = click.get_current_context().meta
@@ -308,6 +313,7 @@ def read(
         raise click.UsageError("--jobs and --cluster exclude each other; omit one")
     with uncollected(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
+        PROCESS.last_words = in_haste and (lambda: in_haste(judge.unjudged(PROCESS.read)))
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
             fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:

@@ -84,12 +84,16 @@ def command(
         raise click.UsageError(f"--brief supports {' or '.join(_BRIEF)}, not {form}; omit one of them")
     if form != "json" and (only or indent is not None):
         raise click.UsageError(f"--only and --indent are for --format json, not {form}; omit them")
-    job = shared.read(logs, options, tells_runs=True, tells_jobs=True)
-    if is_brief:
-        out.write(_brief(job, form))
-    else:
-        style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
-        out.write_lines(report.lines(form, job, style))
+
+    def write(job: Job) -> None:
+        if is_brief:
+            out.write(_brief(job, form))
+        else:
+            style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
+            out.write_lines(report.lines(form, job, style))
+
+    job = shared.read(logs, options, tells_runs=True, tells_jobs=True, in_haste=write)
+    write(job)
     return shared.status(job, fail_on)
 
 

@@ -14,11 +14,17 @@ from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.records import Frozen, frozen
 
+_FORCED = ("FORCE_COLOR", "CLICOLOR_FORCE")
+"""Variables with which pipes get colors, too; NO_COLOR outweighs them."""
+_CLOSED = 141
+"""The exit status of a shell for a program that SIGPIPE ended."""
+
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
-    """The style of a report; only terminals get colors and indented documents."""
+    """The style of a report; only terminals get indented documents, and colors unless these are forced."""
     is_seen = target == "-" and sys.stdout.isatty()
-    color = is_seen and not no_color and "NO_COLOR" not in os.environ
+    is_wanted = target == "-" and any(os.environ.get(name, "0") != "0" for name in _FORCED)
+    color = (is_seen or is_wanted) and not no_color and "NO_COLOR" not in os.environ
     return Style(width=columns(target, 100), color=color, verbose=verbose, indent=is_seen)
 
 
@@ -28,9 +34,9 @@ def columns(target: str, usual: int) -> int:
 
 
 def exit_quietly() -> NoReturn:
-    """Exit because the reader of standard output has closed it (| head)."""
+    """Exit because the reader of standard output has closed it (| head), with the status that other programs have."""
     redirect_to_devnull(sys.stdout)
-    sys.exit(0)
+    sys.exit(_CLOSED)
 
 
 @frozen
@@ -72,8 +78,7 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         atomic_files.lines(target, "-o", lines)
         return
     try:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
+        atomic_files.to_stdout(lines)
     except BrokenPipeError:
         exit_quietly()
     except OSError as error:

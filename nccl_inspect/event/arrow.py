@@ -31,25 +31,27 @@ _NESTED = {
 _CONVERTED = ("values", "devices")
 """Those of them that hold what is written as text."""
 _WHERE = "where"
-_FIRST = ("kind", *Where._fields, "dialect", "production", "message")
+FIRST = ("kind", *Where._fields, "dialect", "production", "message")
 """The columns that every table begins with."""
 _RENAMED = {"kind": "plugin_kind"}
 """Fields whose name is taken: ``kind`` is the class of the event, of a PluginStatus also what sort of plugin it is."""
 
 
 @cache
-def schema(kinds: frozenset[str] = frozenset()) -> pa.Schema:
+def schema(kinds: frozenset[str] = frozenset(), columns: tuple[str, ...] = ()) -> pa.Schema:
     """The schema: ``kind`` (the class), where the line stood, what every event has, then the classes' fields by name.
 
     Args:
         kinds: the classes whose fields are wanted; all when empty.
+        columns: only these; all when empty.
 
     Raises:
         TypeError: two classes give one name different types.
     """
     whole = _whole()
     wanted = {name for kind in kinds or KINDS for name in _columns(kind)}
-    return pa.schema([column for column in whole if column.name in _FIRST or column.name in wanted])
+    fields = [column for column in whole if column.name in FIRST or column.name in wanted]
+    return pa.schema([column for column in fields if not columns or column.name in columns])
 
 
 @cache
@@ -65,8 +67,8 @@ def _whole() -> pa.Schema:
             name, column = _RENAMED.get(field.name, field.name), _column(field.name, hints[field.name])
             if columns.setdefault(name, column) != column:
                 raise TypeError(f"{kind.__name__}.{field.name} is {column}, elsewhere {columns[name]}")
-    rest = sorted(columns.keys() - set(_FIRST))
-    return pa.schema([(name, columns[name]) for name in (*_FIRST, *rest)])
+    rest = sorted(columns.keys() - set(FIRST))
+    return pa.schema([(name, columns[name]) for name in (*FIRST, *rest)])
 
 
 @cache

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import PurePath
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.errors import NcclInspectError, suggestion
@@ -65,13 +67,26 @@ def format_of(target: str) -> str:
 
 
 def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
+    """All columns of the kinds; without kinds those that hold something, which only the end of the log shows."""
     from pyarrow import parquet
 
     from nccl_inspect.event import arrow  # pyarrow takes its time to load: only where it is needed
 
-    with parquet.ParquetWriter(file, arrow.schema(kinds), compression="zstd") as writer:
-        for batch in arrow.batches(events, kinds):
-            writer.write_batch(batch)
+    filled: set[str] = set()
+    with ExitStack() as stack:
+        first = file if kinds else stack.enter_context(TemporaryFile())
+        with parquet.ParquetWriter(first, arrow.schema(kinds), compression="zstd") as writer:
+            for batch in arrow.batches(events, kinds):
+                writer.write_batch(batch)
+                filled.update(name for name in batch.schema.names if batch.column(name).null_count < batch.num_rows)
+        if kinds:
+            return
+        whole = parquet.ParquetFile(first)
+        names = [name for name in whole.schema_arrow.names if name in filled or name in arrow.FIRST]
+        groups = (whole.read_row_group(number, columns=names) for number in range(whole.num_row_groups))
+        with parquet.ParquetWriter(file, arrow.schema(columns=tuple(names)), compression="zstd") as writer:
+            for group in groups:
+                writer.write_table(group)
 
 
 def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:

@@ -16,6 +16,16 @@ from nccl_inspect.util.wording import listed
 LIST_RULES = "run 'nccl-inspect rules' to list the rules"
 _SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 
+_RESULTS = {
+    "unhandled cuda error": "ncclUnhandledCudaError",
+    "unhandled system error": "ncclSystemError",
+    "internal error": "ncclInternalError",
+    "invalid argument": "ncclInvalidArgument",
+    "invalid usage": "ncclInvalidUsage",
+    "remote process exited or there was a network error": "ncclRemoteError",
+}
+"""NCCL's results by the texts of ncclGetErrorString (src/init.cc)."""
+
 
 @frozen
 class Explanation(Frozen):
@@ -43,7 +53,10 @@ def line(text: str) -> Explanation:
     """
     sense = meaning.of_line(text, engine.shipped())
     if sense is None:
-        return _nearest(text)
+        words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
+        result = _RESULTS.get(words, text.strip())
+        known = nearness.nearest(result, engine.shipped()) if result in _RESULTS.values() else None
+        return line(known.sample) if known else _nearest(text)
     parts = _parts(sense)
     if sense.origin and (printer := _printer(sense.origin)):
         parts.insert(2, ("from", printer))

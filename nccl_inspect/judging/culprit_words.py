@@ -77,16 +77,26 @@ def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
         objects = [f"{what} ({culprit.bad:,})" for what, culprit in zip(objects, named, strict=True)]
     # The verb is not repeated if all share it.
     both = zip(verbs, objects, strict=True)
-    parts = [what if at and verb == verbs[0] else f"{verb} {what}" for at, (verb, what) in enumerate(both)]
+    shown = _singular if scene.bad == 1 else str
+    parts = [what if at and verb == verbs[0] else f"{shown(verb)} {what}" for at, (verb, what) in enumerate(both)]
     inside = f"{_all(scene)} {_either(parts, 'or')}{_inside(named, verbs[0])}"
     return f"{inside}; {_outside(named, scene, verbs[0])}{_along(beside)}"
 
 
 def _all(scene: Scene) -> str:
     what = _NOUNS.get(scene.noun, f"{scene.noun}s")
+    if scene.bad == 1:
+        noun, _, rest = what.partition(" ")
+        return f"the only {noun[:-1]} {rest or 'with the fault'}"
     if scene.explained == scene.bad:
         return f"all {scene.bad:,} {what}"
     return f"{scene.explained:,} of {scene.bad:,} {what}"
+
+
+def _singular(verb: str) -> str:
+    """A verb for the only one."""
+    first, blank, rest = verb.partition(" ")
+    return {"are": "is", "have": "has", "touch": "touches"}.get(first, f"{first}s") + blank + rest
 
 
 def _verb(culprit: Culprit, scene: Scene) -> str:
@@ -152,6 +162,8 @@ def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
     where = _place(named, scene)
     if (rest := scene.bad - scene.explained) > 0:
         return f"of the other {elsewhere + rest:,}{where} only {rest:,} {be(rest)} bad"
+    if elsewhere == 1 and " other " not in where:
+        return f"the other one{where} {_auxiliary(verb, 1)} not"
     return f"none of the {'' if ' other ' in where else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
 
 

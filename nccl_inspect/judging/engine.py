@@ -205,7 +205,7 @@ class Effects(Frozen):
 
 @frozen
 class Told(Frozen):
-    """What the story of a job tells of some ranks, for the rule that finds the words."""
+    """Some ranks of the story of a job, for the rule that finds the words."""
 
     kind: str
     words: str

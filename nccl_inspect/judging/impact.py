@@ -178,6 +178,16 @@ def of(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
     return None
 
 
+def in_use(paths: Selection, platform: Platform | None = None) -> Rate | None:
+    """The bandwidth of paths as they are, from the slowest to the fastest; None if nobody measured one of them."""
+    rates = [of(kind, platform) for kind in paths.kinds]
+    known = [rate for rate in rates if rate]
+    if len(known) < max(len(rates), 1):
+        return None
+    first = known[0]
+    return first._replace(low=min(rate.low for rate in known), high=max(rate.high for rate in known))
+
+
 def usual(path: Path | PathKind, platform: Platform | None = None) -> float:
     """The midpoint of a path's bandwidth in GB/s, to order paths by speed.
 

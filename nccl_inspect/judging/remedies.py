@@ -4,8 +4,41 @@ A step is either code to paste (a command, a setting, a piece of a pod's spec), 
 sentence with a capital and a period. Reports show the former as code.
 """
 
+import re
+
+from nccl_inspect.model.finding import Finding
+
 COMMENT = "   # "
 """Separates code to paste from its comment."""
+
+
+_LATER_STEPS = 3
+"""The first of this many steps without a placeholder comes first; later steps are less likely to help."""
+_OPEN = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
+"""A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
+
+
+def in_order(findings: list[Finding], most: int) -> list[Finding]:
+    """The findings, each with the step to begin with first: that of a cause nested under it, else one to type as it is.
+
+    Args:
+        findings: with their causes.
+        most: steps of each.
+    """
+    ordered = []
+    for finding in findings:
+        nests = finding.root and not (finding.confidence == "certain" and finding.fatal)
+        causes = [other for other in findings if nests and other.rule in finding.because and other.root]
+        steps = [
+            _first_step(other.fix) for other in (*causes, finding) if other.confidence != "possible" or other is finding
+        ]
+        first = [step for step in steps if step][:1]
+        ordered.append(finding.with_fields(fix=list(dict.fromkeys([*first, *finding.fix]))[:most]))
+    return ordered
+
+
+def _first_step(steps: list[str]) -> str:
+    return next((step for step in steps[:_LATER_STEPS] if not _OPEN.search(step)), next(iter(steps), ""))
 
 
 def is_sentence(step: str) -> bool:

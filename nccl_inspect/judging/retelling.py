@@ -1,4 +1,4 @@
-"""Makes findings of what the story of a job tells of ranks that hold others up."""
+"""Makes findings of the part of a story about ranks that hold others up."""
 
 from __future__ import annotations
 

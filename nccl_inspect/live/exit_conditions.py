@@ -11,7 +11,6 @@ from nccl_inspect.judging.places import Places
 from nccl_inspect.live.watch import Change, End, News, Stall, Turn, Verdict
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.digest import reason
-from nccl_inspect.report.head import step_now
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
@@ -77,7 +76,7 @@ def _first_alarm(job: Job, limit: int) -> Alarm | None:
             places = Places(job)
             at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.of(rank).host))
             ranks, hosts = ranges(finding.ranks), ",".join(at)
-            fix = step_now(finding)
+            fix = next(iter(finding.fix), "")
             severity = finding.severity
             return Alarm(severity, job.verdict, finding.summary, finding.rule, severity, ranks, hosts, fix)
     return Alarm("error", job.verdict, reason(job), severity="error") if job.verdict == "failed" else None

@@ -81,6 +81,8 @@ def fold(
 
 
 def _filled(reader: Reader, pieces: Iterator[Piece], interruption: Interruption | None) -> Fold:
+    if interruption:
+        interruption.read = reader.fold
     for piece in interruption.until(pieces) if interruption else pieces:
         reader.add(piece)
     reader.fold.partial = interruption is not None and interruption.happened
@@ -215,6 +217,14 @@ class Judge:
             job.artifacts += allotment.left
         job.passed_over = beside.passed_over
         return job
+
+    def unjudged(self, state: Fold) -> Job:
+        """The job of which only is known how far it was read: there is no time to judge it."""
+        counted = Fold()
+        counted.partial = True
+        for source in state.sources:
+            counted.start(source.name).counts.lines = source.counts.lines
+        return self.of(counted)
 
     def __call__(
         self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING

@@ -24,6 +24,8 @@ class Style(Frozen):
     """Columns of the terminal."""
     color: bool = False
     verbose: bool = False
+    tight: int = 0
+    """How much of a long text is left to ``verbose``, from nothing to 3."""
     indent: bool = False
     """Whether to indent a document for programs."""
     only: frozenset[str] = frozenset()

@@ -7,7 +7,6 @@ report; nothing is wrapped, so that commands can be pasted and a chat can break 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,16 +85,17 @@ def _sound(job: Job, first: Head) -> Iterator[BriefLine]:
 
 def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     lead = lead_of(job)
+    told = _told(lead, job) if lead else None
     yield BriefLine("", f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline)
     yield from _labelled("where", first.where)
     yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead:
-        yield BriefLine("cause", _fitted(_cause(lead, job)))
+        yield BriefLine("cause", _fitted(_cause(lead, told or lead)))
         yield from _labelled("cost", "" if lead.fatal else _fitted(lead.impact))
         yield from _labelled("confirm", _fitted(lead.confirm))
     yield from _labelled("fix" if lead else "do", first.do)
     names = short_names(job)
-    for line in _evidence(lead, job):
+    for line in _evidence(told, lead, job):
         yield BriefLine("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
     if lead is None:
         yield from _signs(job)
@@ -103,7 +103,7 @@ def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
             yield BriefLine("open", _fitted(f"{entry.reason}; {entry.needs}"))
     yield from _of_several(job)
     yield from _job(job)
-    yield BriefLine("more", _more(lead, job))
+    yield BriefLine("more", _more(told, job))
 
 
 def _signs(job: Job) -> Iterator[BriefLine]:
@@ -141,33 +141,34 @@ def _more(lead: Finding | None, job: Job) -> str:
     return f"nccl-inspect summarize {shlex.quote(names[0]) if named else 'LOG'} -v   # the whole report"
 
 
-def _cause(lead: Finding, job: Job) -> str:
-    """The cause: the finding that leads to this one, if there is one, else its own text."""
+def _told(lead: Finding, job: Job) -> Finding:
+    """The finding that the cause is taken from: what leads to this one, if that is known, else itself."""
     roots = [finding for finding in under(lead, job) if finding.root and finding.confidence != "possible"]
-    if lead.confidence == "certain" and lead.fatal:
-        roots = []
-    sure = roots[0] if roots else lead
-    text = roots[0].summary if roots else lead.cause
-    return text if sure.confidence == "certain" or "likely" in text else f"{sure.confidence}: {text}"
+    return lead if not roots or (lead.confidence == "certain" and lead.fatal) else roots[0]
 
 
-def _evidence(lead: Finding | None, job: Job) -> list[Evidence]:
-    """Three lines in the order of the log: first what several findings rest on, then errors, then warnings."""
-    if lead is None:
+def _cause(lead: Finding, told: Finding) -> str:
+    text = told.cause if told is lead else told.summary
+    return text if told.confidence == "certain" or "likely" in text else f"{told.confidence}: {text}"
+
+
+def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evidence]:
+    """Three lines in the order of the log that show the cause: first those that also show its effect, then errors."""
+    if told is None or lead is None:
         notice = first_unexplained(job)
         others = [other for other in job.unexplained if other is not notice]
         return [error.evidence[0] for error in (notice, *others) if error and error.evidence][:_MAX_EVIDENCE]
-    findings = [lead, *(finding for finding in under(lead, job) if finding.root)]
-    quotes = {(line.source, line.order): line for finding in findings for line in finding.evidence}
-    times = Counter(place for finding in findings for place in {(line.source, line.order) for line in finding.evidence})
     levels = {
         (line.source, line.order): 0 if is_error(notice) else 1 if notice.level == "WARN" else 2
-        for finding in findings
-        for notice in notices_shown(job.notices, finding)
+        for notice in notices_shown(job.notices, told)
         for line in notice.evidence
     }
-    best = sorted(quotes, key=lambda place: (-times[place], levels.get(place, 2)))[:_MAX_EVIDENCE]
-    return [quotes[place] for place in sorted(best)]
+
+    def order(line: Evidence) -> tuple[bool, int]:
+        return line not in lead.evidence, levels.get((line.source, line.order), 2)
+
+    best = sorted(told.evidence, key=order)[:_MAX_EVIDENCE]
+    return [line for line in told.evidence if line in best]
 
 
 def _fitted(text: str) -> str:

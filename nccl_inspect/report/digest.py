@@ -32,6 +32,8 @@ _MEANING = {
     "unknown": "the log does not show enough to judge a path",
 }
 _EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
+_COMMAND = "command-failed"
+"""The rule for a command that failed whatever NCCL shows."""
 _HEAD = "torch/rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
@@ -87,7 +89,11 @@ def reason(job: Job) -> str:
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
         lead = leads[0].summary + _whose(leads[0], job)
+        if leads[0].rule == _COMMAND and not job.unexplained and _path_summary(job) == _MEANING["ok"]:
+            lead += "; its paths are as good as expected"
         return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
+    if job.partial and not job.hosts and not job.notices:
+        return "interrupted before the log was judged"
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_first_message(job.unexplained)}"
     if job.verdict == "unknown" and job.excerpt and job.paths and _path_summary(job) == _MEANING["ok"]:
@@ -173,6 +179,8 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "not read", problem
     if len(problems) > _MAX_PROBLEMS:
         yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
+    if commands := [notice for notice in job.notices if notice.rule == _COMMAND]:
+        yield "command", shortened([notice.message.partition("the command ")[2] for notice in commands], 3)
     yield "job", _size(job)
     yield from _earlier(job)
     versions = ", ".join(job.nccl_versions) or "version not in the log"
@@ -241,7 +249,7 @@ def short_names(job: Job) -> dict[str, str]:
 def _sources(job: Job) -> str:
     lines = sum(source.lines for source in job.sources)
     nccl = sum(source.nccl_lines for source in job.sources)
-    names = shortened([source.name for source in job.sources], 3)
+    names = shortened([source.name for source in job.sources if source.lines or not source.problem], 3)
     text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
     turned = sum(source.newest_first for source in job.sources)
     if turned:

@@ -51,3 +51,9 @@ def quiet(waiting: Waiting) -> str:
     if waiting.age is None or waiting.cut is False or waiting.age < _LEAST:
         return ""
     return f"no new line for {duration(waiting.age)}"
+
+
+def interruption(job: Job) -> str:
+    """How far the log was read, if that was interrupted; else empty."""
+    lines = sum(source.lines for source in job.sources)
+    return f"interrupted after {lines:,} {'line' if lines == 1 else 'lines'}" if job.partial else ""

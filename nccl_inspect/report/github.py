@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head, jobs
+from nccl_inspect.report import Style, gaps, head, jobs
 from nccl_inspect.report.digest import MAX_ERRORS, in_words
 from nccl_inspect.report.head import labelled
 from nccl_inspect.util.text import printable, printable_lines
@@ -53,7 +53,9 @@ def _commands(job: Job) -> Iterator[str]:
 
 
 def unread(job: Job) -> Iterator[str]:
-    """A command for each input that could not be read."""
+    """A command for each input that could not be read, and one if the reading was interrupted."""
+    if job.partial:
+        yield annotation("error", "partial", gaps.interruption(job))
     for source in job.sources:
         if source.problem:
             yield annotation("error", "not read", source.problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
@@ -16,16 +15,12 @@ from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
 from nccl_inspect.report.digest import first_unexplained, lead_of, short_names, under, verdict_line
-from nccl_inspect.report.words import duration, shortened
+from nccl_inspect.report.words import clock, duration, shortened
 from nccl_inspect.util.wording import count, ranks_word
 
 _MOST_PLACES = 2
 """Most ranks that are named with their processes; for more, the hosts are named."""
 _MOST_HOSTS = 3
-_LATER_STEPS = 3
-"""The first of this many steps without a placeholder is used; later steps are less likely to help."""
-_OPEN = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
-"""A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
 _MORE = "Pass the complete output of all ranks, from a run with NCCL_DEBUG=INFO (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
@@ -179,11 +174,11 @@ def _silence(job: Job, places: list[Place]) -> Iterator[str]:
         if len(entry.ranks) == 1 and (entry.order < last or len(job.sources) > 1):
             times = [row.stamps["last"].time for row in job.timeline if row.rank == rank and "last" in row.stamps]
             line = Evidence(entry.source, entry.line, "")
-            yield _line(f"rank {rank} silent since", line, times[0].strip("[]") if times else None, short_names(job))
+            yield _line(f"rank {rank} silent since", line, times[0] if times else None, short_names(job))
 
 
 def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) -> str:
-    return f"{what} {f'{when}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
+    return f"{what} {f'{clock(when)}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
 
 
 def _end(job: Job, is_now: bool) -> str:
@@ -193,7 +188,7 @@ def _end(job: Job, is_now: bool) -> str:
         last = max(stamps, key=lambda stamp: stamp.seconds)
         age = ages.of_line(last.source, last.time) if is_now else None
         ago = "" if age is None else f" ({duration(age)} ago)"
-        return f"last line {last.time.strip('[]')}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
+        return f"last line {clock(last.time)}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
     if job.is_one_of_several:
         final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
         first = job.first_failure.evidence if job.first_failure else None
@@ -206,28 +201,15 @@ def _end(job: Job, is_now: bool) -> str:
 
 
 def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
-    """The first step: that of the cause, if known, else that of the fault."""
-    steps = [step for finding in _first_to_mend(job, lead) if (step := step_now(finding))] if lead else []
-    if steps:
-        return steps[0]
+    """The first step of what leads."""
+    if lead and lead.fix:
+        return lead.fix[0]
     if notice and job.verdict == "failed":
         line = notice.evidence[0]
         return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
     is_whole = job.paths and len(job.ranks_seen) == job.world_size
     is_unclear = not is_whole or (job.verdict == "failed" and lead is None)
     return capture.command(job) or (_MORE if is_unclear else "")
-
-
-def step_now(finding: Finding) -> str:
-    """The step to begin with: the first one without a placeholder, else the first."""
-    return next((step for step in finding.fix[:_LATER_STEPS] if not _OPEN.search(step)), next(iter(finding.fix), ""))
-
-
-def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:
-    """The causes nested under a finding that is not certain, and then that finding."""
-    causes = (finding for finding in under(lead, job) if finding.root and finding.confidence != "possible")
-    yield from causes if lead.confidence != "certain" or not lead.fatal else ()
-    yield lead
 
 
 def code_of(step: str) -> str:

@@ -44,6 +44,7 @@ def render(job: Job, style: Style) -> str:
 
     names = short_names(job)
     used = set(map(data.look_of_kind, job.paths.kinds))
+    leads = sections.leads(job)
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))
     context: dict[str, Any] = {
         "job": job,
@@ -57,9 +58,10 @@ def render(job: Job, style: Style) -> str:
         "culprits": data.culprits(job),
         "facts": [(label, text) for label, text in facts(job) if label not in ("log", "environment")],
         "names": names,
-        "leads": sections.leads(job),
+        "leads": leads,
         "is_brief": partial(is_brief, job=job, verbose=style.verbose),
-        "numbers": sections.by_severity(job.findings),
+        "numbers": sections.by_severity(lead.finding for lead in leads),
+        "nested": sum(len(lead.under) for lead in leads),
         "kind_head": KIND_HEAD,
         "kinds": by_kind(job.paths),
         "looks": [(look, data.LETTERS[look.key]) for look in LOOKS if look.key in used],

@@ -16,7 +16,7 @@ from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import Standing
-from nccl_inspect.report import Style, head
+from nccl_inspect.report import Style, gaps, head
 from nccl_inspect.report.digest import reason, who
 from nccl_inspect.report.head import labelled
 from nccl_inspect.util.text import printable, printable_lines
@@ -85,7 +85,11 @@ def _standing(standing: Standing) -> TestCase:
 
 
 def unread(job: Job) -> Iterator[TestCase]:
-    """A case for each input that could not be read."""
+    """A case for each input that could not be read, and one if the reading was interrupted."""
+    if job.partial:
+        case = new_case("complete", "verdict")
+        case.result = [Error(gaps.interruption(job), "partial")]
+        yield case
     for source in job.sources:
         if source.problem:
             case = new_case(source.name, "verdict")

@@ -9,9 +9,18 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head
-from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, under, who
-from nccl_inspect.report.folding import MORE, AlreadyShown, in_one_line, is_brief
+from nccl_inspect.report import Style, gaps, head
+from nccl_inspect.report.digest import (
+    accepted_causes,
+    facts,
+    folded,
+    meaning,
+    short_names,
+    steps_under,
+    under,
+    who,
+)
+from nccl_inspect.report.folding import MORE, MOST_STEPS, AlreadyShown, in_one_line, is_brief
 from nccl_inspect.report.head import code_of, labelled
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
@@ -19,20 +28,33 @@ from nccl_inspect.util.text import cut, printable
 from nccl_inspect.util.wording import count
 
 _MAX_ERRORS = 5
-_MAX_HEADLINE, _MAX_LABELLED = 4, 2
-"""Lines of the headline and of each part of the head under it: ten at most."""
+_MAX_HEADLINE, _MAX_LABELLED, _MAX_SINCE = 4, 2, 5
+"""Lines of the headline and of each part of the head under it; "since" holds places at its end, so it is not cut."""
 _HANG = 13
 """Width of the column of labels of the head and the facts."""
+_SCREEN = 30
+"""Lines of a report with one finding on a terminal of 80 columns or more; if it has more, they are left to -v."""
+_WIDE, _TIGHTEST = 80, 4
+_PARAGRAPH, _COMMUNICATORS, _FIXES, _EVIDENCE = (
+    (99, 99, 2, 2, 1),
+    (99, 3, 2, 1, 1),
+    (MOST_STEPS, 4, 3, 2, 1),
+    (3, 2, 2, 1, 1),
+)
+"""Lines of a paragraph of a finding, rows of communicators, steps and lines of evidence, by how tight a report is."""
 _STEPS_UNDER = 2
 """Steps of nested findings."""
-_MAX_QUOTED = 300
-"""Characters of a line of evidence; all with ``--verbose``."""
 
 
 def render(job: Job, style: Style) -> str:
     """The summary; it fits any width from 40 columns."""
     if not job.jobs:
-        return _single(job, style)
+        text = _single(job, style)
+        if len(job.findings) == 1 and not style.verbose and style.width >= _WIDE:
+            while text.count("\n") > _SCREEN and style.tight < _TIGHTEST:
+                style = style.with_fields(tight=style.tight + 1)
+                text = _single(job, style).rstrip("\n") + "\n(-v shows all of it)\n"
+        return text
     from nccl_inspect.report import jobs  # most inputs hold one job
 
     return jobs.in_text(job, style, _single)
@@ -61,8 +83,7 @@ def brief(finding: Finding, job: Job, style: Style) -> list[str]:
 
 def _verdict(job: Job, style: Style) -> Iterator[str]:
     if job.partial:
-        lines = sum(source.lines for source in job.sources)
-        yield f"partial: interrupted after {lines:,} {'line' if lines == 1 else 'lines'}"
+        yield f"partial: {gaps.interruption(job)}"
     yield from headline(job, style)
     yield ""
 
@@ -79,7 +100,8 @@ def headline(job: Job, style: Style) -> Iterator[str]:
         if label == "do":
             lines = _step_lines(shown, style)
         else:
-            lines = _at_most(block(label, shown, style, 0, _HANG), _MAX_LABELLED, style)
+            most = _MAX_LABELLED if label == "where" else _MAX_SINCE
+            lines = _at_most(block(label, shown, style, 0, _HANG), most, style)
         yield paint(label, "bold", style) + lines[0][len(label) :]
         yield from lines[1:]
 
@@ -98,8 +120,12 @@ def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
 
 
 def _job(job: Job, style: Style) -> Iterator[str]:
+    communicators = 0
     for label, text in facts(job):
-        yield from block(label, printable(text), style, indent=0, hang=_HANG)
+        communicators += label == "communicator"
+        if communicators <= _COMMUNICATORS[style.tight]:
+            lines = block(label, printable(text), style, indent=0, hang=_HANG)
+            yield from _at_most(lines, 1, style) if style.tight else lines
     yield ""
 
 
@@ -167,15 +193,18 @@ def _suppressed(job: Job, style: Style) -> Iterator[str]:
 
 
 def _details(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
-    yield from block("cause", printable(finding.cause), style)
-    yield from block("impact", printable(finding.impact), style)
+    most = _PARAGRAPH[style.tight]
+    yield from _at_most(block("cause", printable(finding.cause), style), most, style)
+    yield from _at_most(block("impact", printable(finding.impact), style), most, style)
     for reference in finding.references if style.verbose else ():
         yield from block("source", printable(str(reference)), style)
     if finding.confirm:
-        yield from block("confirm", printable(finding.confirm), style)
-    for index, fix in enumerate(shown.steps(finding, finding.fix)):
-        yield from step_block("fix" if index == 0 else "", printable(fix), style)
-    yield from _evidence(shown.evidence(finding.evidence), style, names)
+        yield from _at_most(block("confirm", printable(finding.confirm), style), most, style)
+    for index, fix in enumerate(shown.steps(finding, finding.fix, _FIXES[style.tight])):
+        label = "fix" if index == 0 else ""
+        lines = step_block(label, printable(fix), style)
+        yield from step_block(label, code_of(printable(fix)), style) if style.tight and len(lines) > 1 else lines
+    yield from _evidence(shown.evidence(finding.evidence, _EVIDENCE[style.tight]), style, names)
 
 
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
@@ -206,10 +235,18 @@ def _folded_finding(
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
     for index, line in enumerate(evidence):
         label = "" if index else "evidence"
-        quoted = printable(line.text) if style.verbose else cut(printable(line.text), _MAX_QUOTED)
-        text = f"{names[line.source]}:{line.line}: {quoted}"
-        for part in block(label, text, style):
+        text = f"{names[line.source]}:{line.line}: {printable(line.text)}"
+        parts = block(label, text, style)
+        for part in parts if style.verbose or len(parts) == 1 else [_in_one(label, text, style)]:
             yield paint(part, "dim", style)
+
+
+def _in_one(label: str, text: str, style: Style) -> str:
+    """A quoted line cut to the width, if need be without what precedes NCCL's message."""
+    place, _, quoted = text.partition(": ")
+    _, mark, message = quoted.partition(" NCCL ")
+    line = f"  {label:10}{place}: {f'…NCCL {message}' if mark else quoted}"
+    return cut(line.rstrip(), max(style.width, 40))
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
@@ -236,8 +273,9 @@ def _open(job: Job, style: Style) -> Iterator[str]:
         return
     yield paint("not judged", "bold", style)
     for entry in job.not_judged:
-        yield from block(entry.rule, f"{printable(entry.reason)}", style, hang=len(entry.rule) + 2)
-        yield from block("needs", printable(entry.needs), style, indent=4, hang=7)
+        most = _PARAGRAPH[style.tight]
+        yield from _at_most(block(entry.rule, printable(entry.reason), style, hang=len(entry.rule) + 2), most, style)
+        yield from _at_most(block("needs", printable(entry.needs), style, indent=4, hang=7), most, style)
     if command := capture.command(job):
         yield from block("to capture it", printable(command), style, indent=2, hang=15)
 

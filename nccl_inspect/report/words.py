@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.report import Style
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import some_names
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
@@ -21,6 +22,8 @@ _PARAGRAPH = later(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.
 EXAMPLE = later(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The start of a log on a rule's page, which states the expected result for the tests."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
+_LINK = later(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
+_HEADING = later(r"^#+ (.*)$", re.MULTILINE)
 _ONE_RANK = later(r"ranks(?= \d+(?:, line|$))")
 NARROW = 60
 """Narrower terminals have no column for labels."""
@@ -97,6 +100,27 @@ def fitted(page: str, width: int) -> str:
     return "".join(parts)
 
 
+def for_terminal(page: str, style: Style) -> str:
+    """A page as a terminal shows it: headings in bold, code indented, and no link that leads nowhere from there."""
+    parts = _CODE.split(fitted(_LINK.sub(_address, page), style.width))
+    parts[::2] = [_HEADING.sub(lambda match: paint(match[1], "bold", style), prose) for prose in parts[::2]]
+    parts[1::2] = [_indented(code) for code in parts[1::2]]
+    return "".join(parts)
+
+
+def _indented(code: str) -> str:
+    head, *lines, _ = code.split("\n")
+    words = head.strip().strip("`").partition(" ")[2]
+    return "\n".join([*([f"{words}:"] if words else []), *(f"    {line}".rstrip() for line in lines)])
+
+
+def _address(match: re.Match[str]) -> str:
+    text, target = match.groups()
+    if target.endswith(".md") and "/" not in target:
+        return f"`nccl-inspect explain {target.removesuffix('.md').replace('_', '-')}`"
+    return f"{text} ({target.removeprefix('../../')})"
+
+
 def _paragraph(text: str, style: Style) -> str:
     item = _ITEM.match(text)
     return "\n".join(_wrapped(re.sub(r"\n *", " ", text), style, "", " " * (item.end() if item else 0)))
@@ -113,10 +137,8 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:
-    """The first few items, with the number of the others."""
-    items = list(items)
-    more = len(items) - limit
-    return ", ".join(items[:limit]) + (f", … {more} more" if more > 0 else "")
+    """The first few items, with the number of the others; those that differ in numbers only as one: ``node-[0-3]``."""
+    return some_names(items, limit)
 
 
 def duration(seconds: float) -> str:
@@ -125,4 +147,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
+def clock(time: str) -> str:
+    """The time of a line to the second: ``2026-11-20 23:15:18Z``."""
+    return _FRACTION.sub("", time.strip("[]")).replace("T", " ", 1)
+
+
+_FRACTION = later(r"(?<=:\d\d)[.,]\d+")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))

@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks whose call differs from that of the others under the same number."""
+    """Describe ranks whose call differs from that of the others under the same number."""
     return retell(
         RULE,
         told,

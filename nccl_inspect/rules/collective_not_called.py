@@ -71,7 +71,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that never made a call that others wait in."""
+    """Describe ranks that never made a call that others wait in."""
     return retell(
         RULE,
         told,

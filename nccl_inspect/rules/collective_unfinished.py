@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Results:
 
 
 def tell(facts: Facts, told: Told) -> Finding:
-    """Tell of ranks that wait for each other in a call that all made."""
+    """Describe ranks that wait for each other in a call that all made."""
     return retell(
         RULE,
         told,

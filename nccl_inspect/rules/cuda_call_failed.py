@@ -17,6 +17,8 @@ RULE = Rule(
 )
 _TELLING = (500, 704, 801)
 """Errors that say more than their location would."""
+_PRINTED = "frameworks/cuda-call-failed"
+"""Programs that print it end."""
 _PLACE = (
     "NCCL_DEBUG=INFO   # on all ranks, and rerun: the WARN of this rank names the place, the lines above it the step",
     cuda.DO_THEY_FIT,
@@ -59,7 +61,7 @@ def _pytorch_failures(facts: Facts) -> list[cuda.Failure]:
     ends = process_ends(facts)
     judged = {cuda.code_in(str(value(last, "error"))) for last in last_words(facts, ends).values()}
     failed = []
-    for notice in facts.notices("torch/watchdog-terminated", "torch/cuda-error"):
+    for notice in facts.notices("torch/watchdog-terminated", "torch/cuda-error", _PRINTED):
         if exceptions.is_caught(facts, notice):
             continue
         error = str(value(notice, "error")).removeprefix(cuda.ERROR)
@@ -67,6 +69,7 @@ def _pytorch_failures(facts: Facts) -> list[cuda.Failure]:
         # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
         fatal = cuda.KERNEL_ERRORS if notice.production == "torch/cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
         is_judged = code in judged or any(precedes(end.begin, notice) for end in ends)
-        if code in fatal and not is_judged:
+        is_fatal = code in fatal or (code is not None and notice.production == _PRINTED)
+        if is_fatal and not is_judged:
             failed.append(cuda.Failure(code, None, error, notice))
     return failed

@@ -8,7 +8,7 @@ from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, 
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
-from nccl_inspect.judging.impact import NVLINK, estimate, network
+from nccl_inspect.judging.impact import NVLINK, estimate, in_use
 from nccl_inspect.judging.statements import find_text
 from nccl_inspect.model.job import Path, Selection
 from nccl_inspect.util.wording import count, does
@@ -103,13 +103,14 @@ def _forced(facts: Facts) -> str:
 
 def _unused(facts: Facts, slow: Selection) -> Finding:
     off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
-    net = network(facts.platform)
+    net = in_use(slow, facts.platform)
+    rate = f"the network in use gives {net}, " if net else ""
     return RULE.finding(
         f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
         cause=f"{as_shell(off)} disables multi-node NVLink"
         if off
         else "unknown from this log; likely: IMEX does not work, or this release does not use it (2.20 and later do)",
-        impact=estimate(f"{net.what} gives {net}, NVLink of such racks {NVLINK[5]}", net, NVLINK[5]),
+        impact=estimate(f"{rate}NVLink of such racks gives {NVLINK[5]}", *([net] if net else []), NVLINK[5]),
         fix=[*unset_steps(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
         evidence=[*first_lines(slow)[:3], *evidence_of_settings(off, 1)],

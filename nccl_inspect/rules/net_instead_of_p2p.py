@@ -3,8 +3,8 @@
 from nccl_inspect.judging.engine import Facts, Needs, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, unset_steps, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, local_over_net
-from nccl_inspect.judging.impact import SHM, SOCKET, estimate
-from nccl_inspect.util.wording import count
+from nccl_inspect.judging.impact import SHM, estimate, in_use
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="net-instead-of-p2p",
@@ -30,14 +30,15 @@ def judge(facts: Facts) -> Results:
     shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")
     settings = [*disabling_settings(facts), *shm_off]
     nvlink = facts.platform is not None and bool(facts.platform.nvlink)
+    net = in_use(pairs, facts.platform)
+    rate = f": {net} bus bandwidth over {listed(kind.detail for kind in pairs.kinds)}" if net else ""
     is_chosen = all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink
     yield RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host {usage_of(pairs)}",
         cause=_cause(as_shell(settings), has_no_shm=bool(shm_off), is_chosen=is_chosen),
         impact=estimate(
-            f"data leaves the GPU for the network stack and comes back: {SOCKET} bus bandwidth over Socket, {SHM} "
-            "through host memory",
-            SOCKET,
+            f"data leaves the GPU for the network stack and comes back{rate}; {SHM} through host memory",
+            *([net] if net else []),
             SHM,
         ),
         fix=[

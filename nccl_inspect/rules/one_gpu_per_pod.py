@@ -6,7 +6,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Results, Rule
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import first_lines, global_ranks, ranks_of_paths
-from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
+from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, in_use, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.platforms import Platform
@@ -85,7 +85,7 @@ def _finding(pods: _Pods) -> Finding:
         f"every rank has its own host ({count(first.nranks, 'rank')}, {count(first.nnodes or 0, 'node')}): all "
         f"{count(len(pods.paths), 'path')} use {listed(kind.detail for kind in pods.paths.kinds)}",
         cause=_cause(pods),
-        impact=_impact(machine),
+        impact=_impact(pods),
         fix=[
             "kubectl get pod -o wide   # first: do the pods share a node?",
             GPUS_IN_POD,
@@ -108,13 +108,14 @@ def _cause(pods: _Pods) -> str:
     return f"one GPU per pod; {name} has {gpus or 'several'} GPUs {fabric}, but separate pods cannot use that{hints}"
 
 
-def _impact(machine: Platform | None) -> Estimate:
-    net, rates = network(machine), [network(machine)]
-    text = f"about {net} per rank"
-    if machine and machine.nvlink and (fast := p2p(machine)):
-        text = f"NVLink idle: {text}, instead of {fast}: {compared(net, fast)}"
-        rates.append(fast)
-    return Estimate(text, (*(rate.reference for rate in rates), _FOUR_PODS))
+def _impact(pods: _Pods) -> Estimate:
+    """The cost of the network that they use, which need not be the best one of the machine."""
+    net = in_use(pods.paths, pods.machine)
+    fast = p2p(pods.machine) if pods.machine and pods.machine.nvlink else None
+    text = f"about {net} per rank" if net else "all traffic between GPUs of a machine goes through its NICs"
+    if fast:
+        text = f"NVLink idle: {text}, instead of {fast}" + (f": {compared(net, fast)}" if net else "")
+    return Estimate(text, (*(rate.reference for rate in (net, fast) if rate), _FOUR_PODS))
 
 
 def _shares_a_host(facts: Facts) -> bool:

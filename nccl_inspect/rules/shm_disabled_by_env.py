@@ -3,7 +3,7 @@
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_of_paths, unset_steps, usage_of
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs, local_over_net
-from nccl_inspect.judging.impact import SHM, SOCKET, estimate
+from nccl_inspect.judging.impact import SHM, estimate, in_use
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -26,6 +26,7 @@ def judge(facts: Facts) -> Results:
     if not settings:
         return
     slow = local_over_net(facts)
+    net = in_use(slow, facts.platform)
     if not facts.paths("intra") and not has_no_pairs(facts) and _lacks_p2p(facts):
         yield _clue(facts, settings)
         return
@@ -35,8 +36,8 @@ def judge(facts: Facts) -> Results:
         "workaround for a /dev/shm that is too small (shm-segment-failed)",
         impact=estimate(
             f"{count(len(slow), 'pair')} of one host {usage_of(slow)}, so the data leaves and re-enters the machine: "
-            f"{SOCKET} over Socket versus {SHM} over shared memory",
-            SOCKET,
+            f"{f'{net} there, ' if net else ''}{SHM} over shared memory",
+            *([net] if net else []),
             SHM,
         )
         if slow

@@ -4,7 +4,7 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
-from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
+from nccl_inspect.judging.impact import ON_NVLINK, estimate, in_use
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import later
@@ -60,13 +60,14 @@ def _finding(
 ) -> Finding:
     names = {comm.id for comm in comms}
     paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
-    net = network(facts.platform)
+    net = in_use(paths, facts.platform)
+    rate = f", the network in use {net} per GPU" if net else ""
     return RULE.finding(
         summary,
         cause="tensor parallelism exchanges activations several times in every layer, here over the network. The "
         "group is larger than a node (or pod), or ranks are not numbered node by node",
         impact=estimate(
-            f"every layer waits for the network: NVLink gives {ON_NVLINK}, the network {net} per GPU", ON_NVLINK, net
+            f"every layer waits for the network: NVLink gives {ON_NVLINK}{rate}", ON_NVLINK, *([net] if net else [])
         ),
         fix=[
             "Limit tensor parallelism to the GPUs of one node (or pod), and make it the innermost dimension in the "

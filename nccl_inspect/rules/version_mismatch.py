@@ -1,5 +1,6 @@
 """Ranks of one job run different NCCL releases."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import Process
@@ -64,6 +65,8 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
     if not checked and len(releases) < 2:
         return
     lines = [notice for notice in facts.with_event(NcclVersion) if notice.hosts or bare]
+    odd = _odd(by_process)
+    odd_ranks = {rank for last in facts.job.last_lines if last.process in odd for rank in last.ranks}
     yield RULE.finding(
         "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
         cause="; ".join(_where(release, named.get(release, set()), by_process) for release in releases)
@@ -75,14 +78,20 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
             "pip list | grep nvidia-nccl   # on every host",
         ],
         confidence="certain" if checked else "likely" if strange or _is_one_job(facts, lines) else "possible",
-        ranks=ranks_concerned(facts, checked, "rank", "own_rank"),
-        hosts={process.host for process in by_process},
+        ranks=ranks_concerned(facts, checked, "rank", "own_rank") or odd_ranks,
+        hosts={process.host for process in odd or by_process},
         evidence=[
             *first_evidence([*checked, *strange])[:3],
             *(line for notice in lines for line in notice.evidence[:1]),
         ],
         fatal=True,
     )
+
+
+def _odd(by_process: dict[Process, str]) -> set[Process]:
+    """The processes with another release than most; empty where no release prevails."""
+    release, number = Counter(by_process.values()).most_common(1)[0] if by_process else ("", 0)
+    return {process for process, own in by_process.items() if own != release} if 2 * number > len(by_process) else set()
 
 
 def _printed(facts: Facts) -> dict[Process, str]:

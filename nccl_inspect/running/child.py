@@ -7,7 +7,8 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.running.streams import Channel, JobLog
@@ -107,12 +108,37 @@ class Child:
                 for channel in self._channels:
                     channel.resize()
             elif came.si_signo != signal.SIGCHLD and not _has_it(came):
-                self._process.send_signal(came.si_signo)
+                self._signal_group(came.si_signo)
         for pump in self._pumps:
             pump.join(_DRAIN)
         while signals.next(0):  # what came together with the end of the job was meant for it
             pass
         return _BY_SIGNAL - status if status < 0 else status
+
+    def _signal_group(self, number: int) -> None:
+        """Pass a signal on as a terminal does: to the command and to what it started in the same process group.
+
+        What has a group of its own, such as the workers of torchrun, is left to who started it. The command shares the
+        group of this process, which a terminal needs, so that a signal to the group would reach others, too.
+        """
+        for pid in _group(self._process.pid):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def _group(root: int) -> list[int]:
+    """A process and those below it that are in the same process group."""
+    below: dict[int, list[int]] = {}
+    groups: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            _, parent, group = path.read_bytes().rpartition(b")")[2].split()[:3]
+            below.setdefault(int(parent), []).append(int(path.parent.name))
+            groups[int(path.parent.name)] = int(group)
+    family = [root]
+    for pid in family:  # grows
+        family += below.get(pid, [])
+    return [pid for pid in family if groups.get(pid) == groups.get(root)]
 
 
 def _release() -> None:

@@ -56,6 +56,13 @@ def make(wanted: str, environment: Mapping[str, str], say: Callable[[str], None]
     return None
 
 
+def keep_status(place: Place, line: str) -> None:
+    """Keep how the command ended, in a file beside its log, so that a later report says so, too."""
+    log = Path(place.log.name)
+    with suppress(OSError):
+        log.with_name(log.name.replace("job", "exit-status", 1)).write_text(f"nccl-inspect: {line}\n", encoding="utf-8")
+
+
 def discard(place: Place) -> None:
     """Take away a folder in which there is nothing: the job could not be started."""
     place.log.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from nccl_inspect.running.folder import Place
 from nccl_inspect.running.gathering import Gathering
 from nccl_inspect.running.standstill import Standstill
 from nccl_inspect.running.streams import JobLog
+from nccl_inspect.util import signals as signal_names
 from nccl_inspect.util.records import Frozen, frozen
 
 _LEAVE = 5.0
@@ -54,9 +56,9 @@ class Session:
         self._options = options
         self._say: Callable[[str], None] = (lambda _: None) if options.quiet else say
         self._environment = {**environment, **variables.given(environment, place.folder)}
-        rank, local = variables.ranks(environment)
+        self._rank, local = variables.ranks(environment)
         self._gathers = not local
-        self._reports = self._gathers and not rank
+        self._reports = self._gathers and not self._rank
         self._gathering = Gathering(place.folder)
         self._standstill: Standstill | None = None
         self._kept_at = 0.0
@@ -83,6 +85,7 @@ class Session:
             status = child.wait(signals, self._tick)
             log.flush()
             self._end(status, log)
+            folder.keep_status(self._place, self._ending(status))
             if self._gathers and self._gathered(signals) and self._reports:
                 self._report(status, signals)
         return status
@@ -126,12 +129,19 @@ class Session:
         return True
 
     def _report(self, status: int, signals: Signals) -> None:
-        self._say(f"the command ended with status {status}; files of this run: {self._folder}")
+        self._say(f"{self._ending(status)}; files of this run: {self._folder}")
         if self._options.quiet and not self._options.report:
             return
         made = reports.final(self._inputs(), self._options.report, signals)
         if made == reports.NO_LINES:
             self._say(f"no report: NCCL printed nothing to {self._folder}{self._why()}")
+
+    def _ending(self, status: int) -> str:
+        """How the command ended; its host, where a launcher started several."""
+        if status == 0:
+            return "the command succeeded"
+        on = f" on {socket.gethostname().partition('.')[0]}" if self._rank is not None else ""
+        return f"the command ended with status {signal_names.status_words(status)}{on}"
 
     def _inputs(self) -> list[Path]:
         """The folder, and what NCCL wrote elsewhere because somebody said so."""

@@ -8,7 +8,7 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
@@ -65,15 +65,11 @@ class BulkScanner(Scanner):
         self._large = large
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
+        self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.signs_of_partials(), prefix.FATAL))
         self._seen = 0
         """Bytes that were read."""
         self._columns: Columns | None = None
         self._records: Records | None = None
-
-    @cached_property
-    def _sieve(self) -> sparse.Sieve:
-        """What passes over lines of other programs; a log of NCCL's lines does without."""
-        return sparse.Sieve((*self._grammar.signs(), *envelopes.signs_of_partials(), prefix.FATAL))
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,18 +67,25 @@ class Sieve:
     searched for others; else for all signs at once, with numpy.
 
     Args:
-        signs: what makes lines worth a look, besides NCCL's name.
+        signs: gives what makes lines worth a look, besides NCCL's name; logs of NCCL's lines do without.
     """
 
-    def __init__(self, signs: Iterable[bytes]) -> None:
-        self._signs = {*signs, tracebacks.MARK, _NAME}
-        self._shapes = sorted({sign.translate(None, DIGITS) for sign in self._signs})
-        """What the signs look like."""
+    def __init__(self, signs: Callable[[], Iterable[bytes]]) -> None:
+        self._given = signs
         self._idle: set[bytes] = set()
         """What lines look like that mean nothing."""
         self._letters: _Letters | None = None
         self._tries = 0
         self._grams: Grams | None = None
+
+    @cached_property
+    def _signs(self) -> set[bytes]:
+        return {*self._given(), tracebacks.MARK, _NAME}
+
+    @cached_property
+    def _shapes(self) -> list[bytes]:
+        """What the signs look like."""
+        return sorted({sign.translate(None, DIGITS) for sign in self._signs})
 
     def picked(self, text: bytes) -> Picked:
         """What is worth a look in a block."""

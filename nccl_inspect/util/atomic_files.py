@@ -1,14 +1,22 @@
-"""Files that are written beside their place and moved there when they are whole: a reader never sees half of one."""
+"""Files that are written beside their place and moved there when they are whole: a reader never sees half of one.
+
+Standard output is written in whole lines. Python's own stream loses bytes if a signal is handled while a long write
+waits in a pipe, and a process that ends there leaves half of a line. Here, a line that fits into ``PIPE_BUF`` is
+written whole or not at all; while a longer one is written, the end of the process waits for the rest of it.
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.util.interruption import PROCESS
@@ -16,6 +24,9 @@ from nccl_inspect.util.interruption import PROCESS
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Names of standard output: opening it anew would cut what somebody else wrote there."""
 
+_ATOMIC = select.PIPE_BUF
+_BLOCK = 1 << 16
+"""Bytes that are gathered before they are written."""
 _COMPRESSED = ".gz"
 _LEVEL = 6
 """That of the program gzip. A large report in JSON would be half as large again with 1; 9 takes three times as long."""
@@ -111,3 +122,58 @@ def _may_replace(target: str, path: Path) -> bool:
         return True
     own = status.st_uid == os.geteuid() and status.st_nlink == 1
     return stat.S_ISREG(status.st_mode) and own and os.access(path, os.W_OK)
+
+
+class _Lines(io.RawIOBase):
+    """A file descriptor to which whole lines are written."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._waiting = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._waiting += data
+        if len(self._waiting) >= _BLOCK and (end := self._waiting.rfind(b"\n") + 1):
+            self._write(end)
+        return len(data)
+
+    def flush(self) -> None:
+        self._write(len(self._waiting))
+
+    def _write(self, size: int) -> None:
+        data = bytes(self._waiting[:size])
+        del self._waiting[:size]
+        begin = 0
+        while begin < size:
+            end = data.rfind(b"\n", begin, begin + _ATOMIC) + 1 or data.find(b"\n", begin) + 1 or size
+            self._put(memoryview(data)[begin:end])
+            begin = end
+
+    def _put(self, line: memoryview) -> None:
+        with PROCESS.within_line(len(line) > _ATOMIC):
+            while line:
+                try:
+                    line = line[os.write(self._descriptor, line) :]
+                except BlockingIOError:
+                    select.select([], [self._descriptor], [])
+
+
+def standard_output() -> BinaryIO:
+    """Standard output for bytes; the caller flushes it."""
+    sys.stdout.flush()
+    PROCESS.has_output = True
+    try:
+        return cast(BinaryIO, _Lines(sys.stdout.fileno()))
+    except (OSError, ValueError):  # something that only looks like a file
+        return sys.stdout.buffer
+
+
+def to_stdout(lines: Iterable[str]) -> None:
+    """Write lines of text as they come."""
+    stream, encoding, errors = standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
+    for line in lines:
+        stream.write(f"{line}\n".encode(encoding, errors))
+    stream.flush()

@@ -3,7 +3,10 @@
 While a log is read, the first one ends the reading between two blocks, so that what was read is whole and can still be
 reported. Once all is read, the report takes seconds at most and is finished. The next one, and the first one at any
 other moment, ends the process at once: not by an exception, which the code that it happens to hit may swallow or print,
-but in the handler, after what was begun is undone.
+but in the handler, after what was begun is undone. A line that is being written is finished first.
+
+Who sends SIGTERM or SIGHUP does not wait long: if there is no report after two seconds, wherever the time goes, a short
+one says how far the reading came.
 
 This module is loaded before anything else, so it imports next to nothing.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
 
     _Item = TypeVar("_Item")
 
-STATUS = 130
-"""The exit status after Ctrl-C, as shells have it."""
+_INTERRUPTED, _TERMINATED = 130, 143
+"""Exit statuses, as shells have them after SIGINT and SIGTERM."""
+_PATIENCE = 1.4
+"""Seconds until there must be a report; the short one takes a part of a second, too."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STDERR = 2
 _AT_ONCE, _READING, _FINISHING = "at once", "reading", "finishing"
@@ -45,7 +50,16 @@ class Interruption:
         """Whether only the report is to be done after this reading."""
         self.unwritten = ""
         """The file that was to be written and is not there yet; empty where there is none."""
+        self.has_output = False
+        """Whether something was written to standard output."""
+        self.status = _INTERRUPTED
+        """The exit status after the last signal, as shells have it."""
+        self.read: Any = None
+        """What was read so far."""
+        self.last_words: Callable[[], object] | None = None
+        """Writes a short report where there is no time for another one."""
         self._stage = _AT_ONCE
+        self._within_line = self._ends = False
         self._waiting = False
         self._asked = False
         self._before: dict[signal.Signals, Any] = {}
@@ -107,9 +121,23 @@ class Interruption:
 
     def words(self) -> str:
         """What is said of the end."""
-        return f"interrupted; nothing written to {self.unwritten}" if self.unwritten else "interrupted"
+        if self.unwritten:
+            return f"interrupted; nothing written to {self.unwritten}"
+        return "interrupted; the output is partial" if self.has_output else "interrupted"
 
-    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+    @contextmanager
+    def within_line(self, is_long: bool) -> Iterator[None]:
+        """While this is entered, a line is written; one that is long is finished before the process ends."""
+        self._within_line = is_long
+        yield
+        self._within_line = False
+        if self._ends:
+            self._stop()
+
+    def _signalled(self, number: int, _frame: FrameType | None) -> None:
+        self.status = _TERMINATED if number == signal.SIGTERM else _INTERRUPTED
+        if number != signal.SIGINT:
+            self._limit()
         if self._stage == _READING and not self.happened:
             self.happened = True
             if self._waiting:
@@ -117,17 +145,28 @@ class Interruption:
         elif self._stage == _FINISHING and not self._asked and not self.happened:
             self._asked = True
             _say("finishing the report; Ctrl-C again to stop")
+        elif self._within_line and not self._ends:
+            self._ends = True
+            self._limit()
         else:
-            self._end()
+            self._stop()
 
-    def _end(self) -> None:
-        for number in SIGNALS:
+    def _limit(self) -> None:
+        """End the process soon, whatever it does."""
+        signal.signal(signal.SIGALRM, lambda *_: self._stop(self.last_words))
+        signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+
+    def _stop(self, last_words: Callable[[], object] | None = None) -> None:
+        for number in (*SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
         for undo in reversed(self._undo):
             with suppress(Exception):  # the process ends, and the others must be undone
                 undo()
+        if last_words and not self.has_output:
+            with suppress(Exception):  # what it needs may be in use
+                last_words()
         _say(self.words())
-        os._exit(STATUS)
+        os._exit(self.status)
 
 
 class _Undone:

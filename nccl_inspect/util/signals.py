@@ -31,3 +31,9 @@ def name(number: int) -> str:
 def from_status(status: int) -> int:
     """The exit code of an exit status of a shell or a container, which has signals as 128 + number: negative then."""
     return _IN_STATUS - status if status > _IN_STATUS else status
+
+
+def status_words(status: int) -> str:
+    """An exit status, with the signal that it stands for: ``137 (SIGKILL)``."""
+    signal = _NAMES.get(-from_status(status))
+    return f"{status} ({signal})" if signal else str(status)

@@ -1,4 +1,8 @@
-"""Manifests, docker inspect and Slurm's files beside a log: what is recognised, refused, and explained by them."""
+"""Manifests, docker inspect and Slurm's files beside a log: what is recognised, read and refused.
+
+What they explain is on the pages of rules (`beside=`) and in `tests/labels/built_artifacts.toml`; what mends a fault is
+in `test_patches.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +13,54 @@ import re
 from typing import Any
 
 import pytest
+import yaml
+from call_count import calls
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_logs import BESIDE, HEAD, LINE, SOUND, TEMPLATE
+from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import containers, docker_inspect, located, manifest, slurm_job, slurm_script
 
+BESIDE = TESTS / "data" / "beside"
+SOUND = (BESIDE / "pods-sound" / "pods.yaml").read_text()
+LINE = "llama-3-8b-node-0-0:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+HEAD = "apiVersion: v1\nkind: Pod\n"
 KINDS = (manifest, docker_inspect, slurm_job, slurm_script)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("pods-sound", manifest),
-        ("docker-default", docker_inspect),
-        ("slurm-timeout", slurm_job),
-        ("script-sound", slurm_script),
-    ],
-)
-def test_a_file_is_recognised_by_what_is_in_it(name: str, kind: Any) -> None:
-    (file,) = (BESIDE / name).iterdir()
-    data = file.read_bytes()
-    assert artifacts.kind_of("anything", data[: artifacts.HEAD]) is kind
-    quoted = data + LINE.encode()
-    assert artifacts.kind_of("job.log", quoted[: artifacts.HEAD]) is None or len(data) > artifacts.HEAD
-    assert artifacts.kind_of("job.log", (b"+ cat it\n" + data)[: artifacts.HEAD]) is None or kind is docker_inspect
+def test_a_file_is_recognised_by_what_is_in_it() -> None:
+    for name, kind in {
+        "pods-sound": manifest,
+        "docker-default": docker_inspect,
+        "slurm-timeout": slurm_job,
+        "script-sound": slurm_script,
+    }.items():
+        (file,) = (BESIDE / name).iterdir()
+        data = file.read_bytes()
+        assert artifacts.kind_of("anything", data[: artifacts.HEAD]) is kind
+        quoted = data + LINE.encode()
+        assert artifacts.kind_of("job.log", quoted[: artifacts.HEAD]) is None or len(data) > artifacts.HEAD
+        printed = b"+ cat it\n" + data
+        assert artifacts.kind_of("job.log", printed[: artifacts.HEAD]) is None or kind is docker_inspect
 
 
 def test_a_log_that_prints_its_manifest_first_is_a_log() -> None:
     for text in (SOUND, (BESIDE / "slurm-timeout" / "scontrol.txt").read_text()):
         assert not nccl_inspect.read((text[:3000] + "\nstarting\n" + LINE).encode()).artifacts
         assert artifacts.kind_of("x", (text[:3000].rpartition("\n")[0] + "\nStarting the job now\n").encode()) is None
+
+
+def test_a_faulty_manifest_beside_a_sound_log_raises_nothing() -> None:
+    wrong = []
+    for folder in BESIDE.iterdir():
+        if folder.name.startswith(("pods", "dock", "slur", "scri")):
+            job = nccl_inspect.read([LINE.encode(), *map(str, folder.iterdir())])
+            problems = [artifact.problem for artifact in job.artifacts if artifact.problem]
+            wrong += [f"{folder.name}: {finding.rule}" for finding in job.findings]
+            wrong += [f"{folder.name}: {problem}" for problem in problems if "; the log's hosts are" not in problem]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_all_of_a_pod_is_read() -> None:
@@ -57,8 +76,6 @@ def test_all_of_a_pod_is_read() -> None:
 
 
 def test_json_says_the_same_as_yaml() -> None:
-    import yaml
-
     as_json = json.dumps(yaml.safe_load(SOUND), indent=4).encode()
     assert artifacts.kind_of("pods.json", as_json[: artifacts.HEAD]) is manifest
     pods = manifest.read("pods.json", as_json).pods
@@ -66,29 +83,32 @@ def test_json_says_the_same_as_yaml() -> None:
     assert pods[0].containers[0].amount("vpc.amazonaws.com/efa") == 4
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"),
-    [
-        ("PyTorchJob", "pytorchReplicaSpecs.Worker.template.spec"),
-        ("MPIJob", "mpiReplicaSpecs.Worker.template.spec"),
-        ("JobSet", "replicatedJobs[0].template.spec.template.spec"),
-        ("LeaderWorkerSet", "leaderWorkerTemplate.workerTemplate.spec"),
-        ("Deployment", "template.spec"),
-        ("Unheard", "a.b.c.spec"),
-    ],
-)
-def test_pods_are_found_by_their_shape(kind: str, path: str) -> None:
-    inner: Any = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}], "hostIPC": True}
-    for key in reversed(path.split(".")):
-        inner = {key[:-3]: [inner]} if key.endswith("[0]") else {key: inner}
-    text = json.dumps({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "llama"}, "spec": inner})
-    (pod,) = manifest.read("x.json", text.encode()).pods
-    assert (pod.path, pod.host_ipc, pod.is_template) == (f"spec.{path}", True, True)
-    assert pod.containers[0].gpus == 8
+SHAPES = {
+    "PyTorchJob": "pytorchReplicaSpecs.Worker.template.spec",
+    "MPIJob": "mpiReplicaSpecs.Worker.template.spec",
+    "JobSet": "replicatedJobs[0].template.spec.template.spec",
+    "LeaderWorkerSet": "leaderWorkerTemplate.workerTemplate.spec",
+    "Deployment": "template.spec",
+    "Unheard": "a.b.c.spec",
+}
+
+
+def test_pods_are_found_by_their_shape() -> None:
+    for kind, path in SHAPES.items():
+        limits = {"limits": {"nvidia.com/gpu": 8}}
+        inner: Any = {"containers": [{"name": "main", "resources": limits}], "hostIPC": True}
+        for key in reversed(path.split(".")):
+            inner = {key[:-3]: [inner]} if key.endswith("[0]") else {key: inner}
+        text = json.dumps({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "llama"}, "spec": inner})
+        (pod,) = manifest.read("x.json", text.encode()).pods
+        assert (pod.path, pod.host_ipc, pod.is_template) == (f"spec.{path}", True, True)
+        assert pod.containers[0].gpus == 8
 
 
 def test_several_documents_and_a_trainjob() -> None:
-    text = TEMPLATE.format(api="apps/v1", kind="Deployment") + (
+    text = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: llama}\nspec:\n  template:\n    spec:\n"
+        "      containers:\n      - name: main\n        resources:\n          limits: {nvidia.com/gpu: 8}\n"
         "---\napiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\n"
         "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec:\n  trainer:\n"
         "    numNodes: 4\n    resourcesPerNode:\n      limits: {nvidia.com/gpu: 1}\n"
@@ -97,40 +117,29 @@ def test_several_documents_and_a_trainjob() -> None:
     assert (deployment.is_whole, trainer.is_whole, trainer.containers[0].gpus) == (True, False, 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("64Gi", 64 << 30), ("500M", 5e8), ("1", 1), ("1.5Gi", 1.5 * (1 << 30)), ("2e9", 2e9), ("$SHM", None), ("", None)],
-)
-def test_quantities(text: str, size: float | None) -> None:
-    assert containers.quantity(text) == size
+def test_quantities() -> None:
+    sizes = {"64Gi": 64 << 30, "500M": 5e8, "1": 1, "1.5Gi": 1.5 * (1 << 30), "2e9": 2e9, "$SHM": None, "": None}
+    assert {text: containers.quantity(text) for text in sizes} == sizes
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (HEAD + "a: &a [*a]\n", "stands for nothing, or for itself"),
-        (HEAD + "a: *b\n", "stands for nothing"),
-        (HEAD + "a: " + "[" * 5000 + "]" * 5000, "nested more than"),
-        (HEAD + "a: " + "{a: " * 5000, "nested more than"),
-        (HEAD + "a: !!python/object/apply:os.system ['true']\n", "describes no pod"),
-        (HEAD + "a: [1, 2\nb: {", "no YAML in line"),
-        (HEAD + "spec:\n\tcontainers: []\n", "no YAML in line"),
-        (HEAD + "spec: {containers: []}\n", "describes no pod"),
-    ],
-)
-def test_hostile_yaml_is_refused_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(reason)):
-        manifest.read("pod.yaml", text.encode())
+ALIASES = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+HOSTILE = {
+    "a: &a [*a]\n": "stands for nothing, or for itself",
+    "a: *b\n": "stands for nothing",
+    "a: " + "[" * 5000 + "]" * 5000: "nested more than",
+    "a: " + "{a: " * 5000: "nested more than",
+    "a: !!python/object/apply:os.system ['true']\n": "describes no pod",
+    "a: [1, 2\nb: {": "no YAML in line",
+    "spec:\n\tcontainers: []\n": "no YAML in line",
+    "spec: {containers: []}\n": "describes no pod",
+    "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *ALIASES]): "aliases stand for",
+}
 
 
-def test_aliases_may_not_stand_for_too_much() -> None:
-    lines = ["apiVersion: v1", "kind: Pod", "a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    with pytest.raises(ValueError, match="aliases stand for"):
-        manifest.read("pod.yaml", "\n".join(lines).encode())
-
-
-def test_what_is_too_long_is_not_read() -> None:
+def test_hostile_yaml_is_refused_with_the_reason() -> None:
+    for text, reason in HOSTILE.items():
+        with pytest.raises(ValueError, match=re.escape(reason)):
+            manifest.read("pod.yaml", (HEAD + text).encode())
     with pytest.raises(ValueError, match="larger than"):
         located.documents(SOUND.encode(), most=100)
 
@@ -160,8 +169,6 @@ PLACES = [
 
 @given(st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3))
 def test_wrong_types_anywhere_are_read_or_refused(changes: list[tuple[str, Any]]) -> None:
-    import yaml
-
     document = yaml.safe_load(SOUND)["items"][0]
     for place, value in changes:
         *way, last = (int(key) if key.isdigit() else key for key in place.split("."))
@@ -206,3 +213,15 @@ def test_what_a_script_sets_and_asks_for() -> None:
         ("NCCL_SOCKET_IFNAME", "eth7", 10),
     }
     assert ("--gpus-per-task", "1") in {(one.name, one.value) for one in script.options}
+
+
+@pytest.mark.slow
+def test_work_is_linear_in_pods() -> None:
+    pod = yaml.safe_load(SOUND)["items"][0]
+
+    def work(size: int) -> int:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod] * size}, indent=1).encode()
+        assert len(manifest.read("x", text).pods) == size
+        return calls(lambda: manifest.read("x", text))
+
+    assert work(200) < 5 * work(50)

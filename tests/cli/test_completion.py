@@ -9,70 +9,55 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import invoke
+from command_line import execute, invoke
 
 from nccl_inspect import platforms, report
 from nccl_inspect.judging.engine import registered
 
-EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 SHELLS = ("bash", "zsh", "fish")
 RULES = {entry.rule.name for entry in registered()}
 
 
-def completed(*words: str) -> set[str]:
-    """What bash is told after these words, of which the last is not yet complete."""
-    env = {**os.environ, "_NCCLINSPECT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("nccl-inspect", *words))}
-    env["COMP_CWORD"] = str(len(words))
-    done = subprocess.run(EXE, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr == ""
-    return {line.partition(",")[2] or line for line in done.stdout.splitlines()}
+def completed(words: str) -> set[str]:
+    """Return what bash is told after these words, of which the last is not yet complete."""
+    typed = {"COMP_WORDS": f"nccl-inspect {words}", "COMP_CWORD": str(len(words.split(" ")))}
+    done = execute(env={"_NCCLINSPECT_COMPLETE": "bash_complete", **typed})
+    assert done.stderr == b""
+    return {line.partition(",")[2] or line for line in done.stdout.decode().splitlines()}
 
 
-@pytest.mark.parametrize(
-    ("words", "known"),
-    [
-        (["su"], {"summarize"}),
-        (["summarize", "--fo"], {"--format"}),
-        (["summarize", "--format", ""], set(report.names())),
-        (["summarize", "--select", "socket-"], {name for name in RULES if name.startswith("socket-")}),
-        (["check", "--ignore", ""], RULES),
-        (["explain", "gdr-d"], {"gdr-disabled"}),
-        (["watch", "--platform", "p5"], {name for name in platforms.shipped() if name.startswith("p5")}),
-        (["paths", "--scope", "int"], {"intra", "inter"}),
-        (["paths", "--finding", "nic-"], {name for name in RULES if name.startswith("nic-")}),
-        (["hosts", "--finding", "gdr-d"], {"gdr-disabled"}),
-        (["ranks", "--state", "s"], {"seen", "silent", "suspect"}),
-        (["completion", ""], set(SHELLS)),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_names_are_completed(words: list[str], known: set[str]) -> None:
-    assert completed(*words) == known
+def test_names_are_completed() -> None:
+    wanted = {
+        "su": {"summarize"},
+        "summarize --fo": {"--format"},
+        "summarize --format ": set(report.names()),
+        "summarize --select socket-": {name for name in RULES if name.startswith("socket-")},
+        "check --ignore ": RULES,
+        "explain gdr-d": {"gdr-disabled"},
+        "watch --platform p5": {name for name in platforms.shipped() if name.startswith("p5")},
+        "paths --scope int": {"intra", "inter"},
+        "paths --finding nic-": {name for name in RULES if name.startswith("nic-")},
+        "hosts --finding gdr-d": {"gdr-disabled"},
+        "ranks --state s": {"seen", "silent", "suspect"},
+        "completion ": set(SHELLS),
+        # files are left to the shell
+        "summarize jo": {"jo"},
+        **{words: {"a"} for words in ("diff a", "watch a", "check --policy a", "summarize --topology a")},
+    }
+    assert {words: completed(words) for words in wanted} == wanted
+    assert completed("no-such-command x") <= {""}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["summarize", "jo"], ["diff", "a"], ["watch", "a"], ["check", "--policy", "a"], ["summarize", "--topology", "a"]],
-    ids=" ".join,
-)
-def test_files_are_left_to_the_shell(words: list[str]) -> None:
-    assert completed(*words) == {words[-1]}
-
-
-def test_a_command_that_is_none_is_completed_in_silence() -> None:
-    assert completed("no-such-command", "x") <= {""}
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_is_sound_to_its_shell(shell: str, tmp_path: Path) -> None:
-    script = invoke("completion", shell).stdout
-    assert "_NCCLINSPECT_COMPLETE" in script
-    assert " _NCCL_" not in script
-    if not shutil.which(shell):
-        pytest.skip(f"{shell} is not installed")
-    (tmp_path / "script").write_text(script)
-    done = subprocess.run([shell, "-n", tmp_path / "script"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.slow
+def test_the_script_is_sound_to_its_shell(tmp_path: Path) -> None:
+    for shell in SHELLS:
+        script = invoke("completion", shell).stdout
+        assert "_NCCLINSPECT_COMPLETE" in script
+        assert " _NCCL_" not in script
+        if shutil.which(shell):
+            (tmp_path / "script").write_text(script)
+            done = subprocess.run([shell, "-n", tmp_path / "script"], capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
 
 
 def installed(folder: Path) -> dict[str, str]:
@@ -83,6 +68,7 @@ def installed(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
+@pytest.mark.slow
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     script = invoke("completion", "bash").stdout
     test = (
@@ -91,12 +77,3 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     )
     done = subprocess.run(["bash", "-c", test], env=installed(tmp_path), capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("socket-instead-of-efa\n", "")
-
-
-@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish on this machine")
-def test_fish_shows_whole_descriptions(tmp_path: Path) -> None:
-    script = invoke("completion", "fish").stdout
-    env = {**installed(tmp_path), "HOME": str(tmp_path)}
-    asked = f"{script}\ncomplete -C 'nccl-inspect summa'"
-    done = subprocess.run(["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=False)
-    assert done.stdout == "summarize\tReport the verdict, network, paths and findings of one job.\n"

@@ -1,111 +1,108 @@
-"""``paths``: the table, its columns, filters and suffixes of files."""
+"""``paths``: the table, its columns and filters, suffixes of files, and the matrix."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import large_job
 import pytest
 import sample_data
-from command_line import invoke
-from terminals import HEALTHY, TWO_HOSTS, run
+from command_line import execute, invoke
+from terminals import HEALTHY, TWO_HOSTS
 
 import nccl_inspect
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report.pairs import pairs
 
 
-def test_paths_are_a_table_of_directed_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def shown(*args: str, columns: int | None = None, data: bytes = b"") -> str:
+    """Return what ``paths`` prints, in a pipe or at a width."""
+    env = {"COLUMNS": str(columns)} if columns else {}
+    return execute("paths", *args, data=data, env=env).stdout.decode()
+
+
+def test_paths_are_a_table_of_directed_pairs() -> None:
     pairs = len(sample_data.truth("timestamps")["paths"])
-    monkeypatch.delenv("COLUMNS", raising=False)
-    whole = invoke("paths", TWO_HOSTS).stdout.splitlines()
+    whole = shown(TWO_HOSTS).splitlines()
     assert whole[0].split()[:2] == ["src", "dst"]
     assert len(whole) == 2 + pairs
     assert all("llama-3-8b-node-0-" in line for line in whole[2:]), "in a pipe, grep finds the names"
     assert "expected" not in whole[0], "nothing is known of the machine"
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = invoke("paths", TWO_HOSTS).stdout.splitlines()
+    lines = shown(TWO_HOSTS, columns=80).splitlines()
     assert len(lines) >= 2 + pairs
     assert max(map(len, lines)) <= 80
+    wide = shown(TWO_HOSTS, columns=200)
+    assert "llama-3-8b-node-0-1" in wide
+    assert "…" not in wide
 
 
-@pytest.mark.parametrize(
-    ("columns", "left_out"),
-    [(40, "no room for: src host, dst host, channels, NIC, GDR"), (60, "no room for: src host, dst host, channels")],
-)
-def test_a_narrow_terminal_gets_the_columns_that_fit(
-    columns: int, left_out: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = invoke("paths", TWO_HOSTS).stdout.splitlines()
-    assert " ".join("\n".join(lines).partition("\n\n")[2].split()) == left_out
-    assert max(map(len, lines)) <= columns
-    assert {"src", "dst", "path", "verdict"} <= set(lines[0].split())
+def test_a_narrow_terminal_gets_the_columns_that_fit() -> None:
+    for columns, left_out in (
+        (40, "no room for: src host, dst host, channels, NIC, GDR"),
+        (60, "no room for: src host, dst host, channels"),
+    ):
+        lines = shown(TWO_HOSTS, columns=columns).splitlines()
+        assert " ".join("\n".join(lines).partition("\n\n")[2].split()) == left_out
+        assert max(map(len, lines)) <= columns
+        assert {"src", "dst", "path", "verdict"} <= set(lines[0].split())
 
 
-def test_a_file_has_all_columns_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told: list[str] = []
+def test_a_file_has_all_columns_whatever_the_terminal(tmp_path: Path) -> None:
+    written: list[str] = []
     for columns in ("40", "200"):
-        monkeypatch.setenv("COLUMNS", columns)
         for command in (("paths", TWO_HOSTS), ("explain", "gdr-disabled"), ("summarize", TWO_HOSTS)):
-            assert invoke(*command, "-o", str(tmp_path / "out.txt")).exception is None
-            told.append((tmp_path / "out.txt").read_text(encoding="utf-8"))
-    assert told[:3] == told[3:]
-    assert "src host" in told[0]
+            execute(*command, "-o", str(tmp_path / "out.txt"), env={"COLUMNS": columns})
+            written.append((tmp_path / "out.txt").read_text(encoding="utf-8"))
+    assert written[:3] == written[3:]
+    assert "src host" in written[0]
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "begin"),
-    [
-        ("summarize", "r.json", "{"),
-        ("summarize", "r.md", "#"),
-        ("summarize", "r.html", "<!"),
-        ("summarize", "r.xml", "<testsuites"),
-        ("summarize", "r.prom", "# HELP"),
-        ("summarize", "r.log", "DEGRADED"),
-        ("paths", "p.csv", "src,dst"),
-        ("paths", "p.out", "src  dst"),
-        ("topology", "t.svg", "<"),
-        ("diff", "d.json", "{"),
-    ],
-)
-def test_the_suffix_of_the_file_names_the_format(command: str, name: str, begin: str, tmp_path: Path) -> None:
-    logs = [TWO_HOSTS] * (1 + (command == "diff"))
-    target = tmp_path / name
-    invoke(command, *logs, "-o", str(target))
-    assert target.read_text(encoding="utf-8").startswith(begin)
-    invoke(command, *logs, "-o", str(target), "--format", "json")
-    assert json.loads(target.read_text(encoding="utf-8"))
+BEGINS = {
+    "summarize r.json": "{",
+    "summarize r.md": "#",
+    "summarize r.html": "<!",
+    "summarize r.xml": "<testsuites",
+    "summarize r.prom": "# HELP",
+    "summarize r.log": "DEGRADED",
+    "paths p.csv": "src,dst",
+    "paths p.out": "src  dst",
+    "topology t.svg": "<",
+    "diff d.json": "{",
+}
+REFUSED = {
+    "summarize r.yaml": "json",
+    "summarize r.csv": "html",
+    "paths p.parquet": "table, csv, json",
+    "paths p.xlsx": "table, csv, json",
+    "topology t.png": "svg",
+    "rules r.md": "table, json",
+}
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "has"),
-    [
-        ("summarize", "r.yaml", "json"),
-        ("summarize", "r.csv", "html"),
-        ("paths", "p.parquet", "table, csv, json"),
-        ("paths", "p.xlsx", "table, csv, json"),
-        ("topology", "t.png", "svg"),
-        ("rules", "r.md", "table, json"),
-    ],
-)
-def test_a_suffix_that_a_command_does_not_write_is_said(command: str, name: str, has: str, tmp_path: Path) -> None:
-    target = tmp_path / name
-    done = run(command, *([] if command == "rules" else [TWO_HOSTS]), "-o", str(target))
-    assert done.returncode == 2
-    told = done.stderr.decode()
-    assert f"{command} cannot write {target.suffix[1:]}" in told
-    assert has in told
-    assert told.count("\n") == 1
-    assert not target.exists()
-
-
-@pytest.mark.parametrize("what", [TWO_HOSTS, str(Path(TWO_HOSTS).parent)])
-def test_a_log_in_the_place_of_a_command_is_told_from_one(what: str) -> None:
-    done = run(what)
-    assert done.returncode == 2
-    assert done.stderr.decode().endswith(f"is a log, not a command; nccl-inspect summarize {what}\n")
+def test_the_suffix_of_the_file_names_the_format(tmp_path: Path) -> None:
+    wrong: list[object] = []
+    for words, begin in BEGINS.items():
+        command, name = words.split()
+        args = [command, *[TWO_HOSTS] * (1 + (command == "diff")), "-o", name]
+        for more, start in (([], begin), (["--format", "json"], ("{", "["))):
+            execute(*args, *more, cwd=tmp_path)
+            text = (tmp_path / name).read_text(encoding="utf-8")
+            wrong += [] if text.startswith(start) else [(words, more, text[:80])]
+    existing = {path.name for path in tmp_path.iterdir()}
+    for words, has in REFUSED.items():
+        command, name = words.split()
+        done = execute(command, *([] if command == "rules" else [TWO_HOSTS]), "-o", name, cwd=tmp_path)
+        message = done.stderr.decode()
+        says = f"{command} cannot write {name[2:]}" in message and has in message
+        if (done.returncode, message.count("\n"), says, (tmp_path / name).exists()) != (2, 1, True, name in existing):
+            wrong.append((words, done))
+    assert not wrong
 
 
 def test_what_all_paths_have_in_common_is_told_whole() -> None:
@@ -126,20 +123,9 @@ def test_ranks_of_communicators_are_told_apart(tmp_path: Path) -> None:
         assert invoke("paths", str(log), *matrix).stdout.endswith("does not show the communicator of all ranks\n")
 
 
-def test_the_legend_names_the_marks_that_occur() -> None:
-    good = invoke("paths", HEALTHY, "--matrix").stdout
-    assert good.endswith("P = P2P/CUMEM\n. = no connection line\n")
-    assert invoke("paths", TWO_HOSTS, "--matrix").stdout.endswith("\n! = fallback\n")
-
-
-def test_a_wide_terminal_gets_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    output = invoke("paths", TWO_HOSTS).stdout
-    assert "llama-3-8b-node-0-1" in output
-    assert "…" not in output
-
-
 def test_the_csv_and_the_json_hold_all_paths() -> None:
+    columns = invoke("paths", TWO_HOSTS, "--format", "csv").stdout.partition("\n")[0]
+    assert invoke("paths", TWO_HOSTS, "--format", "csv", "--scope", "unknown").stdout == columns + "\n"
     wanted = sample_data.truth("timestamps")["paths"]
     table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--format", "csv").stdout)))
     pairs = sorted((path["src"], path["dst"], path["detail"]) for path in wanted)
@@ -148,37 +134,118 @@ def test_the_csv_and_the_json_hold_all_paths() -> None:
     assert sorted((path["src"], path["dst"], path["detail"]) for path in document) == pairs
 
 
-@pytest.mark.parametrize(
-    ("filters", "admits"),
-    [
-        (["--rank", "3"], lambda p: 3 in (p["src"], p["dst"])),
-        (["--rank", "0-1", "--rank", "3"], lambda p: {0, 1, 3} & {p["src"], p["dst"]}),
-        (["--rank", "0,2"], lambda p: {0, 2} & {p["src"], p["dst"]}),
-        (["--scope", "inter"], lambda p: p["scope"] == "inter"),
-        (["--scope", "intra"], lambda p: p["scope"] == "intra"),
-        (["--scope", "unknown"], lambda p: False),
-        (["--transport", "NET"], lambda p: p["transport"] == "NET"),
-        (["--transport", "p2p"], lambda p: p["transport"] == "P2P"),
-        (["--rank", "0", "--transport", "NET"], lambda p: p["transport"] == "NET" and 0 in (p["src"], p["dst"])),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_paths_are_filtered(filters: list[str], admits: object) -> None:
-    assert callable(admits)
-    found = json.loads(invoke("paths", TWO_HOSTS, "--format", "json", *filters).stdout)
-    wanted = [(p["src"], p["dst"]) for p in sample_data.truth("timestamps")["paths"] if admits(p)]
-    assert sorted((path["src"], path["dst"]) for path in found) == sorted(wanted)
+FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "--rank 3": lambda p: 3 in (p["src"], p["dst"]),
+    "--rank 0-1 --rank 3": lambda p: bool({0, 1, 3} & {p["src"], p["dst"]}),
+    "--rank 0,2": lambda p: bool({0, 2} & {p["src"], p["dst"]}),
+    "--scope inter": lambda p: p["scope"] == "inter",
+    "--scope intra": lambda p: p["scope"] == "intra",
+    "--scope unknown": lambda p: False,
+    "--transport NET": lambda p: p["transport"] == "NET",
+    "--transport p2p": lambda p: p["transport"] == "P2P",
+    "--rank 0 --transport NET": lambda p: p["transport"] == "NET" and 0 in (p["src"], p["dst"]),
+    "--host llama-3-8b-node-0-1 --scope intra": lambda p: {p["src"], p["dst"]} == {2, 3},
+}
 
 
-def test_paths_are_filtered_by_host() -> None:
-    found = json.loads(
-        invoke("paths", TWO_HOSTS, "--format", "json", "--host", "llama-3-8b-node-0-1", "--scope", "intra").stdout
+def test_paths_are_filtered() -> None:
+    truth = sample_data.truth("timestamps")["paths"]
+    for filters, admits in FILTERS.items():
+        found = json.loads(invoke("paths", TWO_HOSTS, "--format", "json", *filters.split()).stdout)
+        wanted = [(p["src"], p["dst"]) for p in truth if admits(p)]
+        assert sorted((path["src"], path["dst"]) for path in found) == sorted(wanted), filters
+
+
+# --- the matrix
+
+
+def test_the_matrix_has_a_row_and_a_column_for_each_rank_and_the_marks_that_occur() -> None:
+    rows, _, legend = invoke("paths", TWO_HOSTS, "--matrix").stdout.partition("\n\n")
+    assert [line.split()[0] for line in rows.splitlines()] == ["src\\dst", "0", "1", "2", "3"]
+    assert "P = P2P/CUMEM" in legend
+    assert "= NET/Socket" in legend
+    assert legend.endswith("\n! = fallback\n")
+    assert invoke("paths", HEALTHY, "--matrix").stdout.endswith("P = P2P/CUMEM\n. = no connection line\n")
+
+
+def test_a_filtered_matrix_tells_what_the_filter_leaves_out_from_what_the_log_lacks() -> None:
+    mesh = str(sample_data.FOLDER / "socket-2node-tp4-dp2")
+    output = invoke("paths", mesh, "--matrix", "--rank", "3").stdout
+    assert [line.split() for line in output.splitlines()[1:3]] == [["0", *"--P----"], ["1", *"--P----"]]
+    assert "- = left out by the filter" in output
+    assert "no connection line" not in output
+    ring = b"".join(
+        b"vm:%d:1 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[1] via P2P/CUMEM\n" % (r, r, (r + 1) % 4) for r in range(4)
     )
-    assert {(path["src"], path["dst"]) for path in found} == {(2, 3), (3, 2)}
+    rows = invoke("paths", "--matrix", "--rank", "1", data=ring).stdout.partition("\n\n")[0]
+    assert [line.split() for line in rows.splitlines()] == [["src\\dst", "1", "2"], ["0", "P", "."], ["1", "P"]]
 
 
-def test_the_csv_has_all_columns_also_without_a_path() -> None:
-    columns = invoke("paths", TWO_HOSTS, "--format", "csv").stdout.partition("\n")[0]
-    assert invoke("paths", TWO_HOSTS, "--format", "csv", "--scope", "unknown").stdout == columns + "\n"
-    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").stdout)
-    assert columns.split(",") == [key for key in document[0] if key != "also"]
+def test_a_matrix_wider_than_the_terminal_goes_on_below() -> None:
+    log = large_job.log(4)
+    whole = shown("--matrix", data=log)
+    for columns in (40, 80):
+        parts = shown("--matrix", data=log, columns=columns)
+        assert max(map(len, parts.splitlines())) <= columns < max(map(len, whole.splitlines()))
+        assert len(re.findall(r" [PN]\b", parts)) == len(re.findall(r" [PN]\b", whole))
+        heads = [name for line in parts.splitlines() if "src\\dst" in line for name in line.split()[1:]]
+        assert heads == [str(number) for number in range(32)]
+
+
+def test_a_matrix_of_many_hosts_shows_the_odd_one() -> None:
+    log = large_job.log(20, channels=1, without_gdr=17)
+    for columns in (40, 200):
+        output = shown("--matrix", data=log, columns=columns)
+        assert max(map(len, output.splitlines())) <= columns
+        rows = {line.split(" = ")[0].strip(): line for line in output.partition("\n\n")[0].splitlines()[1:]}
+        assert "E?" in (rows["train-7f9c-node-17"] if columns > 40 else output)
+    piped = shown("--matrix", data=log).partition("\n\n")[0].splitlines()[1:]
+    assert [row.split()[0] for row in piped] == [f"train-7f9c-node-{host}" for host in range(20)]
+    assert max(map(len, piped)) < 500
+
+
+def test_rows_of_the_matrix_are_chosen() -> None:
+    few, many = large_job.log(2), large_job.log(10)
+    assert json.loads(invoke("paths", "--by", "host", "--format", "json", data=few).stdout)["by"] == "host"
+    assert json.loads(invoke("paths", "--by", "rank", "--format", "json", data=many).stdout)["by"] == "rank"
+    assert invoke("paths", "--by", "host", data=few).stdout.endswith("number of pairs\n")
+
+
+def test_folded_ranks_and_hosts_are_read() -> None:
+    log = large_job.log(10, channels=1)
+    for option, hosts in {
+        "--rank 0-72:8": range(10),
+        "--host train-7f9c-node-[8-9]": (0, 7, 8, 9),
+        "--host train-7f9c-node-[2-9]*": range(1, 10),
+    }.items():
+        output = invoke("paths", *option.split(), "--format", "json", data=log).stdout
+        found = {path[end] for path in json.loads(output) for end in ("src_host", "dst_host")}
+        assert found >= {f"train-7f9c-node-{host}" for host in hosts}, option
+
+
+def test_numbers_in_brackets_are_no_characters() -> None:
+    with pytest.raises(NcclInspectError, match="no host"):
+        invoke("paths", "--host", "train-7f9c-node-[10-12]", data=large_job.log(3, channels=1))
+
+
+def test_the_matrix_is_written_as_csv_and_json() -> None:
+    table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--matrix", "--format", "csv").stdout)))
+    assert list(table[0]) == ["src\\dst", "0", "1", "2", "3"]
+    assert table[0]["1"] == "P2P/CUMEM (ok)"
+    assert table[1]["2"] == "NET/Socket (fallback)"
+    document = json.loads(invoke("paths", TWO_HOSTS, "--matrix", "--format", "json").stdout)
+    assert (document["by"], document["names"]) == ("rank", ["0", "1", "2", "3"])
+    assert document["rows"][0][1] == [{"detail": "P2P/CUMEM", "gdr": None, "verdict": "ok", "pairs": 1}]
+    pairs = {(src, dst) for src, row in enumerate(document["rows"]) for dst, cell in enumerate(row) if cell}
+    assert pairs == {(path["src"], path["dst"]) for path in sample_data.truth("timestamps")["paths"]}
+
+
+def test_above_64_ranks_the_matrix_is_host_by_host_in_all_formats() -> None:
+    host = b"vm%d:1:1 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[1] via P2P/CUMEM\n"
+    log = b"".join(host % (rank // 8, rank, rank + 1) for rank in range(0, 80, 2))
+    document = json.loads(invoke("paths", "--matrix", "--format", "json", data=log).stdout)
+    assert (document["by"], len(document["names"]), len(document["rows"])) == ("host", 10, 10)
+    assert document["rows"][3][3][0]["pairs"] == 4
+    table = list(csv.DictReader(io.StringIO(invoke("paths", "--matrix", "--format", "csv", data=log).stdout)))
+    assert [row["src\\dst"] for row in table] == document["names"]
+    assert table[3][document["names"][3]].startswith("4 x P2P/CUMEM (")

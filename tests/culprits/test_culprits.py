@@ -74,9 +74,9 @@ class World:
             if other != gpu:
                 yield self._connection(own, (host, other), f"via {self.local(own, (host, other))}")
         for step in sorted({step % self.hosts for step in (1, 2, -1, -2)} - {0}):
-            other = (host + step) % self.hosts, gpu
-            yield self._connection(own, other, f"[send] via {self.remote(own, other, own)}")
-            yield self._connection(other, own, f"[receive] via {self.remote(other, own, own)}")
+            there = (host + step) % self.hosts, gpu
+            yield self._connection(own, there, f"[send] via {self.remote(own, there, own)}")
+            yield self._connection(there, own, f"[receive] via {self.remote(there, own, own)}")
         yield "Connected all rings, use ring PXN 0 GDR 1"
 
     def _connection(self, a: Ends, b: Ends, via: str) -> str:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nccl_inspect.cli import cli
-from nccl_inspect.model.job import Job
 
 LOG = b"gpu-a17:11:11 [0] NCCL INFO cudaDriverVersion 13000\ngpu-a17:11:11 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
 
 
 def run(*words: object) -> None:
     cli.main(["anonymize", *map(str, words)], standalone_mode=False)
-
-
-def told(job: Job) -> Any:
-    """What is told of a job, without what is of the files: their names and packing, and forms of names."""
-    document: dict[str, Any] = job.to_dict()
-    for key in ("sources", "config", "unrecognised", "suppressed", "passed_over"):
-        document.pop(key, None)
-    document["head"] = {key: value for key, value in document["head"].items() if key != "do"}
-    for finding in document["findings"]:
-        del finding["fix"]
-    return document
 
 
 # --- what was planted ---------------------------------------------------------------------------------------------
@@ -211,12 +198,3 @@ def leaks(folder: Path) -> list[tuple[str, str]]:
         text = f"{file.relative_to(folder)}\n".encode() + file.read_bytes()
         found += [(file.name, secret) for secret in SECRETS if secret.encode().lower() in text.lower()]
     return found
-
-
-def written(folder: Path) -> dict[str, list[str]]:
-    """The lines of the files, by their names; numbers are the same: names are numbered in the order of reading."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.name: [re.sub(r"[0-9]+", "0", line) for line in path.read_bytes().decode("latin-1").splitlines()]
-        for path in files
-    }

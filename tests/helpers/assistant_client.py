@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("mcp")
 
 from mcp import Client
+from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent
 
 from nccl_inspect.assistant import server
@@ -29,13 +31,17 @@ def reader(*roots: Path, **limits: int) -> LogReader:
 
 def asked(root: Path | LogReader, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
     """What a client hears from a server in this process."""
-    reads = root if isinstance(root, LogReader) else reader(root)
 
     async def ask() -> _Result:
-        async with Client(server.of(reads)) as client:
+        async with Client(_server(root)) as client:
             return await question(client)
 
     return anyio.run(ask)
+
+
+@cache
+def _server(root: Path | LogReader) -> MCPServer:
+    return server.of(root if isinstance(root, LogReader) else reader(root))
 
 
 def call(root: Path | LogReader, tool: str, **arguments: Any) -> CallToolResult:

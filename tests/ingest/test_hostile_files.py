@@ -275,7 +275,7 @@ def test_closed_output_and_sigterm_end_in_an_orderly_way(tmp_path: Path) -> None
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
     assert b"Traceback" not in err
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert b"partial: interrupted" in out
 
 

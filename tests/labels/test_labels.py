@@ -4,7 +4,10 @@ An entry is named for its input, as in `tests/answers`. `lead` is the rule of th
 notes may be found), `finding` that of one that must be there; `ranks`, `hosts`, `severity`, `confidence` and `words`
 are about it, and `culprits`, the first ones. `faults`, `notes`, `open` and `roots` list all there is, `rules` the first
 ones, `without` what may not be found; `because` names the causes of findings. `states` is about any field of the JSON
-document by its path: `*` gathers the values of a list, each once; "" is null.
+document by its path: `*` gathers the values of a list, each once; "" is null. `unused` says of each file beside the log
+that was not used why; `jobs` are those of an input that holds several, each with its verdict and its ranks, `runs` the
+number of earlier ones, `members` the ranks of each host; `communicators` and `paths` are told as in answers. What is
+`like` another input has its verdict, paths and communicators.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import CORPORA, Input
+from answers import CORPORA, Input, answer
 
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -25,7 +28,9 @@ FILES = sorted(FOLDER.glob("*.toml"))
 KEYS = {
     *("what", "platform", "verdict", "lead", "finding", "ranks", "hosts", "severity", "confidence", "words", "astray"),
     *("faults", "notes", "open", "rules", "roots", "without", "because", "culprits", "states", "unrecognised"),
+    *("unused", "jobs", "runs", "members", "communicators", "paths", "like"),
 }
+AS_ANSWERED = ("communicators", "paths")
 ABOUT_FINDING = ("ranks", "hosts", "severity", "confidence")
 
 
@@ -45,6 +50,14 @@ def test_what_is_known_comes_out(file: Path, inputs: dict[str, Input]) -> None:
         else:
             job = inputs[name].read(platform=label.get("platform"))
             wrong += [f"{name}: {what}" for what in contradictions(job, label)]
+            answered = answer(inputs[name]) if label.keys() & set(AS_ANSWERED) else {}
+            wrong += [
+                f"{name}: {key} {answered.get(key)}, known: {label[key]}"
+                for key in label.keys() & set(AS_ANSWERED)
+                if label[key] != answered.get(key, {})
+            ]
+            if "like" in label and _outcome(job) != _outcome(inputs[label["like"]].read()):
+                wrong.append(f"{name}: another verdict, path or communicator than in {label['like']}")
             if not file.stem.startswith("built_") and len(job.unrecognised) != label.get("unrecognised", 0):
                 wrong.append(f"{name}: not recognised: {[one.template for one in job.unrecognised]}")
     assert not wrong, "\n".join([f"{file.name} says otherwise:", *wrong])
@@ -54,11 +67,15 @@ def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
     """Yield how a job differs from its label."""
     if label.get("verdict", job.verdict) != job.verdict:
         yield f"verdict {job.verdict}, known: {label['verdict']}"
-    shown = {
+    shown: dict[str, Any] = {
         "faults": [f"{one.severity} {one.rule} ({one.confidence})" for one in job.findings if one.severity != "info"],
         "notes": [one.rule for one in job.findings if one.severity == "info"],
         "open": [question.rule for question in job.not_judged],
         "rules": [one.rule for one in job.findings][: len(label.get("rules", job.findings))],
+        "jobs": [f"{one.verdict} {one.ranks}" for one in job.jobs],
+        "runs": len(job.earlier_runs),
+        "members": {host.name: host.ranks for host in job.hosts},
+        "unused": {Path(entry.name).name: entry.problem for entry in job.artifacts if entry.problem},
         "roots": [one.rule for one in job.findings if one.root],
     }
     for key, found in shown.items():
@@ -84,6 +101,11 @@ def contradictions(job: Job, label: dict[str, Any]) -> Iterator[str]:
         yield f"{subject.rule}: its texts do not hold {missing}:\n{text}"
     if astray := [word for word in label.get("astray", ()) if word in text]:
         yield f"{subject.rule}: its texts hold {astray}"
+
+
+def _outcome(job: Job) -> tuple[object, ...]:
+    paths = [(path.src, path.dst, path.detail, path.verdict, path.channels) for path in job.paths]
+    return job.verdict, paths, [(comm.id, comm.ranks, comm.state) for comm in job.communicators]
 
 
 def _other_states(job: Job, label: dict[str, Any]) -> Iterator[str]:

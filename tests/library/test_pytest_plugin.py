@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -22,108 +20,6 @@ SHM = sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log"
 NET = sample_data.FOLDER / "v2.28.9-libfabric-2node" / "job.log"
 LOST = sample_data.FOLDER / "efa-provider-missing-socket-fallback" / "job.log"
 DEAD = sample_data.FOLDER / "peer-killed" / "job.log"
-
-
-@pytest.fixture
-def plugged(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest that finds the plugin by the entry point of pyproject.toml, as when the package is installed."""
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]["pytest11"]
-    site = pytester.mkdir("site")
-    info = site / "plugged-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1\n")
-    lines = [f"{name} = {target}" for name, target in points.items()]
-    (info / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
-    monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}")
-    return pytester
-
-
-def outcome(plugged: pytest.Pytester, code: str, *options: object) -> pytest.RunResult:
-    plugged.makepyfile(code)
-    return plugged.runpytest_subprocess("--strict-markers", *map(str, options))
-
-
-def test_loader_marker_and_option_give_jobs(plugged: pytest.Pytester) -> None:
-    plugged.path.joinpath("beside.log").write_bytes(SHM.read_bytes())
-    result = outcome(
-        plugged,
-        f"""
-        import pytest
-
-        def test_loader(nccl_job):
-            job = nccl_job({str(GOOD)!r})
-            assert job.verdict == "ok"
-            job.assert_ok()
-
-        @pytest.mark.nccl_log({str(NET)!r})
-        def test_marker(nccl_log):
-            assert nccl_log.world_size == 4
-
-        @pytest.mark.nccl_log("beside.log", platform="g6e.12xlarge")
-        class TestBeside:
-            def test_one(self, nccl_log):
-                nccl_log.assert_transport("SHM")
-
-            def test_two(self, nccl_log):
-                assert nccl_log.platform == "g6e.12xlarge"
-
-        def test_option(nccl_log):
-            assert nccl_log.world_size == 8
-        """,
-        "--nccl-log",
-        GOOD,
-    )
-    result.assert_outcomes(passed=5)
-
-
-def test_a_failure_is_the_finding_with_its_lines(plugged: pytest.Pytester) -> None:
-    result = outcome(plugged, "def test_it(nccl_log):\n    nccl_log.assert_no_findings()\n", f"--nccl-log={SHM}")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*2 findings of severity warning or above*",
-            "*warning p2p-disabled-by-env (certain*",
-            "*cause: *",
-            f"*{SHM}:117: *NCCL_P2P_DISABLE set by environment to 1*",
-            "*fix: unset NCCL_P2P_DISABLE*",
-        ]
-    )
-    result.stdout.no_fnmatch_line("*acceptance.py*")
-
-
-def test_without_a_log_a_test_fails_and_is_not_passed_over(plugged: pytest.Pytester) -> None:
-    result = outcome(plugged, "def test_it(nccl_log):\n    pass\n")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*test_it has no log: run pytest with --nccl-log PATH*"])
-    result = outcome(plugged, "def test_it(nccl_log):\n    pass\n", "--nccl-log", "missing.log")
-    result.stdout.fnmatch_lines(["*missing.log: no such file*"])
-
-
-def test_it_is_told_in_the_help(plugged: pytest.Pytester) -> None:
-    plugged.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.nccl_log(*"])
-    plugged.runpytest_subprocess("--help").stdout.fnmatch_lines(["*--nccl-log=PATH*"])
-    plugged.runpytest_subprocess("--fixtures").stdout.fnmatch_lines(["nccl_job *", "nccl_log *"])
-
-
-def test_unused_it_loads_nothing(plugged: pytest.Pytester) -> None:
-    result = outcome(
-        plugged,
-        """
-        import sys
-
-        def test_it():
-            loaded = {name for name in sys.modules if name.startswith("nccl_inspect")}
-            assert loaded == {"nccl_inspect", "nccl_inspect._version", "nccl_inspect.pytest_plugin"}
-            assert not {"pandas", "pyarrow", "click", "regex"} & set(sys.modules)
-        """,
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_a_log_is_read_once_for_many_tests(plugged: pytest.Pytester) -> None:
-    code = "seen = []\n" + "".join(f"def test_{n}(nccl_log):\n    seen.append(id(nccl_log))\n" for n in range(3))
-    code += "def test_last():\n    assert len(set(seen)) == 1\n"
-    outcome(plugged, code, "--nccl-log", GOOD).assert_outcomes(passed=4)
 
 
 def job_of(log: Path | bytes, **options: str) -> TestedJob:
@@ -224,6 +120,117 @@ def test_messages_are_safe_to_show() -> None:
     assert "\x1b" not in failure(job_of(log).assert_ok)
 
 
+# --- in a pytest of its own
+
+
+@pytest.fixture
+def plugged(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A pytest that finds the plugin by the entry point of pyproject.toml, as when the package is installed."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]["pytest11"]
+    site = pytester.mkdir("site")
+    info = site / "plugged-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1\n")
+    lines = [f"{name} = {target}" for name, target in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}")
+    return pytester
+
+
+def outcome(plugged: pytest.Pytester, code: str, *options: object) -> pytest.RunResult:
+    plugged.makepyfile(code)
+    return plugged.runpytest_subprocess("--strict-markers", *map(str, options))
+
+
+@pytest.mark.slow
+def test_loader_marker_and_option_give_jobs(plugged: pytest.Pytester) -> None:
+    plugged.path.joinpath("beside.log").write_bytes(SHM.read_bytes())
+    result = outcome(
+        plugged,
+        f"""
+        import pytest
+
+        def test_loader(nccl_job):
+            job = nccl_job({str(GOOD)!r})
+            assert job.verdict == "ok"
+            job.assert_ok()
+
+        @pytest.mark.nccl_log({str(NET)!r})
+        def test_marker(nccl_log):
+            assert nccl_log.world_size == 4
+
+        @pytest.mark.nccl_log("beside.log", platform="g6e.12xlarge")
+        class TestBeside:
+            def test_one(self, nccl_log):
+                nccl_log.assert_transport("SHM")
+
+            def test_two(self, nccl_log):
+                assert nccl_log.platform == "g6e.12xlarge"
+
+        seen = []
+
+        def test_option(nccl_log):
+            seen.append(nccl_log)
+            assert nccl_log.world_size == 8
+
+        def test_it_is_read_once(nccl_log):
+            assert nccl_log is seen[0]
+        """,
+        "--nccl-log",
+        GOOD,
+    )
+    result.assert_outcomes(passed=6)
+
+
+@pytest.mark.slow
+def test_a_failure_is_the_finding_with_its_lines(plugged: pytest.Pytester) -> None:
+    result = outcome(plugged, "def test_it(nccl_log):\n    nccl_log.assert_no_findings()\n", f"--nccl-log={SHM}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*2 findings of severity warning or above*",
+            "*warning p2p-disabled-by-env (certain*",
+            "*cause: *",
+            f"*{SHM}:117: *NCCL_P2P_DISABLE set by environment to 1*",
+            "*fix: unset NCCL_P2P_DISABLE*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*acceptance.py*")
+
+
+@pytest.mark.slow
+def test_without_a_log_a_test_fails_and_is_not_passed_over(plugged: pytest.Pytester) -> None:
+    result = outcome(plugged, "def test_it(nccl_log):\n    pass\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_it has no log: run pytest with --nccl-log PATH*"])
+    result = outcome(plugged, "def test_it(nccl_log):\n    pass\n", "--nccl-log", "missing.log")
+    result.stdout.fnmatch_lines(["*missing.log: no such file*"])
+
+
+@pytest.mark.slow
+def test_it_is_told_in_the_help(plugged: pytest.Pytester) -> None:
+    plugged.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.nccl_log(*"])
+    plugged.runpytest_subprocess("--help").stdout.fnmatch_lines(["*--nccl-log=PATH*"])
+    plugged.runpytest_subprocess("--fixtures").stdout.fnmatch_lines(["nccl_job *", "nccl_log *"])
+
+
+@pytest.mark.slow
+def test_unused_it_loads_nothing(plugged: pytest.Pytester) -> None:
+    result = outcome(
+        plugged,
+        """
+        import sys
+
+        def test_it():
+            loaded = {name for name in sys.modules if name.startswith("nccl_inspect")}
+            assert loaded == {"nccl_inspect", "nccl_inspect._version", "nccl_inspect.pytest_plugin"}
+            assert not {"pandas", "pyarrow", "click", "regex"} & set(sys.modules)
+        """,
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
 def test_the_page_shows_what_a_failure_says(plugged: pytest.Pytester) -> None:
     page = (ROOT / "docs" / "howto" / "pytest.md").read_text(encoding="utf-8")
     code, shown = (
@@ -235,11 +242,3 @@ def test_the_page_shows_what_a_failure_says(plugged: pytest.Pytester) -> None:
     printed = [line.replace(f"{plugged.path}/", "").removeprefix("E").strip() for line in result.outlines]
     missing = [line for line in shown.splitlines() if line != "…" and line.removeprefix("E").strip() not in printed]
     assert not missing
-
-
-def test_the_plugin_needs_no_more_than_pytest() -> None:
-    code = (
-        "import sys, nccl_inspect.pytest_plugin; print(len([n for n in sys.modules if n.startswith('nccl_inspect')]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "3\n"

@@ -1,37 +1,87 @@
-"""``watch`` as a command, on pipes and terminals."""
+"""``watch`` as a command, on pipes and terminals: what it prints, what ends it, what it serves."""
 
 from __future__ import annotations
 
 import os
 import pty
+import re
+import select
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from watching import ENV, EXE, FAST, HANG, HEALTHY, PATIENCE, TWO_HOSTS, fd, read_until, started, write
+import sample_data
+from command_line import execute
+from terminals import EXE
+from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
+
+from nccl_inspect.live import exit_conditions, metrics
+
+pytestmark = pytest.mark.slow
+WATCH = [*EXE, "watch"]
+ENV = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")} | {"TERM": "xterm"}
+FAST = ["--interval", "0.04", "--settle", "0.2"]
+DEGRADED = (sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
+DEAD = (sample_data.FOLDER / "peer-killed" / "job.log").read_bytes()
+PATIENCE = 30.0
+"""Seconds that something may take before the test fails; none waits so long when all is well."""
+
+
+@contextmanager
+def started(
+    *args: str, stderr: int = subprocess.PIPE, stdout: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the command with pipes; it is killed at the end if it still runs."""
+    with subprocess.Popen(
+        [*WATCH, *args], stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=ENV, bufsize=0
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(stream: object, wanted: bytes, seen: bytes = b"") -> bytes:
+    """Return what comes until a text is in it."""
+    descriptor = stream if isinstance(stream, int) else stream.fileno()  # type: ignore[attr-defined]
+    while wanted not in seen:
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
+        assert ready, f"{wanted!r} did not come: {seen!r}"
+        data = os.read(descriptor, 65536)
+        assert data, f"{wanted!r} did not come: {seen!r}"
+        seen += data
+    return seen
+
+
+def write(process: subprocess.Popen[bytes], data: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(data)
+
+
+# --- what it prints
 
 
 def test_on_a_pipe_status_verdict_findings_and_end_come_one_after_the_other() -> None:
     with started(*FAST, "--fail-on", "warning") as process:
-        begin, rest = HEALTHY[:3000], HEALTHY[3000:]
-        write(process, begin)
-        assert b"\r" not in read_until(fd(process.stderr), b"nccl-inspect: ")
-        write(process, rest)
-        shown = read_until(fd(process.stdout), b"intra")
-        assert shown.startswith(b"OK: ")
+        write(process, HEALTHY[:3000])
+        assert b"\r" not in read_until(process.stderr, b"nccl-inspect: ")
+        write(process, HEALTHY[3000:])
+        assert read_until(process.stdout, b"intra").startswith(b"OK: ")
         write(process, TWO_HOSTS)
-        shown = read_until(fd(process.stdout), b"the verdict is DEGRADED now (it was OK)\n")
-        assert b" socket-instead-of-rdma (" in shown
-        assert b"  fix   " in shown
-        assert b"  evidence  <stdin>:" in shown
+        shown = read_until(process.stdout, b"the verdict is DEGRADED now (it was OK)\n")
+        for words in (b" socket-instead-of-rdma (", b"  fix   ", b"  evidence  <stdin>:"):
+            assert words in shown
         assert process.poll() is None
         assert process.stdin is not None
         process.stdin.close()
         assert process.stdout is not None
-        last = process.stdout.read()
-        assert last.startswith(b"DEGRADED: ")
+        assert process.stdout.read().startswith(b"DEGRADED: ")
         assert process.wait(PATIENCE) == 1
 
 
@@ -39,16 +89,13 @@ def test_half_a_line_waits_and_the_whole_summary_comes_at_the_end_if_none_came()
     with started() as process:
         write(process, HANG[:-40])
         out, err = process.communicate(HANG[-40:], PATIENCE)
-    summary = subprocess.run(
-        [*EXE[:-1], "summarize"], input=HANG, env=ENV, capture_output=True, timeout=PATIENCE, check=True
-    ).stdout
-    assert (process.returncode, out, err) == (0, summary, b"")
+    assert (process.returncode, out, err) == (0, execute("summarize", data=HANG).stdout, b"")
 
 
 def test_a_stall_is_told_on_the_standard_output() -> None:
     with started(*FAST, "--stall", "0.1") as process:
         write(process, HANG)
-        shown = read_until(fd(process.stdout), b"last step")
+        shown = read_until(process.stdout, b"last step")
     assert shown.startswith(b"STALLED: communicator world (4 ranks)")
     assert b"waiting   3 ranks: 0-1,3" in shown
     assert b"missing   1 rank: 2" in shown
@@ -66,72 +113,138 @@ def test_on_a_terminal_the_status_is_rewritten_in_place_and_the_verdict_has_colo
             write(process, HEALTHY[3000:])
             shown = read_until(ours, b"8/8, communicators 1/1 complete", shown)
             shown = read_until(ours, b"\x1b[32mOK\x1b[0m: ", shown)
-            before = shown.partition(b"\x1b[32mOK")[0]
-            assert before.endswith(b" \r"), "the status line is wiped first"
+            assert shown.partition(b"\x1b[32mOK")[0].endswith(b" \r"), "the status line is wiped first"
     finally:
         os.close(ours)
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_ctrl_c_ends_with_what_is_known_and_status_130(told: bool, tmp_path: Path) -> None:
-    log = tmp_path / "job.log"
-    log.write_bytes(HEALTHY if told else HANG)
-    with started(str(log), *FAST) as process:
-        seen = read_until(fd(process.stdout), b"intra") if told else b""
-        seen_err = b"" if told else read_until(fd(process.stderr), b"3/4")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert b"Traceback" not in seen_err + err
-    if told:
-        assert (seen + out).rstrip().rpartition(b"\n")[2].startswith(b"OK: ")
-    else:
-        assert out.startswith(b"partial: interrupted after 36 lines\n")
+# --- ends
 
 
-def test_ctrl_c_before_the_first_line_of_nccl_is_an_interruption_too() -> None:
+def test_ctrl_c_ends_with_what_is_known_and_status_130(tmp_path: Path) -> None:
+    for data, stream, words in ((HEALTHY, "stdout", b"intra"), (HANG, "stderr", b"3/4")):
+        (tmp_path / "job.log").write_bytes(data)
+        with started(str(tmp_path / "job.log"), *FAST) as process:
+            seen = read_until(getattr(process, stream), words)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, b"Traceback" in seen + err) == (130, False)
+        if data is HEALTHY:
+            assert (seen + out).rstrip().rpartition(b"\n")[2].startswith(b"OK: ")
+        else:
+            assert out.startswith(b"partial: interrupted after 36 lines\n")
     with started(*FAST) as process:
         write(process, b"hello\n")
-        read_until(fd(process.stderr), b"none of NCCL yet")
+        read_until(process.stderr, b"none of NCCL yet")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, b"")
     assert err.endswith(b"nccl-inspect: interrupted\n")
 
 
-def test_input_without_a_line_of_nccl_ends_with_status_3() -> None:
-    for data, says in ((b"", b"<stdin>: empty; "), (b"x\ny\n", b"<stdin>: no NCCL line among 2 lines; ")):
-        done = subprocess.run(EXE, input=data, capture_output=True, timeout=PATIENCE, check=False)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
-        assert done.stderr.startswith(b"nccl-inspect: " + says)
-
-
 def test_a_closed_output_ends_in_silence_though_the_input_stays_open() -> None:
     with started(*FAST) as process:
         write(process, HEALTHY)
-        read_until(fd(process.stdout), b"OK: ")
+        read_until(process.stdout, b"OK: ")
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
         assert process.stderr is not None
         said = process.stderr.read()
     assert all(line.startswith(b"nccl-inspect: ") and b" lines, " in line for line in said.splitlines())
+    never_open = f'"{sys.executable}" -m nccl_inspect watch >&- 2>&-'
+    assert subprocess.run(["bash", "-c", never_open], input=HEALTHY, timeout=PATIENCE, check=False).returncode == 0
 
 
-def test_output_that_was_never_open_is_no_error() -> None:
-    code = EXE[2].replace("main()", "import sys; sys.argv[1:] = ['watch']; main()")
-    command = f'"{sys.executable}" -c "{code}" >&- 2>&-'
-    done = subprocess.run(["bash", "-c", command], input=HEALTHY, timeout=PATIENCE, check=False)
-    assert done.returncode == 0
-
-
-def test_a_file_is_read_until_its_end_when_that_is_wanted(tmp_path: Path) -> None:
-    log = tmp_path / "job.log"
-    log.write_bytes(HEALTHY)
-    done = subprocess.run([*EXE, str(log), "--until-end"], capture_output=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(b"OK: ")
-    for path, says in ((tmp_path / "gone.log", b"gone.log: no such file; check the path"), (tmp_path, b"is a folder")):
-        done = subprocess.run([*EXE, str(path), "--until-end"], capture_output=True, timeout=PATIENCE, check=False)
-        assert (done.returncode, done.stdout) == (3, b"")
+def test_input_ends_with_a_status(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_bytes(HEALTHY)
+    for args, data, status, says in (
+        ([], b"", 3, b"<stdin>: empty; "),
+        ([], b"x\ny\n", 3, b"<stdin>: no NCCL line among 2 lines; "),
+        (["gone.log", "--until-end"], b"", 3, b"gone.log: no such file; check the path"),
+        ([".", "--until-end"], b"", 3, b"is a folder"),
+        (["job.log", "--until-end"], b"", 0, b""),
+    ):
+        done = subprocess.run([*WATCH, *args], input=data, cwd=tmp_path, capture_output=True, timeout=PATIENCE)
+        assert (done.returncode, done.stdout[:4], done.stderr.count(b"\n")) == (
+            status,
+            b"" if status else b"OK: ",
+            status // 3,
+        )
         assert says in done.stderr
+
+
+HOOK = 'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_RULE|$NCCLINSPECT_RANKS|$HOME" >> {folder}/runs; echo said; exit 7'
+"""A command that notes each time it is run, with its variables and one that the shell expands."""
+
+
+def test_the_watch_ends_by_itself_and_runs_the_command_once(tmp_path: Path) -> None:
+    for number, (data, conditions, noted) in enumerate(
+        (
+            (DEAD, ["error"], "failed|peer-death|"),
+            (DEAD, ["warning"], "failed|peer-death|"),
+            (DEGRADED, ["error", "warning"], "degraded|p2p-disabled-by-env|0-3"),
+            (BEGUN, ["stall"], "unknown||2"),
+        )
+    ):
+        (folder := tmp_path / f"{number}").mkdir()
+        asked = [word for name in conditions for word in ("--exit-on", name)]
+        with started(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=folder)) as process:
+            write(process, data)
+            assert process.wait(PATIENCE) == 1
+            assert process.stderr is not None
+            said = process.stderr.read().decode()
+        (run,) = (folder / "runs").read_text(encoding="utf-8").splitlines()
+        assert run.startswith(noted)
+        assert not run.endswith("$HOME")
+        assert "said\n" in said, "what the command prints does not mix with the report"
+        assert re.search(r"^nccl-inspect: stopped by --exit-on: (error|warning|stall)[a-z0-9 -]*: ", said, re.MULTILINE)
+        assert said.endswith("nccl-inspect: the command of --on-exit ended with status 7\n")
+
+
+def test_a_healthy_job_is_left_alone(tmp_path: Path) -> None:
+    asked = [word for name in ("error", "warning", "stall") for word in ("--exit-on", name)]
+    with started(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=tmp_path)) as process:
+        write(process, HEALTHY)
+        read_until(process.stdout, b"OK: ")
+        process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> None:
+    hosts = ",".join(f"gpu-node-{number:06}.cluster.example.com" for number in range(5000))
+    why = exit_conditions.Alarm("error", "failed", "it failed", hosts=hosts)
+    assert exit_conditions.run(f'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_HOSTS" > {tmp_path}/runs', why) == 0
+    assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
+
+
+# --- metrics
+
+
+def fetched(port: int, path: str = "/metrics") -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def test_metrics_are_served_while_the_log_grows_and_no_longer() -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    with started(*FAST, "--stall", "0.4", "--metrics", str(port)) as process:
+        write(process, BEGUN)
+        read_until(process.stdout, b"last step")
+        first, second = (
+            re.findall(r"^nccl_inspect_watch_quiet_seconds (\S+)$", fetched(port), re.MULTILINE) for _ in range(2)
+        )
+        assert 0 < float(first[0]) < float(second[0])
+        assert "nccl_inspect_watch_running 1.0\n" in fetched(port)
+        named = fetched(port, "/metrics?name[]=nccl_inspect_watch_stalled")
+        assert re.findall(r"^nccl_inspect_\w+", named, re.MULTILINE) == ["nccl_inspect_watch_stalled"]
+        process.communicate(timeout=PATIENCE)
+    with pytest.raises(OSError, match="refused"):
+        fetched(port)
+    for target in ("127.0.0.1:0", "localhost:0", ":0", "0"):
+        with metrics.meter(target, 1) as meter:
+            meter.update(Watched().watch)

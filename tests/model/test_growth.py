@@ -22,6 +22,8 @@ SELDOM = 2000
 """Calls that nobody needs to look at."""
 FORMATS = ("text", "json", "html", "markdown")
 
+pytestmark = pytest.mark.slow
+
 Lines = Iterator[str]
 
 
@@ -181,14 +183,12 @@ def growing(works: list[Callable[[], object]]) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_the_work_grows_with_the_log(name: str) -> None:
     logs = ["\n".join([*JOBS[name](many), ""]).encode() for many in OTHER.get(name, MANY)]
     assert growing([partial(judged, log) for log in logs]) == []
 
 
-@pytest.mark.slow
 def test_the_work_grows_with_the_files(tmp_path: Path) -> None:
     folders = []
     for many in MANY:

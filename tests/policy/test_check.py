@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import large_job
 import pytest
 import sample_data
-from command_line import invoke
+from command_line import execute, invoke
 from junitparser import JUnitXml
-from repository import ROOT
+from repository import ROOT, TESTS
 from schemas import closed
 
 import nccl_inspect
-from nccl_inspect import cli
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.model.job import Job
 from nccl_inspect.policy import file, formats, learn
+from nccl_inspect.policy.document import to_dict
 
 VALIDATOR = closed("nccl-inspect-check-1")
+POLICIES = tomllib.loads((TESTS / "policy" / "policies.toml").read_text(encoding="utf-8"))
 HEALTHY = "p2p-nvlink-8gpu"
 SHM = "v2.30.7-shm-4gpu"
 SOCKET = "socket-2node-tp4-dp2"
@@ -62,121 +66,51 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@cache
+def job(name: str) -> Job:
+    return nccl_inspect.read(MADE[name].encode() if name in MADE else log(name))
+
+
 def checked(folder: Path, name: str, policy: str, *args: str) -> dict[str, Any]:
-    """The document of a log and a policy."""
+    """Return the document of a log and a policy."""
     (folder / "policy.toml").write_text(policy, encoding="utf-8")
-    if name in MADE:
-        (folder / "job.log").write_text(MADE[name], encoding="utf-8")
-    source = "job.log" if name in MADE else log(name)
-    result = invoke("check", source, "--policy", "policy.toml", "--format", "json", *args)
+    result = invoke("check", log(name), "--policy", "policy.toml", "--format", "json", *args)
     document: dict[str, Any] = json.loads(result.stdout)
     VALIDATOR.validate(document)
     assert result.return_value == int(not document["is_met"])
     return document
 
 
-NCCL = "2.27.3+cuda13.0"
-INTRA, INTER, ENV, VERSIONS = "[paths.intra]\n", "[paths.inter]\n", "[environment]\n", "[versions]\n"
-CASES = [
-    # log, policy, state, summary
-    (HEALTHY, "world_size = 8", "kept", "8 ranks"),
-    (HEALTHY, "world_size = 16", "broken", "8 ranks"),
-    (FRAGMENT, "world_size = 16", "undecided", "no communicator of all ranks"),
-    (HEALTHY, "hosts = 1", "kept", "1 host"),
-    (SOCKET, "hosts = 1", "broken", "2 hosts (llama-3-8b-node-0-0, llama-3-8b-node-0-1)"),
-    (P4D, "hosts = 1", "broken", "4 hosts"),
-    ("rank-missing-hang", "hosts = 2", "undecided", "not every rank"),
-    (HEALTHY, "min_channels = 24", "kept", "24 channels"),
-    (HEALTHY, "min_channels = 25", "broken", "24 channels"),
-    (FRAGMENT, "min_channels = 2", "undecided", "not in the log"),
-    (HEALTHY, 'max_severity = "none"', "kept", "0 findings"),
-    (SHM, 'max_severity = "warning"', "kept", "2 findings"),
-    (SHM, 'max_severity = "info"', "broken", "warning p2p-disabled-by-env (certain): NCCL_P2P_DISABLE=1 keeps"),
-    ("peer-killed", 'max_severity = "error"', "broken", "the job is dead or stuck"),
-    (P4D, 'max_severity = "error"', "undecided", "gdr-disabled: communicator world reports"),
-    (DAMAGED, "max_damaged_lines = 1", "kept", "1 line"),
-    (DAMAGED, "max_damaged_lines = 0", "broken", "1 line"),
-    (UNKNOWN, "max_unrecognised_lines = 1", "kept", "1 line"),
-    (UNKNOWN, "max_unrecognised_lines = 0", "broken", "1 line"),
-    (HEALTHY, VERSIONS + 'nccl = "2.27.3"', "kept", NCCL),
-    (HEALTHY, VERSIONS + 'nccl = ["2.26.*", "2.27.*"]', "kept", NCCL),
-    (HEALTHY, VERSIONS + 'nccl = "2.26.*"', "broken", NCCL),
-    (HEALTHY, VERSIONS + 'nccl_min = "2.27"', "kept", NCCL),
-    (HEALTHY, VERSIONS + 'nccl_min = "2.27.4"', "broken", NCCL),
-    (HEALTHY, VERSIONS + 'nccl = "2.*"\nnccl_min = "2.28"', "broken", NCCL),
-    (FRAGMENT, VERSIONS + 'nccl_min = "2.18"', "undecided", "the version is not in the log"),
-    (HEALTHY, VERSIONS + 'cuda_min = "12.8"', "kept", "13.0"),
-    (HEALTHY, VERSIONS + 'cuda = "12.*"', "broken", "13.0"),
-    (OFI, VERSIONS + 'plugin_min = "1.0"', "kept", "1."),
-    (OFI, VERSIONS + 'plugin_min = "99"', "broken", "1."),
-    (SOCKET, VERSIONS + 'plugin_min = "1.0"', "broken", "no plugin: the network is Socket"),
-    (OFI, '[network]\nname = ["AWS Libfabric", "Libfabric"]', "kept", "Libfabric"),
-    (SHM, '[network]\nname = "IB"', "broken", "Socket"),
-    (OFI, '[network]\nprovider = "efa"', "broken", "tcp"),
-    (SOCKET, '[network]\nprovider = "efa"', "broken", "none: the network is Socket"),
-    ("version only", '[network]\nname = "IB"', "undecided", "the name is not in the log"),
-    (HEALTHY, INTRA + 'transport = "p2p"', "kept", "8 pairs use P2P/CUMEM"),
-    (HEALTHY, INTRA + 'transport = ["SHM/*", "P2P/C*"]', "kept", "8 pairs use P2P/CUMEM"),
-    (HEALTHY, INTRA + 'transport = "P2P/IPC"', "broken", "8 pairs (0->1, 1->2, 2->3 and 5 more) use P2P/CUMEM"),
-    (HEALTHY, INTER + 'transport = "NET/IB"', "undecided", "all ranks are on one host"),
-    (HEALTHY, INTER + "gdr = true", "undecided", "all ranks are on one host"),
-    (HEALTHY, INTER + "min_channels = 2", "undecided", "all ranks are on one host"),
-    ("one rank on each host", INTRA + "min_channels = 2", "undecided", "no two ranks share a host"),
-    (P4D, INTRA + 'transport = "P2P"', "undecided", "the paths of ranks 1-3 are not in the log"),
-    (FRAGMENT, "[paths.intra]\nmin_channels = 2", "broken", "1 pair (0->1) have fewer (the least is 1)"),
-    ("one host", INTER + 'transport = "NET"', "undecided", "no connection of that kind is in the log"),
-    (SOCKET, INTER + 'transport = "NET/IB"', "broken", "32 pairs (0->4, 0->5, 0->6 and 29 more) use NET/Socket"),
-    (SOCKET, INTER + "gdr = true", "broken", "have no GPUDirect RDMA"),
-    (SOCKET, INTRA + "gdr = true", "kept", "need none"),
-    (SOCKET, INTER + "gdr = false\nmin_channels = 1", "kept", "have them"),
-    (
-        FRAGMENT,
-        INTER + "gdr = true",
-        "broken",
-        "1 pair (0->8) have GPUDirect RDMA in part only (at one end, or on some channels)",
-    ),
-    (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=1"]', "broken", "NCCL_P2P_DISABLE=1"),
-    (SHM, ENV + 'forbidden = ["NCCL_P2P_*"]', "broken", "NCCL_P2P_DISABLE=1"),
-    (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=0"]', "kept", "not in the log"),
-    (HEALTHY, ENV + 'forbidden = ["NCCL_P2P_DISABLE"]', "kept", "not in the log"),
-    ("v2.21.5-ipc", ENV + 'forbidden = ["NCCL_P2P_DISABLE"]', "undecided", "does not echo it"),
-    (HEALTHY, ENV + 'forbidden = ["NCCL_DEBUG"]', "undecided", "does not echo it"),
-    (FRAGMENT, ENV + 'forbidden = ["NCCL_IB_DISABLE"]', "undecided", "it may still appear"),
-    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE=0"]', "kept", "NCCL_NVLS_ENABLE=0"),
-    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE"]', "kept", "NCCL_NVLS_ENABLE=0"),
-    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE=[12]"]', "broken", "NCCL_NVLS_ENABLE=0"),
-    (SHM, ENV + 'required = ["NCCL_SOCKET_IFNAME=eth0"]', "undecided", "no process shows it"),
-]
+def test_expectations() -> None:
+    wrong: list[object] = []
+    for name, policy, state, summary in POLICIES["expectations"]:
+        document = to_dict(file.of_values(tomllib.loads(policy)).check(job(name)), strict=False)
+        VALIDATOR.validate(document)
+        entries = [entry for entry in document["expectations"] if entry["state"] == state]
+        if document["state"] != state or summary not in entries[0]["summary"]:
+            wrong.append((name, policy, state, document["expectations"]))
+        for entry in document["expectations"]:
+            needs_line = entry["state"] == "broken" and "dead or stuck" not in entry["summary"]
+            if bool(entry["todo"]) != (entry["state"] != "kept") or (needs_line and not entry["evidence"]):
+                wrong.append((name, policy, entry))
+    assert not wrong, "\n".join(map(str, wrong))
 
 
-@pytest.mark.parametrize(("name", "policy", "state", "summary"), CASES, ids=range(len(CASES)))
-def test_an_expectation(folder: Path, name: str, policy: str, state: str, summary: str) -> None:
-    document = checked(folder, name, policy)
-    assert document["state"] == state
-    entries = [entry for entry in document["expectations"] if entry["state"] == state]
-    assert summary in entries[0]["summary"], entries
-    for entry in document["expectations"]:
-        assert bool(entry["todo"]) == (entry["state"] != "kept")
-        if entry["state"] == "broken" and "dead or stuck" not in entry["summary"]:
-            assert entry["evidence"], "nothing is broken without a line"
-
-
-def test_what_is_undecided_breaks_only_when_strict(folder: Path) -> None:
+def test_what_is_undecided_breaks_only_when_strict_and_what_is_accepted_never(folder: Path) -> None:
     policy = 'world_size = 8\n[environment]\nforbidden = ["NCCL_DEBUG"]'
     assert checked(folder, HEALTHY, policy)["is_met"]
     assert not checked(folder, HEALTHY, policy, "--strict")["is_met"]
+    words = invoke("check", log(HEALTHY), "--policy", "policy.toml", "--strict").stdout
+    assert "undecided  environment.forbidden: " in words
+    assert "needs      " in words
     assert checked(folder, HEALTHY, "world_size = 8", "--strict")["is_met"]
-    words = invoke("check", log(HEALTHY), "--policy", "policy.toml").stdout
-    assert words == "KEPT: policy.toml: 1 kept\n"
-
-
-def test_a_job_on_one_host_proves_nothing_of_paths_between_hosts(folder: Path) -> None:
-    (folder / "policy.toml").write_text('[paths.inter]\ntransport = "NET"\n')
-    assert invoke("check", log(HEALTHY), "--policy", "policy.toml").return_value == 0
-    strict = invoke("check", log(HEALTHY), "--policy", "policy.toml", "--strict")
-    assert strict.return_value == 1
-    assert "undecided  paths.inter.transport: all ranks are on one host, wanted: NET\n" in strict.stdout
-    assert "needs      check a job that has such paths" in strict.stdout
+    assert invoke("check", log(HEALTHY), "--policy", "policy.toml").stdout == "KEPT: policy.toml: 1 kept\n"
+    strict = invoke("check", log(HEALTHY), "gone.log", "--policy", "policy.toml", "--strict")
+    assert (strict.return_value, "undecided  log: gone.log: no such file" in strict.stdout) == (1, True)
+    accepted = '[[suppress]]\nrule = "{}"\nreason = "no P2P here"\n'
+    (folder / "nccl-inspect.toml").write_text(accepted.format("p2p-*") + accepted.format("shm-*"))
+    document = checked(folder, SHM, 'max_severity = "none"')
+    assert (document["is_met"], document["config"]) == (True, str(folder / "nccl-inspect.toml"))
 
 
 BAD = 'max_severity = "info"\nworld_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n'
@@ -198,14 +132,9 @@ def test_what_is_broken_has_its_place_and_what_one_fix_mends_stands_together(fol
     ]
     assert re.search(r"use SHM/direct, wanted: P2P\n +\S+job\.log:\d+ and 2 more lines\n", groups[1])
     assert [group.count(f"fix        {FIX}") for group in groups] == [0, 1, 0]
-
-
-@pytest.mark.parametrize("columns", [40, 80, 120])
-def test_the_text_fits_the_width(folder: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    (folder / "policy.toml").write_text(BAD)
-    shown = invoke("check", log(SHM), "--policy", "policy.toml").stdout.splitlines()
-    assert [text for text in shown if len(text) > columns and " " in text.strip()] == []
+    for columns in (40, 80, 120):
+        shown = execute("check", log(SHM), "--policy", "policy.toml", env={"COLUMNS": f"{columns}"}).stdout.decode()
+        assert not [text for text in shown.splitlines() if len(text) > columns and " " in text.strip()]
 
 
 def test_every_format_names_what_is_broken_its_line_and_the_fix(folder: Path) -> None:
@@ -220,21 +149,16 @@ def test_every_format_names_what_is_broken_its_line_and_the_fix(folder: Path) ->
         assert kept.return_value == (1 if kept.stdout.count("NCCL_P2P_DISABLE=1, wanted") else 0)
 
 
-def test_junit_has_a_case_for_each_expectation(folder: Path) -> None:
+def test_formats_of_other_programs_count_and_place_what_is_broken(folder: Path) -> None:
     (folder / "policy.toml").write_text(BAD)
     for args, skipped in (([], 1), (["--strict"], 0)):
         shown = invoke("check", log(SHM), "--policy", "policy.toml", "--format", "junit", *args).stdout
         (suite,) = JUnitXml.fromstring(shown)
         assert (suite.tests, suite.failures, suite.skipped) == (5, 5 - skipped, skipped)
-
-
-def test_sarif_and_github_point_at_the_line(folder: Path) -> None:
-    (folder / "policy.toml").write_text(BAD)
     document = json.loads(invoke("check", log(SHM), "--policy", "policy.toml", "--format", "sarif").stdout)
     (run,) = document["runs"]
     levels = {result["ruleId"]: result["level"] for result in run["results"]}
-    assert levels["policy/world_size"] == "error"
-    assert levels["policy/paths.inter.gdr"] == "warning"
+    assert (levels["policy/world_size"], levels["policy/paths.inter.gdr"]) == ("error", "warning")
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(levels)
     first = run["results"][1]["locations"][0]["physicalLocation"]
     commands = invoke("check", log(SHM), "--policy", "policy.toml", "--format", "github").stdout
@@ -251,28 +175,14 @@ def test_a_driver_is_not_mended_with_a_library_path(folder: Path) -> None:
         assert ("nvidia-smi" in shown) != has
 
 
-def test_an_accepted_finding_does_not_break_the_policy(folder: Path) -> None:
-    text = '[[suppress]]\nrule = "{}"\nreason = "no P2P here"\n'
-    (folder / "nccl-inspect.toml").write_text(text.format("p2p-*") + text.format("shm-*"))
-    document = checked(folder, SHM, 'max_severity = "none"')
-    assert document["is_met"]
-    assert document["config"] == str(folder / "nccl-inspect.toml")
+# --- learning from a good log
 
 
-def test_an_input_that_cannot_be_read_leaves_the_policy_undecided(folder: Path) -> None:
-    (folder / "policy.toml").write_text("world_size = 8")
-    result = invoke("check", log(HEALTHY), "gone.log", "--policy", "policy.toml", "--strict")
-    assert result.return_value == 1
-    assert "undecided  log: gone.log: no such file" in result.stdout
-
-
-@pytest.mark.parametrize("name", [HEALTHY, "p2p-direct-threads", "v2.21.5-ipc", "field-notes/p4d-1pod-4gpu.log"])
-def test_a_learned_policy_is_kept_by_its_log(folder: Path, name: str) -> None:
-    result = invoke("check", "--learn", log(name), "-o", "policy.toml")
-    assert result.return_value == 0
-    assert invoke("check", log(name), "--policy", "policy.toml", "--strict").return_value == 0
-    other = invoke("check", log(SOCKET), "--policy", "policy.toml")
-    assert other.return_value == 1
+def test_a_learned_policy_is_kept_by_its_log_and_by_no_other(folder: Path) -> None:
+    for name in (HEALTHY, "p2p-direct-threads", "v2.21.5-ipc", "field-notes/p4d-1pod-4gpu.log"):
+        assert invoke("check", "--learn", log(name), "-o", "policy.toml").return_value == 0
+        assert invoke("check", log(name), "--policy", "policy.toml", "--strict").return_value == 0
+        assert invoke("check", log(SHM), "--policy", "policy.toml").return_value == 1
 
 
 def test_a_policy_learned_from_an_accepted_log_holds_all_that_the_log_shows(folder: Path) -> None:
@@ -289,112 +199,60 @@ def test_a_policy_learned_from_an_accepted_log_holds_all_that_the_log_shows(fold
     assert invoke("check", log(OFI), "--policy", "policy.toml", "--strict").return_value == 0
 
 
-@pytest.mark.parametrize(
-    ("logs", "says"),
-    [
+def test_a_policy_is_learned_from_a_doubtful_log_by_force_only(folder: Path) -> None:
+    (folder / "job.log").write_text(MADE["version only"])
+    lines = Path(log("v2.21.5-ipc")).read_bytes().splitlines(keepends=True)
+    complete = next(number for number, text in enumerate(lines) if b"Init COMPLETE" in text)
+    (folder / "half.log").write_bytes(b"".join(lines[:complete]))
+    for logs, says in (
         (["job.log"], "the log does not show whether the job is healthy"),
         ([log(SHM)], "the job is degraded (p2p-disabled-by-env)"),
         ([log("peer-killed")], "the job is failed (peer-death)"),
         ([log(HEALTHY), "gone.log"], "1 input could not be read"),
-    ],
-)
-def test_a_policy_is_learned_from_a_doubtful_log_by_force_only(folder: Path, logs: list[str], says: str) -> None:
-    (folder / "job.log").write_text(MADE["version only"])
-    asked = invoke("check", "--learn", *logs, "-o", "policy.toml")
-    assert asked.return_value == 1
-    assert f"not written: {says}; use" in asked.stderr
-    assert not (folder / "policy.toml").exists()
-    forced = invoke("check", "--learn", "--force", *logs)
-    assert forced.return_value == 0
-    assert f"# CAUTION, written with --force: {says}. " in forced.stdout
-    assert "nccl = [" in forced.stdout
+        (["half.log"], "the log ends before communicator world is complete (0 of 4 ranks)"),
+    ):
+        asked = invoke("check", "--learn", *logs, "-o", "policy.toml")
+        assert asked.return_value == 1
+        assert f"not written: {says}; use" in asked.stderr
+        assert not (folder / "policy.toml").exists()
+        forced = invoke("check", "--learn", "--force", *logs)
+        assert forced.return_value == 0
+        assert f"# CAUTION, written with --force: {says}. " in forced.stdout
+        assert "nccl = [" in forced.stdout
 
 
-def half(folder: Path, name: str, until: bytes, place: int) -> None:
-    lines = Path(log(name)).read_bytes().splitlines(keepends=True)
-    places = [number for number, text in enumerate(lines) if until in text]
-    (folder / "half.log").write_bytes(b"".join(lines[: places[place]]))
-
-
-def test_no_policy_is_learned_from_a_log_that_ends_before_a_communicator_is_complete(folder: Path) -> None:
-    half(folder, "v2.21.5-ipc", b"Init COMPLETE", 0)
-    asked = invoke("check", "--learn", "half.log", "-o", "policy.toml")
-    assert asked.return_value == 1
-    assert "not written: the log ends before communicator world is complete (0 of 4 ranks)" in asked.stderr
-    assert not (folder / "policy.toml").exists()
-
-
-def test_a_policy_of_a_log_that_ends_while_ranks_connect_says_so(folder: Path) -> None:
-    text = Path(log("field-notes/p4d-1pod-4gpu.log")).read_text(encoding="utf-8")
-    (folder / "half.log").write_text(text, encoding="utf-8")
-    asked = invoke("check", "--learn", "half.log")
+def test_what_a_learned_policy_says_of_its_log() -> None:
+    asked = invoke("check", "--learn", log("field-notes/p4d-1pod-4gpu.log"))
     assert asked.return_value == 0
     why = "the log ends while communicator world connects (1 of 4 ranks)"
     assert f"warning: {why}" in asked.stderr
     assert f"# CAUTION: {why}. " in asked.stdout
-
-
-def test_a_learned_value_stands_for_itself_in_the_glob() -> None:
     text = "".join(line(rank, "NCCL_SOCKET_IFNAME set by environment to eth[0]*") for rank in (0, 1))
     policy = learn.policy(nccl_inspect.read(text.encode()))
-    assert 'required = ["NCCL_SOCKET_IFNAME=eth[[]0][*]"]' in policy
+    assert 'required = ["NCCL_SOCKET_IFNAME=eth[[]0][*]"]' in policy, "a value stands for itself in the glob"
+
+
+# --- the file
 
 
 def test_the_example_of_all_keys_is_read(folder: Path) -> None:
     (folder / "policy.toml").write_text(file.EXAMPLE, encoding="utf-8")
-    keys = [each.key for each in file.read("policy.toml").expectations]
-    assert len(keys) == 19
+    assert len([each.key for each in file.read("policy.toml").expectations]) == 19
     guide = (ROOT / "docs" / "howto" / "ci-gate.md").read_text(encoding="utf-8")
     assert file.EXAMPLE in guide, "the guide shows it"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("worldsize = 8", "unknown key 'worldsize'; did you mean world_size?"),
-        ("world_size = -1", "world_size is not a count; write world_size = 8"),
-        ("world_size = true", "world_size is not a count"),
-        ('world_size = "8"', "world_size is of the wrong kind; write world_size = 8"),
-        ('max_severity = "warn"', "max_severity is 'warn'; did you mean warning?"),
-        ("[paths.intar]\ngdr = true", "[paths] unknown key 'intar'; did you mean"),
-        ('[paths.intra]\ntransport = "P2"', "[paths.intra] no transport 'P2'; did you mean P2P"),
-        ('[paths.intra]\ntransport = "RDMA/*"', "[paths.intra] no transport 'RDMA/*'; known are P2P, SHM, NET"),
-        ("[paths.inter]\ngdr = 1", "[paths.inter] gdr is of the wrong kind; write gdr = true"),
-        ('[versions]\nnccl_min = "new"', "[versions] nccl_min is 'new', which is not a version"),
-        ("[versions]\nncl = 1", "[versions] unknown key 'ncl'; did you mean nccl or"),
-        ('[environment]\nforbidden = ["=1"]', "[environment] forbidden has '=1', which has no variable name"),
-        ("", "no expectation; write one from a good log: nccl-inspect check --learn"),
-        ("world_size 8", "policy.toml: Expected '=' after a key"),
-    ],
-)
-def test_a_mistake_in_a_policy_is_an_error(folder: Path, text: str, says: str) -> None:
-    (folder / "policy.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(NcclInspectError) as raised:
-        file.read("policy.toml")
-    assert says in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("args", "status", "says"),
-    [
-        (["job.log", "--policy", "gone.toml"], 2, "gone.toml: No such file or directory; check the path given with"),
-        (["job.log"], 2, "give either --policy FILE, or --learn"),
-        (["job.log", "--policy", "policy.toml", "--force"], 2, "--force needs --learn"),
-        (["job.log", "--policy", "policy.toml", "--learn"], 2, "give either --policy FILE, or --learn"),
-        (["gone.log", "--policy", "policy.toml"], 3, "gone.log: no such file"),
-    ],
-)
-def test_a_wrong_call_is_one_line(
-    folder: Path,
-    args: list[str],
-    status: int,
-    says: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_mistake_is_an_error_of_one_line(folder: Path) -> None:
+    wrong: list[object] = []
+    for text, says in POLICIES["mistakes"].items():
+        (folder / "policy.toml").write_text(text, encoding="utf-8")
+        with pytest.raises(NcclInspectError) as raised:
+            file.read("policy.toml")
+        wrong += [] if says in str(raised.value) else [(text, str(raised.value))]
     (folder / "policy.toml").write_text("world_size = 8")
-    monkeypatch.setattr("sys.argv", ["nccl-inspect", "check", *args])
-    assert cli.execute() == status
-    message = capsys.readouterr().err
-    assert says in message
-    assert message.count("\n") == 1
+    for args, (status, says) in POLICIES["calls"].items():
+        done = execute("check", *args.split())
+        message = done.stderr.decode()
+        if (done.returncode, message.count("\n"), says in message) != (status, 1, True):
+            wrong.append((args, done.returncode, message))
+    assert not wrong

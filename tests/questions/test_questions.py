@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from importlib.resources import files
-from typing import Any
+import re
 
 import large_job
 import pytest
 import sample_data
 from command_line import invoke
-from jsonschema import Draft202012Validator
 from questions import TWO_HOSTS, rails, records
+from schemas import closed, schema
 
 import nccl_inspect
 from nccl_inspect.answers import env, hosts, names_of, nics, ranks, timings
+from nccl_inspect.cli.paths import VERDICTS
 from nccl_inspect.report import head
 
 QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks, "timings": timings}
@@ -25,108 +24,139 @@ MISSING = str(sample_data.FOLDER / "rank-missing-hang")
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 
 
-def schema(name: str) -> dict[str, Any]:
-    text = files("nccl_inspect").joinpath(f"schema/nccl-inspect-{name}-1.json").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
-
-
 # --- all of them
 
 
-@pytest.mark.parametrize("command", QUESTIONS)
-@pytest.mark.parametrize("name", sample_data.names())
-def test_the_records_of_a_sample_fit_the_schema(command: str, name: str) -> None:
-    whole = schema(command)
-    whole["items"]["additionalProperties"] = False
-    found = records(command, *map(str, sample_data.files(name)))
-    Draft202012Validator(whole).validate(found)
-    assert list(whole["items"]["properties"]) == names_of(QUESTIONS[command].RECORD)
+def test_the_records_of_samples_fit_the_schema() -> None:
+    for command, question in QUESTIONS.items():
+        validator = closed(name := f"nccl-inspect-{command}-1")
+        assert list(schema(name)["items"]["properties"]) == names_of(question.RECORD)
+        for sample in ("peer-killed", "v2.28.9-libfabric-2node", "torch-rank-killed", "v2.19.4-socket-2node"):
+            validator.validate(records(command, *map(str, sample_data.files(sample))))
 
 
-@pytest.mark.parametrize("command", QUESTIONS)
-def test_csv_and_json_hold_the_same(command: str) -> None:
-    text = invoke(command, KILLED, "--format", "csv").stdout
-    table = list(csv.DictReader(io.StringIO(text)))
-    document = records(command, KILLED)
-    assert len(table) == len(document)
-    for cells, record in zip(table, document, strict=True):
-        assert list(cells) == list(record)
-        for name, value in record.items():
-            if isinstance(value, int | str) and not isinstance(value, bool):
-                assert cells[name] in (str(value), f"'{value}")
-            assert bool(cells[name]) == (value not in (None, []) and value != "")
+def test_csv_and_json_hold_the_same() -> None:
+    for command in QUESTIONS:
+        table = list(csv.DictReader(io.StringIO(invoke(command, KILLED, "--format", "csv").stdout)))
+        for cells, record in zip(table, records(command, KILLED), strict=True):
+            assert list(cells) == list(record)
+            for name, value in record.items():
+                if isinstance(value, int | str) and not isinstance(value, bool):
+                    assert cells[name] in (str(value), f"'{value}")
+                assert bool(cells[name]) == (value not in (None, []) and value != "")
 
 
-@pytest.mark.parametrize("command", QUESTIONS)
-def test_a_pipe_gets_one_whole_line_for_each_record(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_fit_the_terminal_and_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    lines = invoke(command, data=rails()).stdout.splitlines()
-    assert len(lines) == 2 + len(records(command, data=rails()))
-    assert not [line for line in lines if "…" in line]
+    for command in QUESTIONS:
+        lines = invoke(command, data=rails()).stdout.splitlines()
+        found = records(command, data=rails())
+        assert len(lines) == (2 + len(found) if found else 1), command
+        assert not [line for line in lines if "…" in line]
+    for columns in (40, 60, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for command in (*QUESTIONS, "paths"):
+            for log in (KILLED, TWO_HOSTS, MISSING):
+                assert max(map(len, invoke(command, log).stdout.splitlines())) <= columns, command
 
 
-@pytest.mark.parametrize("command", [*QUESTIONS, "paths"])
-@pytest.mark.parametrize("columns", [40, 60, 80, 120])
-@pytest.mark.parametrize("log", [KILLED, TWO_HOSTS, MISSING])
-def test_a_table_fits_the_terminal(command: str, columns: int, log: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = invoke(command, log).stdout.splitlines()
-    assert max(map(len, lines)) <= columns
-
-
-@pytest.mark.parametrize("command", QUESTIONS)
-def test_the_first_rows_are_those_of_all(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert records(command, "--limit", "1", data=rails()) == records(command, data=rails())[:1]
+def test_ranks_and_hosts_are_filtered_and_the_first_rows_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    if len(records(command, data=rails())) > 1:
-        assert f"1 of {len(records(command, data=rails()))} " in invoke(command, "--limit", "1", data=rails()).stdout
+    for command in QUESTIONS:
+        everything = records(command, data=rails())
+        some = records(command, "--rank", "8-9", data=rails())
+        assert some == [record for record in everything if {8, 9} & {*record.get("ranks", []), record.get("rank")}]
+        name = "train-7f9c-node-1"
+        some = records(command, "--host", "*-1", data=rails())
+        assert some == [record for record in everything if name in (record.get("host"), *record.get("hosts", []))]
+        assert records(command, "--limit", "1", data=rails()) == everything[:1]
+        if len(everything) > 1:
+            assert f"1 of {len(everything)} " in invoke(command, "--limit", "1", data=rails()).stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
-        ("hosts --finding gdr-disabled", "no host matches"),
-        ("nics --state idle", "no NIC is idle"),
-        ("env --differs", "no variable differs between ranks"),
-        ("ranks --state missing", "no rank is missing"),
-        ("paths --verdict fallback", "no path is a fallback; the log has 8 paths: 8 ok"),
-        ("paths --verdict unknown --verdict fallback", "no path is unknown or a fallback"),
-        ("paths --transport socket", "no path matches; "),
-        ("paths --finding gdr-disabled", "no path matches; "),
-        ("paths --slowest 3 --scope inter", "no path matches; "),
-    ],
-)
-def test_nothing_found_is_an_answer(command: str, told: str) -> None:
-    done = invoke(*command.split(), HEALTHY)
-    assert done.return_value == 0
-    assert done.stderr.startswith(f"nccl-inspect: {told}")
-    assert done.stdout.startswith("no ")
-    assert done.stdout.count("\n") == 1
-    assert records(command, HEALTHY) == []
+NOTHING = {
+    "hosts --finding gdr-disabled": "no host matches",
+    "nics --state idle": "no NIC is idle",
+    "env --differs": "no variable differs between ranks",
+    "ranks --state missing": "no rank is missing",
+    "paths --verdict fallback": "no path is a fallback; the log has 8 paths: 8 ok",
+    "paths --verdict unknown --verdict fallback": "no path is unknown or a fallback",
+    "paths --transport socket": "no path matches; ",
+    "paths --finding gdr-disabled": "no path matches; ",
+    "paths --slowest 3 --scope inter": "no path matches; ",
+}
 
 
-@pytest.mark.parametrize("command", QUESTIONS)
-def test_ranks_and_hosts_are_filtered(command: str) -> None:
-    everything = records(command, data=rails())
-    some = records(command, "--rank", "8-9", data=rails())
-    assert some == [record for record in everything if {8, 9} & {*record.get("ranks", []), record.get("rank")}]
-    name = "train-7f9c-node-1"
-    some = records(command, "--host", "*-1", data=rails())
-    assert some == [record for record in everything if name in (record.get("host"), *record.get("hosts", []))]
-
-
-@pytest.mark.parametrize("command", QUESTIONS)
-def test_a_fragment_has_answers(command: str) -> None:
-    line = b"Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2/GDRDMA\n"
-    for data in (
-        b"a:1:1 [0] NCCL INFO " + line,
-        b"NCCL version 2.27.3+cuda12.9\n",
-        b"a:1:1 [0] NCCL INFO x \xff\x1b\n",
-    ):
-        done = invoke(command, data=data)
+def test_nothing_found_is_an_answer() -> None:
+    for command, told in NOTHING.items():
+        done = invoke(*command.split(), HEALTHY)
         assert done.return_value == 0
-        assert "\x1b" not in done.stdout
+        assert done.stderr.startswith(f"nccl-inspect: {told}"), command
+        assert done.stdout.startswith("no ")
+        assert done.stdout.count("\n") == 1
+        assert records(command, HEALTHY) == []
+
+
+def test_a_fragment_has_answers() -> None:
+    line = b"Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2/GDRDMA\n"
+    fragments = (b"a:1:1 [0] NCCL INFO " + line, b"NCCL version 2.27.3+cuda12.9\n", b"a:1:1 [0] NCCL INFO x \xff\x1b\n")
+    for command in QUESTIONS:
+        for data in fragments:
+            done = invoke(command, data=data)
+            assert done.return_value == 0
+            assert "\x1b" not in done.stdout
+    assert invoke("help").stdout == invoke("--help").stdout
+    assert invoke("help", "nics").stdout == invoke("nics", "--help").stdout
+
+
+# --- paths
+
+
+def test_both_nics_of_a_path_are_told() -> None:
+    paths = {(path["src"], path["dst"]): path for path in records("paths", data=rails(moved=True))}
+    assert (paths[3, 11]["src_nic"], paths[3, 11]["dst_nic"], paths[3, 11]["nic"]) == ("mlx5_3", "mlx5_2", "mlx5_3")
+    assert (paths[0, 1]["src_nic"], paths[0, 1]["dst_nic"]) == (None, None)
+    assert "mlx5_3 -> mlx5_2" in invoke("paths", "--rank", "3", data=rails(moved=True)).stdout
+    table = list(csv.reader(io.StringIO(invoke("paths", "--format", "csv", data=rails()).stdout)))
+    assert table[0][-2:] == ["src_nic", "dst_nic"]
+    log = b"a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2/GDRDMA\n"
+    assert "2 -> ?" in invoke("paths", data=log).stdout, "a NIC that the log does not tell is a question"
+
+
+def test_paths_are_filtered_by_verdict_finding_and_transport_as_it_is_printed() -> None:
+    everything = records("paths", TWO_HOSTS)
+    for verdict in VERDICTS:
+        wanted = [path for path in everything if path["verdict"] == verdict]
+        assert records(f"paths --verdict {verdict}", TWO_HOSTS) == wanted
+    for rule in ("socket-instead-of-rdma", "socket-*"):
+        wanted = [path for path in everything if "socket-instead-of-rdma" in path["rules"]]
+        assert records(f"paths --finding {rule}", TWO_HOSTS) == wanted != []
+    for words, detail in {
+        "socket NET/Socket net/so NET": {"NET/Socket"},
+        "P2P/CUMEM cumem": {"P2P/CUMEM"},
+        "ib SHM": set(),
+    }.items():
+        for word in words.split():
+            assert {path["detail"] for path in records(f"paths --transport {word}", TWO_HOSTS)} == detail, word
+
+
+def test_the_slowest_come_first() -> None:
+    everything = records("paths", TWO_HOSTS)
+    found = records(f"paths --slowest {len(everything) - 1}", TWO_HOSTS)
+    assert len(found) == len(everything) - 1
+    assert found == sorted(found, key=lambda path: str(path["transport"]))
+    found = records("paths --slowest 4", data=large_job.log(4, without_gdr=2))
+    assert {path["gdr"] for path in found} == {False}
+    assert "usual speed" in invoke("paths", TWO_HOSTS, "--slowest", "1").stdout
+
+
+def test_a_long_table_says_how_to_narrow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    sound = large_job.log(12)
+    tcp = re.sub(rb"NET/Libfabric/\d+/GDRDMA", b"NET/Socket/0", sound).replace(b"network Libfabric", b"network Socket")
+    assert invoke("paths", data=tcp).stdout.endswith("\n118 paths; narrow with --verdict fallback\n")
+    assert invoke("paths", data=sound).stdout.endswith("\n118 paths; narrow with --rank, --host or --slowest\n")
+    assert "narrow with" not in invoke("paths", TWO_HOSTS).stdout
 
 
 # --- nics
@@ -179,17 +209,20 @@ def test_speeds_are_those_of_the_log() -> None:
     assert (row.nic, row.speed_mbps) == ("mlx5_0", 400000)
 
 
-@pytest.mark.parametrize(("protocol", "idle"), [("SENDRECV", [1, 2]), ("RDMA", [])])
-def test_nics_that_a_plugin_only_counts_have_an_index(protocol: str, idle: list[int]) -> None:
+def test_nics_that_a_plugin_only_counts_have_an_index() -> None:
     """In the RDMA protocol the plugin may make one device of several NICs."""
-    said = "".join(
-        f"train-7f9c-node-{host}:{4000 + 8 * host}:1 [0] NCCL INFO NET/OFI {text}\n"
-        for host in range(2)
-        for text in ("Selected provider is efa, fabric is efa (found 4 nics)", f"Using transport protocol {protocol}")
-    )
-    rows = nics.rows(nccl_inspect.read(said.encode() + large_job.log(2)))
-    assert [row.nic_index for row in rows if row.state == "idle"] == idle * 2
-    assert {row.network for row in rows} == {"Libfabric"}
+    for protocol, idle in (("SENDRECV", [1, 2]), ("RDMA", [])):
+        said = "".join(
+            f"train-7f9c-node-{host}:{4000 + 8 * host}:1 [0] NCCL INFO NET/OFI {text}\n"
+            for host in range(2)
+            for text in (
+                "Selected provider is efa, fabric is efa (found 4 nics)",
+                f"Using transport protocol {protocol}",
+            )
+        )
+        rows = nics.rows(nccl_inspect.read(said.encode() + large_job.log(2)))
+        assert [row.nic_index for row in rows if row.state == "idle"] == idle * 2
+        assert {row.network for row in rows} == {"Libfabric"}
 
 
 # --- hosts
@@ -291,36 +324,19 @@ def test_progress_is_told() -> None:
     assert {row.state for row in ranks.rows(nccl_inspect.read("\n".join(begun).encode()))} == {"begun"}
 
 
-# --- help
+SUSPECTS = {
+    **{"torch-rank-killed": 2, "torch-watchdog-timeout": 3, "torch-collectives-differ": 0, "mesh/sigstop-eager": 1},
+    **{"mesh/loop-lazy": 1, "mesh/setting-eager": 1, "mesh/no-partner-lazy": 1, "launchers/ray-actor-exit.log.gz": 2},
+}
 
 
-def test_help_is_a_command() -> None:
-    assert invoke("help").stdout == invoke("--help").stdout
-    assert invoke("help", "nics").stdout == invoke("nics", "--help").stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "rank"),
-    [
-        ("torch-rank-killed", 2),
-        ("torch-watchdog-timeout", 3),
-        ("torch-collectives-differ", 0),
-        ("mesh/sigstop-eager", 1),
-        ("mesh/loop-lazy", 1),
-        ("mesh/setting-eager", 1),
-        ("mesh/no-partner-lazy", 1),
-        ("launchers/ray-actor-exit.log.gz", 2),
-    ],
-)
-def test_the_rank_that_the_verdict_points_at_comes_first(name: str, rank: int) -> None:
-    job = nccl_inspect.read(str(sample_data.FOLDER / name))
-    first, *others = ranks.rows(job)
-    assert (first.rank, first.state, ranks.is_bad(first)) == (rank, "suspect", True)
-    assert "suspect" not in {row.state for row in others}
-    assert [place.rank for place in head.of(job).places] == [rank]
-
-
-@pytest.mark.parametrize("name", ["rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"])
-def test_who_waits_or_may_be_right_is_no_suspect(name: str) -> None:
-    rows = ranks.rows(nccl_inspect.read(str(sample_data.FOLDER / name)))
-    assert "suspect" not in {row.state for row in rows}
+def test_the_rank_that_the_verdict_points_at_comes_first() -> None:
+    for name, rank in SUSPECTS.items():
+        job = nccl_inspect.read(str(sample_data.FOLDER / name))
+        first, *others = ranks.rows(job)
+        assert (first.rank, first.state, ranks.is_bad(first)) == (rank, "suspect", True), name
+        assert "suspect" not in {row.state for row in others}, name
+        assert [place.rank for place in head.of(job).places] == [rank], name
+    for name in ("rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"):
+        rows = ranks.rows(nccl_inspect.read(str(sample_data.FOLDER / name)))
+        assert "suspect" not in {row.state for row in rows}, f"{name}: who waits or may be right is no suspect"

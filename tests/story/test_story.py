@@ -18,7 +18,7 @@ TOLD = ("sample_logs/faults/", "sample_logs/mesh-nodes/")
 def test_every_error_and_every_rule_has_a_layer() -> None:
     wrong = []
     for production in shipped().productions:
-        if production.event.get("tone") == "error" and production.layer in SILENT and not production.details.layer:
+        if production.constants.get("tone") == "error" and production.layer in SILENT and not production.details.layer:
             wrong.append(f"{production.name}: an error without a layer")
     for rule in (entry.rule for entry in registered()):
         if rule.reach in SILENT and rule.category != "log quality":

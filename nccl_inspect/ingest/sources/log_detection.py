@@ -34,7 +34,7 @@ _REPORT = later(
     |::(?:error|warning|notice)\ title=nccl-inspect::
     |[^\n:]{1,100}:\ \d+\ ranks?\ on\ [^\n]*\n\ \ (?:has|life|host|ring)\ {3}
     |\{\s*"schema":\ ?"nccl-inspect/
-    |nccl-inspect\ collection\n
+    |nccl-inspect\ collection\n|no\ path\n|no\ collective\ call\ in\ this\s+log:\s
     |src\ +dst\ +src\ host\ [^\n]*\n---\ |\ *src\\dst\ |communicator\ +operation\ +size\ [^\n]*\n---
     |(?:host\ +(?:worst\ +)?ok\ |host\ +NIC\ +state|variable\ +value\ |rank\ +state\ )[^\n]*\n---""",
     re.VERBOSE,

@@ -1,4 +1,7 @@
-"""Exceptions of programs, in numbers and in pieces: the logs with labels say whose they are, and which is the cause."""
+"""Ranks that fail or wait, and what programs raise: in numbers, in pieces, and among other jobs.
+
+The logs with labels say who fails, and which is the cause.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,17 @@ import pytest
 import sample_data
 from answers import CORPORA
 from command_line import invoke
+from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect import report
+from nccl_inspect.answers import ranks
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.fold.source_counts import MAX_RAISED
 from nccl_inspect.pipeline.reader import Reader
 
-(LOG,) = (
-    one.texts[0][1] for one in CORPORA["built"]() if one.name.endswith("exceptions/what ended nobody makes no failure")
-)
+LOGS = {one.name.partition("/")[2]: one.texts[0][1] for one in CORPORA["built"]() if one.name.startswith("judging/")}
+LOG = LOGS["exceptions/what ended nobody makes no failure"]
 START = LOG[: LOG.index(b"\n", LOG.rindex(b"NCCL INFO Connected")) + 1] + b"step 1 loss 1.5\n"
 """Two ranks, connected, at work."""
 FAILED = (
@@ -62,6 +66,30 @@ def test_read_in_blocks_and_merged_where_that_is_allowed_it_is_the_same() -> Non
         if first.can_merge(later):
             first.merge(later)
             assert first.sources[0].raised == whole
+
+
+def test_the_ranks_of_another_job_in_the_log_say_nothing_of_who_went_away() -> None:
+    """Each job has a rank 3; that of the healthy one came to its end."""
+    names = ["p2p-nvlink-8gpu", "peer-killed"]
+    for order in (names, names[::-1]):
+        found = nccl_inspect.read([str(file) for name in order for file in sample_data.files(name)]).findings[0]
+        assert (found.rule, found.ranks) == ("peer-death", [3]), order
+        assert "went away" in found.summary, order
+
+
+def test_the_first_error_is_told_with_its_process_and_time_or_the_rank_that_says_so() -> None:
+    for name, first in {
+        "failure/the earliest error by time is the first wherever it stands": "first error rank 2 (vm pid 12, CUDA "
+        "device 2) at 2026-11-20 23:13:05",
+        "retold/it is shown with its rank and line": "first error rank 3 (as its own output says), <bytes>:3: the only",
+    }.items():
+        page = report.load("text").render(nccl_inspect.read(LOGS[name]), report.Style())
+        assert first in " ".join(page.split()), page
+
+
+def test_of_lost_connections_the_silent_host_is_bad_and_not_its_victims() -> None:
+    job = nccl_inspect.read(TESTS / "logs" / "judging" / "silent-host.log")
+    assert {row.rank for row in ranks.rows(job) if ranks.is_bad(row)} == {2, 3}
 
 
 def test_exceptions_alone_are_no_log_of_nccl(tmp_path: Path) -> None:

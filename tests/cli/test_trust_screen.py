@@ -1,0 +1,181 @@
+"""What a new user sees first: the head, the brief form, help by rule, colors, and how it all fits a screen."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import invoke
+from repository import ROOT
+
+SAMPLES = ROOT / "sample_logs"
+LOGS = "efa-provider-missing-socket-fallback peer-killed rank-missing-hang socket-2node-tp4-dp2 timestamps"
+FILES = [SAMPLES / name / "job.log" for name in LOGS.split()]
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns, whatever the environment of the tests says."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_the_first_screen_agrees_with_the_findings_below_it() -> None:
+    wrong: list[object] = []
+    for log in FILES:
+        job = json.loads(invoke("summarize", str(log), "--format", "json").stdout)
+        shown = invoke("summarize", str(log)).stdout.splitlines()
+        brief = invoke("summarize", str(log), "--brief").stdout.splitlines()
+        findings = {finding["rule"]: finding for finding in job["findings"]}
+        if not findings:
+            continue
+        lead = job["findings"][0]
+        rule = next((line.split()[3] for line in brief if line.startswith("more: nccl-inspect explain")), "")
+        lines = {f"{Path(line['source']).name}:{line['line']}" for line in findings[rule]["evidence"]}
+        quoted = [line.split(": ")[1] for line in brief if line.startswith("evidence: ")]
+        whole = [line for line in shown if line.startswith("  evidence") or re.match(r" {12}job\.log:", line)]
+        sound = {
+            "do is the first fix": job["head"]["do"] == lead["fix"][0] and f"fix: {lead['fix'][0]}" in brief,
+            "evidence shows the cause": quoted and lines.issuperset(quoted),
+            "more names the cause": rule == lead["rule"] or rule in lead["because"],
+            "a finding fits a screen": len(findings) > 1 or len(shown) <= 30,
+            "evidence takes a line each": whole and all(len(line) <= 80 for line in whole),
+            "names are ranges": not re.search(r"-0, \S+-1, \S+-2, … \d+ more", "".join((*shown, *brief))),
+        }
+        wrong += [(log, what, brief) for what, is_so in sound.items() if not is_so]
+    assert not wrong
+
+
+def test_only_what_was_read_is_listed_as_a_log(tmp_path: Path) -> None:
+    (tmp_path / "sound.log").write_bytes((SAMPLES / "p2p-nvlink-8gpu" / "job.log").read_bytes())
+    shown = invoke("summarize", str(tmp_path / "sound.log"), str(tmp_path / "gone.log")).stdout
+    (listed,) = re.findall(r"^log +(.*(?:\n +.*)*)", shown, re.MULTILINE)
+    assert "sound.log" in listed
+    assert "gone.log" not in listed
+    assert "not read" in shown
+
+
+def test_the_times_of_a_collector_leave_room_for_the_line(tmp_path: Path) -> None:
+    log = tmp_path / "a-log-with-a-long-name.log"
+    lines = (SAMPLES / "peer-killed" / "job.log").read_text().splitlines()
+    log.write_text("".join(f"2026-11-20T23:15:18.123456789Z {line}\n" for line in lines))
+    shown = " ".join(invoke("summarize", str(log)).stdout.split())
+    since = shown[shown.index("since") : shown.index(" do ")]
+    assert since.count(f"{log.name}:") == 3, since
+    assert "last line 2026-11-20 23:15:18Z" in since
+
+
+def test_a_single_culprit_is_a_sentence(tmp_path: Path) -> None:
+    """One of four ranks, each on a host of its own, runs out of GPU memory."""
+    lines = []
+    for rank in range(4):
+        who = f"node-{rank}:{100 + rank}:{100 + rank} [0] NCCL INFO"
+        about = f"comm 0x55b9f0{rank:06x} rank {rank} nranks 4 cudaDev 0 nvmlDev 0 busId 1000 commId 0x949dfd688ed0b46b"
+        lines += [f"{who} ncclCommInitRank {about} - Init {state}" for state in ("START", "COMPLETE")]
+    lines.append("node-2:102:102 [0] misc/nvmlwrap.cc:1 NCCL WARN Cuda failure 2 'out of memory'")
+    lines.append("node-2:102:102 [0] NCCL INFO transport.cc:1 -> 1")
+    (tmp_path / "job.log").write_text("\n".join(lines) + "\n")
+    shown = " ".join(invoke("summarize", str(tmp_path / "job.log")).stdout.split())
+    assert "all 1 " not in shown
+    assert "the only rank with the fault is on node-2; none of the other 3 is" in shown, shown
+
+
+def test_the_cost_is_that_of_the_path_in_use(tmp_path: Path) -> None:
+    """Pods of one GPU each, over TCP and over RDMA: only the latter is promised the rates of RDMA."""
+    told: list[str] = []
+    for net in ("NET/Socket/0", "NET/IB/0/GDRDMA"):
+        lines = []
+        for rank in range(2):
+            who = f"pod-{rank}:{100 + rank}:{100 + rank} [0] NCCL INFO"
+            about = (
+                f"comm 0x55b9f0{rank:06x} rank {rank} nranks 2 cudaDev 0 nvmlDev {rank} busId {rank + 1}000 commId 0x9d"
+            )
+            lines += [
+                f"{who} ncclCommInitRank {about} - Init START",
+                f"{who} comm 0x55b9f0{rank:06x} rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0",
+                f"{who} Channel 00/0 : {1 - rank}[{1 - rank}] -> {rank}[{rank}] [receive] via {net}",
+                f"{who} Channel 00/0 : {rank}[{rank}] -> {1 - rank}[{1 - rank}] [send] via {net}",
+                f"{who} ncclCommInitRank {about} - Init COMPLETE",
+            ]
+        (tmp_path / "job.log").write_text("\n".join(lines) + "\n")
+        shown = invoke("summarize", str(tmp_path / "job.log"), "--platform", "p4d.24xlarge", "--format", "json").stdout
+        told += [finding["impact"] for finding in json.loads(shown)["findings"] if finding["rule"] == "one-gpu-per-pod"]
+    over_tcp, over_rdma = told
+    assert "about 1.3-4 GB/s per rank" in over_tcp
+    assert "about 1.3-4 GB/s" not in over_rdma
+
+
+def test_terminal_manners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = str(SAMPLES / "p2p-nvlink-8gpu" / "job.log")
+    colored = {}
+    for variables in ("", "FORCE_COLOR=1", "CLICOLOR_FORCE=1", "FORCE_COLOR=0", "FORCE_COLOR=1 NO_COLOR=1"):
+        with monkeypatch.context() as patch:
+            for name, _, value in (variable.partition("=") for variable in variables.split()):
+                patch.setenv(name, value)
+            colored[variables] = "\x1b[" in invoke(log).stdout
+    assert [name for name, is_so in colored.items() if is_so] == ["FORCE_COLOR=1", "CLICOLOR_FORCE=1"]
+    rules = [
+        rule["category"] for rule in json.loads(invoke("rules", "--category", "gpudirect", "--format", "json").stdout)
+    ]
+    assert rules
+    assert set(rules) == {"gpudirect"}
+    assert "p2p-disabled-driver" in invoke("rules", "--search", "acs iommu").stdout
+    for text, expected in {
+        "ncclRemoteError": "look for the first failure on other ranks",
+        "ncclSystemError": "unhandled-system-error",
+        "unhandled system error": "unhandled-system-error",
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)": "A CUDA call inside NCCL failed",
+        "socket-instead-of-efa": "\nWhat it means\n",
+    }.items():
+        shown = invoke("explain", text).stdout
+        assert expected in (shown if "\n" in expected else " ".join(shown.split())), text
+        assert not re.search(r"\]\(|^#|```", shown, re.MULTILINE), text
+    notes = re.findall(r"^    \^ .*", invoke("annotate", log).stdout, re.MULTILINE)
+    assert len(notes) == len(set(notes)) > 10
+    width = [len(line) for line in invoke("paths", log, "--matrix", "--by", "host").stdout.splitlines()]
+    assert max(width) <= 80
+
+
+def test_parquet_has_the_columns_that_the_log_fills(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    log = str(SAMPLES / "p2p-nvlink-8gpu" / "job.log")
+    invoke("events", log, "-o", str(tmp_path / "some.parquet"))
+    invoke("events", log, "--all-columns", "-o", str(tmp_path / "all.parquet"))
+    some, everything = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("some", "all"))
+    assert some.num_columns < everything.num_columns
+    assert some.equals(everything.select(some.column_names))
+
+
+def test_the_page_counts_its_cards_and_marks_what_is_nested(tmp_path: Path) -> None:
+    wrong: list[object] = []
+    for log in FILES:
+        invoke("summarize", str(log), "-o", str(tmp_path / "page.html"))
+        page = (tmp_path / "page.html").read_text()
+        counted = re.search(r'id="findings-head">Findings <span class="count">([^<]*)', page)
+        counts = re.findall(r"(\d+) (error|warning|info|nested)", counted[1] if counted else "")
+        numbers = {kind: int(number) for number, kind in counts}
+        cards = {
+            kind: len(re.findall(rf'<article class="finding {kind}"', page)) for kind in ("error", "warning", "info")
+        }
+        cards["nested"] = len(
+            re.findall(r'<span class="who">nested</span> <span class="relation">(?:because|effect)</span>', page)
+        )
+        if {kind: number for kind, number in cards.items() if number} != numbers:
+            wrong.append((log, numbers, cards))
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_names_stay_whole_on_a_phone(tmp_path: Path, browser: Any) -> None:
+    invoke("summarize", str(SAMPLES / "peer-killed" / "job.log"), "-o", str(tmp_path / "page.html"))
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto((tmp_path / "page.html").as_uri())
+    names = page.locator("dd .name, h1 .name, h3 .name")
+    broken = names.evaluate_all("names => names.filter(n => n.getClientRects().length > 1).map(n => n.textContent)")
+    assert names.count() > 3
+    assert not broken
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

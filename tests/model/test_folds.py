@@ -1,0 +1,340 @@
+"""However a log is cut, read apart (in columns or line by line), handed over and put together: the job is the same."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import groupby, pairwise
+
+import fuzz_columns
+import pytest
+import sample_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_inspect.model.communicators import edges
+from nccl_inspect.model.connection import SIDES
+from nccl_inspect.model.fold import process_log, statement_table, step_table, tables, wordings
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reader import Reader
+from nccl_inspect.pipeline.reading import Judge, Options
+from nccl_inspect.scanning.bulk import LARGE
+
+SAMPLES = (
+    *("socket-2node-tp4-dp2", "v2.21.5-ipc", "torn-p2p-8gpu", "peer-killed", "rank-missing-hang", "timestamps"),
+    *("debug-file-per-process", "v2.28.9-libfabric-2node"),
+)
+
+
+@cache
+def lines_of(name: str) -> tuple[tuple[str, bytes], ...]:
+    """Return the lines of a sample, each with the name of its file."""
+    files = zip(sample_data.files(name), sample_data.contents(name), strict=True)
+    return tuple((str(file), line) for file, data in files for line in data.splitlines())
+
+
+def fold_of(lines: Sequence[tuple[str, bytes]], large: float = LARGE) -> Fold:
+    parts = [(name, [line for _, line in part]) for name, part in groupby(lines, key=lambda row: row[0])]
+    return sample_data.folded(parts, large)
+
+
+def document(fold: Fold) -> str:
+    """The whole JSON, findings and their evidence included."""
+    return json.dumps(Judge(Options())(fold).to_dict(), indent=1)
+
+
+@cache
+def read_at_once(name: str) -> str:
+    return document(fold_of(lines_of(name)))
+
+
+def merged(folds: Sequence[Fold], from_the_end: bool) -> Fold:
+    """The folds as one, joined in their order, beginning with the first two or with the last two."""
+    folds = list(folds)
+    while len(folds) > 1:
+        at = len(folds) - 2 if from_the_end else 0
+        folds[at].merge(folds.pop(at + 1))
+    return folds[0]
+
+
+@given(
+    name=st.sampled_from(SAMPLES),
+    places=st.lists(st.tuples(st.integers(0, 100_000), st.booleans()), min_size=1, max_size=5),
+    from_the_end=st.booleans(),
+    many=st.sampled_from([0, edges.MANY]),
+)
+def test_a_log_cut_anywhere_gives_the_same_job(
+    name: str, places: list[tuple[int, bool]], from_the_end: bool, many: int
+) -> None:
+    """Parts may begin amid a file, each is read in columns or line by line, and handed over by a process of its own."""
+    lines = lines_of(name)
+    ends = [0, *sorted(place % (len(lines) + 1) for place, _ in places), len(lines)]
+    in_columns = [True, *(is_in_columns for _, is_in_columns in places)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edges, "MANY", many)
+        folds = [
+            fold_of(lines[start:end], 0 if some else math.inf)
+            for (start, end), some in zip(pairwise(ends), in_columns, strict=True)
+        ]
+        whole = merged([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
+        assert document(whole) == read_at_once(name)
+
+
+def test_an_empty_fold_changes_nothing_on_either_side() -> None:
+    before, after = Fold(), fold_of(lines_of("v2.21.5-ipc"))
+    before.merge(fold_of(lines_of("v2.21.5-ipc")))
+    after.merge(Fold())
+    assert document(before) == document(after) == read_at_once("v2.21.5-ipc")
+
+
+def test_blocks_of_any_size_give_the_same_job() -> None:
+    lines = lines_of("timestamps")
+    reader = Reader()
+    reader.fold.start(lines[0][0])
+    for start in range(0, len(lines), 7):
+        reader.feed([line for _, line in lines[start : start + 7]])
+    assert document(reader.fold) == read_at_once("timestamps")
+
+
+def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> None:
+    lines = [("log", b"vm:1:%d [0] NCCL INFO a line that no release prints" % (tid % 3)) for tid in range(30)]
+    lines += [("log", b"vm:1:1 [0] misc/socket.cc:41 NCCL WARN a warning that no release prints")] * 3
+    whole = fold_of(lines)
+    for border in range(0, len(lines) + 1, 3):
+        joined = fold_of(lines[:border])
+        joined.merge(fold_of(lines[border:]))
+        assert document(joined) == document(whole)
+        assert {m: (n.count, n.place, n.last) for m, n in joined.unrecognised.items()} == {
+            m: (n.count, n.place, n.last) for m, n in whole.unrecognised.items()
+        }
+
+
+# --- many connections are resolved in columns
+
+
+def quoted(fold: Fold) -> str:
+    """What is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
+    job = Judge(Options())(fold)
+    layouts = [(comm.layout, range(len(comm.rings))) for comm in job.communicators]
+    ends = [list(job.paths.end_lines(side)) for side in SIDES]
+    rings = [(layout.channels(), *map(layout.ring, rings), layout.contradiction()) for layout, rings in layouts]
+    return json.dumps(job.to_dict(), indent=1) + repr((ends, rings))
+
+
+def other_ways(name: str) -> Iterator[tuple[str, str]]:
+    """Yield what is said of a sample in each way of reading it, with that way."""
+    fold = fold_of(lines_of(name), 0)
+    yield "in columns", quoted(fold)
+    yield "resolved again", quoted(fold)
+    yield "handed over", quoted(pickle.loads(pickle.dumps(fold)))
+    yield "objects that make a table", quoted(fold_of(lines_of(name)))
+
+
+def test_connections_in_columns_are_those_that_lines_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_object = {name: quoted(fold_of(lines_of(name))) for name in SAMPLES}
+    monkeypatch.setattr(edges, "MANY", 0)
+    wrong = [f"{name}, {how}" for name in SAMPLES for how, text in other_ways(name) if text != by_object[name]]
+    assert not wrong, "\n".join(["sample_logs that say otherwise:", *wrong])
+
+
+def test_without_numpy_many_connections_are_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_object = read_at_once(SAMPLES[0])
+    monkeypatch.setattr(edges, "MANY", 0)
+    monkeypatch.delitem(sys.modules, "nccl_inspect.model.fold.edge_table", raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
+    assert document(fold_of(lines_of(SAMPLES[0]))) == by_object
+
+
+def test_both_ends_of_a_path_have_their_line() -> None:
+    job = Judge(Options())(fold_of(lines_of("socket-2node-tp4-dp2"), 0))
+    for side in SIDES:
+        lines = list(job.paths.where(lambda kind: kind.transport == "NET").end_lines(side))
+        assert lines
+        assert all(f"[{side}]" in line.text for line in lines)
+    assert not list(job.paths.where(lambda kind: kind.transport == "P2P").end_lines("send"))
+
+
+EARLY, LATE = b"vm:7:7 [0] NCCL INFO ", b"vm:8:8 [1] NCCL INFO "
+CONNECTS = b"Channel %02d/%d : %d[%d] -> %d[%d] via P2P/CUMEM"
+RECEIVES = b"Channel %02d/%d : 1[1] -> 0[0] [receive] via NET/%b"
+STARTED = b"ncclCommInitRank comm 0x2e rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x75 - Init COMPLETE"
+SPLIT = (
+    b"ncclCommSplit comm 0x2f rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 60 parent 0x2e splitCount 1 color 1 key 1"
+    b"- Init START"
+)
+ORDERS = {
+    "an edge of two blocks": [
+        [EARLY + b"cudaDriverVersion 13000"],
+        [LATE + CONNECTS % (0, 1, 1, 1, 0, 0), LATE + CONNECTS % (0, 1, 1, 1, 2, 2)],
+        [EARLY + CONNECTS % (0, 1, 0, 0, 1, 1), LATE + CONNECTS % (1, 1, 1, 1, 0, 0)],
+    ],
+    "connections decided out of their order": [
+        [EARLY + STARTED, EARLY + CONNECTS % (5, 0, 0, 0, 10, 2)],
+        [
+            EARLY + RECEIVES % (25, 0, b"IB/1/GDRDMA"),
+            EARLY + RECEIVES % (26, 1, b"IBext_v8/0(3)/GDRDMA(PCI)/Shared"),
+        ],
+    ],
+    "a thread says amid them that some are there": [
+        [b"vm:7:7 [0] NCCL INFO " + STARTED, b"vm:7:8 [0] NCCL INFO " + SPLIT],
+        [b"vm:7:9 [0] NCCL INFO Channel 02 : 0[0] -> 1[1] via SHM/direct/direct"],
+        [b"vm:7:6 [0] NCCL INFO Connected all rings"],
+        [b"vm:7:9 [0] NCCL INFO Channel 03 : 0[0] -> 1[1] via P2P/CUMEM"],
+        [b"vm:7:8 [0] NCCL INFO Channel 01 : 23[00081] -> 8[9000] via P2P/CUMEM/CE"],
+    ],
+}
+
+
+def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_object = {name: document(fuzz_columns.folded(blocks, LARGE)) for name, blocks in ORDERS.items()}
+    monkeypatch.setattr(edges, "MANY", 0)
+    for large in (LARGE, 0):
+        for name, blocks in ORDERS.items():
+            assert document(fuzz_columns.folded(blocks, large)) == by_object[name], name
+
+
+# --- steps and bursts wait until somebody asks for processes
+
+INIT = b"vm:%d:%d [0] NCCL INFO comm 0x%d rank 0 nranks 8 cudaDev 0 busId 10 commId 0x1 - Init %b"
+EDGE = b"vm:%d:%d [0] NCCL INFO Channel %02d/0 : 0[0] -> %d[%d] via P2P/CUMEM"
+INTERFACE = b"vm:%d:%d [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>"
+
+
+def bursts(pid: int, tid: int, peer: int, channels: range = range(4)) -> list[bytes]:
+    return [EDGE % (pid, tid, channel, peer, peer) for channel in channels]
+
+
+def of_threads(begin: bytes, peer: int) -> list[bytes]:
+    """What two processes print, one of them with two threads, line by line in turn."""
+    threads = ((7, 7), (7, 8), (9, 9))
+    columns = [[INIT % (pid, tid, tid, begin), *bursts(pid, tid, peer)] for pid, tid in threads]
+    return [line for lines in zip(*columns, strict=True) for line in lines]
+
+
+ODD = range(64, 70)
+"""Channels that are read line by line."""
+STEPS = {
+    "bursts that go on": [bursts(7, 7, 1), bursts(7, 7, 2), bursts(7, 7, 1), of_threads(b"COMPLETE", 3)],
+    "several threads": [of_threads(b"START", 1), of_threads(b"COMPLETE", 2), bursts(7, 8, 3), of_threads(b"START", 4)],
+    "a process that begins anew": [bursts(7, 7, 1), [INTERFACE % (7, 7)], bursts(7, 7, 1), bursts(7, 8, 1)],
+    "lines that are read one by one": [
+        of_threads(b"START", 1),
+        [*bursts(7, 7, 1), *bursts(7, 7, 1, ODD), *bursts(9, 9, 1)],
+        bursts(7, 7, 2),
+    ],
+    "nothing in columns": [bursts(7, 7, 1, ODD), bursts(7, 7, 2, ODD), bursts(7, 7, 2)],
+}
+
+
+def differences(blocks: fuzz_columns.Blocks, sizes: Sequence[tuple[float, float]]) -> Iterator[str]:
+    """Yield where blocks must not be cut: the parts, read in columns from some size on, do not merge into the whole."""
+    whole = fuzz_columns.state(fuzz_columns.folded(blocks, math.inf))
+    for at in range(1, len(blocks)):
+        for first, second in sizes:
+            fold, later = fuzz_columns.folded(blocks[:at], first), fuzz_columns.folded(blocks[at:], second)
+            fold.merge(pickle.loads(pickle.dumps(later)))
+            if fuzz_columns.state(fold) != whole:
+                yield f"cut before block {at}, in columns from {first} and {second} bytes on"
+
+
+def test_what_waits_is_what_lines_give_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = [f"{name}: {how}" for name, blocks in STEPS.items() for how in differences(blocks, [(0, 0)])]
+    for most in (0, 8, 1 << 17):
+        monkeypatch.setattr(step_table, "MANY", most)
+        found = [(name, fuzz_columns.difference(blocks)) for name, blocks in STEPS.items()]
+        wrong += [f"{name}, {most} of them: {difference}" for name, difference in found if difference]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_origin_of_its_own_is_made_when_somebody_asks() -> None:
+    time = b"2026-11-20T23:13:%02d.%06dZ "
+    timed = [time % (number // 60, number) + line for number, line in enumerate(of_threads(b"START", 1) * 4)]
+    blocks = [timed[:30], timed[30:]]
+    assert fuzz_columns.difference(blocks) is None
+    steps = [step for log in fuzz_columns.folded(blocks, 0).processes.values() for step in log.steps]
+    assert any(step.printed != step.origin for step in steps)
+    assert all(step.printed.time == step.origin.time and step.printed.tid == step.origin.tid for step in steps)
+
+
+# --- statements, and how many that all differ are kept
+
+WARN = b"vm:%d:7 [0] x.cc:%d NCCL WARN message %d"
+STATED = [
+    [WARN % (pid, number % 3, number * number % size) for number in range(60) for pid in (7, 8, 9)]
+    for size in (5, 7, 59, 11)
+]
+MOST, OF_PROCESS = 20, 2
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (process_log, tables):
+        monkeypatch.setattr(module, "MAX_NOTES", 20)
+        monkeypatch.setattr(module, "LONG", 60)
+    monkeypatch.setattr(process_log, "MAX_LONG", 3)
+    monkeypatch.setattr(statement_table, "FEW", 10)
+    monkeypatch.setattr(statement_table, "MANY", 30)
+
+
+@pytest.mark.usefixtures("few")
+def test_more_statements_than_are_kept_apart_and_long_ones_are_the_same_ones() -> None:
+    assert fuzz_columns.difference(STATED) is None
+    long = [WARN % (7, 1, number) + b" and so on" * (number % 3 * 3) for number in range(30)]
+    assert fuzz_columns.difference([STATED[0], long, STATED[0] + long, long[:5]]) is None
+
+
+def test_statements_are_made_when_somebody_asks_and_merge() -> None:
+    fold = fuzz_columns.folded(STATED, 0)
+    logs = list(fold.processes.values())
+    fuzz_columns.document(fold)
+    assert all(log.statement_table is not None and not log.own for log in logs)
+    sizes = [log.note_count for log in logs]
+    assert [len(log.notes) for log in logs] == sizes
+    assert not any(log.statement_table for log in logs)
+    assert not list(differences(STATED, [(0, 0), (0, math.inf), (math.inf, 0)]))
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordings, "MAX_WORDINGS", MOST)
+    monkeypatch.setattr(wordings, "OF_PROCESS", OF_PROCESS)
+
+
+def stated(lines: list[bytes], large: float = math.inf) -> list[tuple[object, int]]:
+    half = len(lines) // 2
+    fold = fuzz_columns.folded([lines[:half], lines[half:]], large)
+    return [(note.wording, note.count) for log in fold.processes.values() for note in log.notes.values()]
+
+
+@pytest.mark.usefixtures("bounded")
+def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() -> None:
+    lines = [WARN % (number % 5, number, number) for number in range(500)]
+    for large in (0, math.inf):
+        found = stated(lines, large)
+        assert len({wording for wording, _ in found}) == MOST + OF_PROCESS * 5 + 1
+        assert sum(count for _, count in found) == len(lines)
+    job = Judge(Options())(fuzz_columns.folded([lines], math.inf))
+    (most,) = (notice for notice in job.notices if notice.count > 1)
+    assert (len(most.processes), most.message[:8]) == (5, "message ")
+    assert sum(notice.count for notice in job.notices) == len(lines)
+    long = [WARN % (number, 1, number) + b" and so on" * 4000 for number in range(30)]
+    assert len({wording for wording, _ in stated(long)}) < MOST // 2, "long ones count as several"
+    own = [WARN % (number, 1, number * 2 + more) for number in range(300) for more in range(OF_PROCESS)]
+    assert len({wording for wording, _ in stated(own)}) == len(own), "what each process states of itself is kept"
+
+
+@pytest.mark.usefixtures("bounded")
+def test_folds_merge_only_if_nothing_would_have_been_too_much() -> None:
+    lines = [WARN % (number // 9 % 7, 1, number % 34) for number in range(100)]
+    whole = fuzz_columns.state(fuzz_columns.folded([lines], math.inf))
+    for at in range(1, 100, 7):
+        fold, later = fuzz_columns.folded([lines[:at]], math.inf), fuzz_columns.folded([lines[at:]], math.inf)
+        if fold.can_merge(later):
+            fold.merge(later)
+            assert fuzz_columns.state(fold) == whole
+        else:
+            assert at > MOST or len(lines) - at > MOST

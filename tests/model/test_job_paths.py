@@ -1,0 +1,268 @@
+"""What the document does not tell of paths: both ends of connections, links, and paths as a table.
+
+What is left of cut logs is in `tests/labels/built_model.toml` (`model/paths`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import sample_data
+from click.testing import CliRunner
+from repository import TESTS
+
+import nccl_inspect
+from nccl_inspect.cli import cli
+from nccl_inspect.event import types as events
+from nccl_inspect.model import setting_names
+from nccl_inspect.model.connection import End, Link
+from nccl_inspect.model.job import Job, Path, Paths
+from nccl_inspect.model.paths.table import refined
+
+
+def line(host: str, pid: int, message: str) -> str:
+    return f"node-{host}:{pid}:{pid} [0] NCCL INFO {message}\n"
+
+
+def read(*lines: str, platform: str | None = None) -> Job:
+    return nccl_inspect.read("".join(lines).encode(), platform=platform)
+
+
+def path(*lines: str, platform: str | None = None) -> Path:
+    return read(*lines, platform=platform).paths.between(0, 1)
+
+
+def net(side: str, nic: str, channel: int = 0, conn: int = 0) -> str:
+    host, pid = ("a", 1) if side == "send" else ("b", 2)
+    return line(host, pid, f"Channel {channel:02}/{conn} : 0[0] -> 1[0] [{side}] via NET/{nic}")
+
+
+def test_both_ends_of_a_connection_are_joined_by_channel() -> None:
+    found = path(
+        net("send", "IB/0/GDRDMA", 0),
+        net("send", "IB/1/GDRDMA", 1),
+        net("receive", "IB/0/GDRDMA", 0),
+        net("receive", "IB/3", 1),
+    )
+    assert found.links == [
+        Link(End(0, None, True, None), End(0, None, True, None), False, 0b01),
+        Link(End(1, None, True, None), End(3, None, False, None), False, 0b10),
+    ]
+    assert [link.crosses_rails for link in found.links] == [False, True]
+    assert found.gdr == "partial"
+    assert (found.gdr_at("send"), found.gdr_at("receive")) == (True, "partial")
+    equal = path(*(net(side, "IB/0", channel) for channel in range(64) for side in ("send", "receive")))
+    assert [link.channels for link in equal.links] == [(1 << 64) - 1]
+
+
+def test_an_end_whose_log_is_missing_is_none() -> None:
+    found = path(net("receive", "IB/2"))
+    assert found.links == [Link(None, End(2, None, False, None), False, 1)]
+    assert not found.links[0].crosses_rails
+    assert found.ends("send") == set()
+    assert (found.gdr_at("send"), found.gdr_at("receive")) == (None, False)
+
+
+def test_ends_that_do_not_belong_together_are_not_paired() -> None:
+    sets = path(
+        net("send", "IB/0", conn=0), net("receive", "IB/0", conn=0), net("send", "IB/1", conn=1), net("receive", "IB/2")
+    )
+    assert not any(link.crosses_rails for link in sets.links), "connection sets are not mixed"
+    assert {link.send_recv for link in sets.links} == {False, True}
+    twice = path(net("send", "IB/0"), net("send", "IB/1"), net("receive", "IB/0"))
+    assert [(link.send is None) + (link.receive is None) for link in twice.links] == [1, 1, 1]
+    assert path(line("a", 1, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")).links == []
+
+
+# --- NICs
+
+LISTS: dict[str, list[str | None]] = {
+    "Using [0]mlx5_0:1/RoCE [1]mlx5_3:1/RoCE [RO]; OOB eth0:10.0.0.1<0>": ["mlx5_0", "mlx5_3"],
+    "Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} [1]={[2] mlx5_2:1/IB, [3] mlx5_3:1/IB} [RO]; OOB eth0:10.0.0.1<0>": [
+        "mlx5_0+mlx5_1",
+        "mlx5_2+mlx5_3",
+    ],
+    "Using [0]={x} [1]mlx5_5:1/IB [RO]; OOB eth0:10.0.0.1<0>": [None, "mlx5_5"],
+    "Made virtual device [1] name=mlx5_0+mlx5_1 speed=400000 ndevs=2": [None, "mlx5_0+mlx5_1"],
+}
+
+
+def test_nics_have_the_names_of_the_list_of_their_process() -> None:
+    for listed, nics in LISTS.items():
+        for network in ("IB", "IBext_v8"):
+            sending = [net("send", f"{network}/{index}", index) for index in (0, 1)]
+            found = path(line("a", 1, f"NET/IB : {listed}"), *sending, net("receive", f"{network}/1", 1))
+            assert [link.send and link.send.nic for link in found.links] == nics, listed
+            assert found.links[1].receive == End(1, None, False, None)
+            assert found.nic == nics[0]
+
+
+def test_equal_names_are_one_rail_whatever_their_index() -> None:
+    lists = [
+        line(host, pid, f"NET/IB : Using{names} [RO]; OOB eth0:10.0.0.1<0>")
+        for host, pid, names in (("a", 1, " [0]mlx5_0:1/IB [1]mlx5_4:1/IB"), ("b", 2, " [0]mlx5_4:1/IB"))
+    ]
+    assert [link.crosses_rails for link in path(*lists, net("send", "IB/1"), net("receive", "IB/0")).links] == [False]
+
+
+def test_the_rank_of_a_proxy_is_a_global_one() -> None:
+    about = "cudaDev {0} nvmlDev {0} busId {0}0"
+    world = [
+        line("a", 10 + rank, f"ncclCommInitRank comm 0x{rank + 1}0 rank {rank} nranks 4 {about.format(rank)} {phase}")
+        for rank in range(4)
+        for phase in ("commId 0x7 - Init START", "commId 0x7 - Init COMPLETE")
+    ]
+    split = [
+        line(
+            "a",
+            10 + rank,
+            f"ncclCommSplit comm 0x{rank}9 rank {rank - 2} nranks 2 {about.format(rank)} parent 0x{rank + 1}0 "
+            "splitCount 1 color 1 key 1 commId 0x8 - Init START",
+        )
+        for rank in (2, 3)
+    ]
+    sends = line("a", 12, "Channel 00/1 : 0[2] -> 1[3] [send] via NET/IB/3(1)/Shared")
+    found = read(*world, split[0], sends, split[1]).paths.between(2, 3)
+    assert found.pxn_rank == 3
+    assert found.links[0].send == End(3, None, False, 3)
+
+
+# --- what P2P runs over, and what a pair could have
+
+GPUS = "GPU/{0}60 :GPU/{0}60 (0/5000.0/LOC) GPU/{0}70 ({1}) CPU/0 (1/48.0/PHB) "
+CONNECTS = line("a", 1, "Channel 00/0 : 0[{}] -> 1[{}] via P2P/CUMEM")
+
+
+def test_the_link_of_p2p_is_what_nccl_detected() -> None:
+    for system, kind, gpus, link in (
+        ("", "2/360.0/NVL", ("60", "70"), "NVLink"),
+        ("0-", "2/24.0/PIX", ("60", "70"), "PCIe"),
+        ("0-", "2/24.0/PHB", ("60", "70"), "PCIe"),
+        ("0-", "2/24.0/C2C", ("60", "70"), None),
+        ("0-", "2/360.0/NVL", ("0", "1"), None),
+    ):
+        seen = line("a", 1, GPUS.format(system, kind))
+        assert path(seen, CONNECTS.format(*gpus)).link == link, (system, kind)
+        assert path(CONNECTS.format(*gpus)).link is None
+    contradicting = [line("a", pid, GPUS.format("", kind)) for pid, kind in ((1, "2/9.0/NVL"), (2, "2/9.0/PIX"))]
+    assert path(*contradicting, CONNECTS.format("60", "70")).link is None, "processes contradict each other"
+
+
+def test_ranks_on_an_nvswitch_talk_over_nvlink() -> None:
+    about = "ncclCommInitRank comm 0x{0} rank {0} nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x7 - Init START"
+    started = [line("a", 1 + rank, about.format(rank)) for rank in (0, 1)]
+    multicast = "NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 24)"
+    seen = [line("a", 1 + rank, multicast) for rank in (0, 1)]
+    assert path(*started, *seen, CONNECTS.format(0, 0)).link == "NVLink"
+    assert path(*started, CONNECTS.format(0, 0)).link is None
+
+
+def test_a_platform_tells_the_link_where_all_its_pairs_have_the_same() -> None:
+    links = {"p4d.24xlarge": "NVLink", "g6e.12xlarge": "PCIe", "p3dn.24xlarge": None}
+    assert {name: path(CONNECTS.format(0, 1), platform=name).link for name in links} == links
+
+
+def test_a_level_may_stand_for_the_switch() -> None:
+    """Until NCCL 2.22 NCCL_P2P_DISABLE=1 and NCCL_P2P_LEVEL=LOC print the same line."""
+    for release, is_alike in {"2.5.6": False, "2.6.4": True, "2.22.3": True, "2.23.4": False}.items():
+        assert (setting_names.of("NCCL_P2P_LEVEL", "LOC", [release]) is not None) == is_alike, release
+        assert setting_names.of("NCCL_P2P_LEVEL", "NVL", [release]) is None
+
+
+# --- logs of which a part is missing
+
+TWO_HOSTS = ("socket-2node-tp4-dp2", "v2.19.4-socket-2node", "timestamps", "v2.28.9-libfabric-2node")
+
+
+@pytest.mark.slow
+def test_a_log_whose_lines_are_cut_off_is_not_called_good() -> None:
+    names = (*TWO_HOSTS, "efa-provider-missing-socket-fallback", "torch-watchdog-timeout")
+    logs = {(name, width): sample_data.contents(name)[0].split(b"\n") for name in names for width in range(75, 115, 5)}
+    good = [
+        f"{name} cut after {width} columns"
+        for (name, width), lines in logs.items()
+        if nccl_inspect.read(b"\n".join(one[:width] for one in lines)).verdict == "ok"
+    ]
+    assert not good, "\n".join(good)
+
+
+# --- levels of NCCL 2.31 and 2.32: ATTN, which is no failure, and DIAG, the results of its own checks
+
+
+def test_lines_of_the_level_attn_are_read_as_others_are() -> None:
+    """What a healthy job of NCCL 2.32.3 printed with NCCL_DEBUG=ATTN, and two settings that it refused."""
+    job = nccl_inspect.read((TESTS / "data" / "attention.log").read_bytes())
+    (source,) = job.sources
+    assert (source.nccl_lines, source.typed_lines, source.damaged_lines) == (11, 11, 0)
+    assert {notice.level for notice in job.notices} == {"VERSION", "WARN", "ATTN"}
+    (setting,) = (notice for notice in job.notices if "NCCL_BUFFSIZE" in notice.message)
+    assert setting.evidence[0].text.startswith("[2026-11-22 13:39:19] vm:1134:1134 [1] misc/param.cc:100")
+
+
+def test_results_of_checks_are_events_of_whoever_printed_them() -> None:
+    (data,) = sample_data.contents("v2.32.3-diagnostics")
+    found = [event for event in nccl_inspect.events(data) if event.production == "diagnostics-result"]
+    assert len(found) == 13
+    assert isinstance(found[0], events.Notice)
+    assert [found[0].value(name) for name in ("host", "pid", "status")] == ["vm", 1144, "OK"]
+
+
+# --- paths as a table: selections answer without making a path
+
+LOG = b"".join(
+    b"%s:1%d:1%d [%d] NCCL INFO Channel 00/0 : %d[%d] -> %d[%d] %s\n" % (host, src, src, src, src, src, dst, dst, way)
+    for host, src, dst, way in (
+        (b"a", 0, 1, b"via P2P/CUMEM"),
+        (b"a", 1, 2, b"[send] via NET/IB/0/GDRDMA"),
+        (b"b", 2, 3, b"via P2P/CUMEM"),
+        (b"b", 3, 0, b"[send] via NET/IB/1"),
+    )
+)
+
+
+@pytest.fixture
+def paths() -> Paths:
+    return nccl_inspect.read(LOG).paths
+
+
+def test_a_selection_answers_like_its_paths(paths: Paths) -> None:
+    net = paths.where(lambda kind: kind.transport == "NET")
+    assert [(path.src, path.dst) for path in net] == list(net.values("src", "dst")) == [(1, 2), (3, 0)]
+    assert net.ends() == {0, 1, 2, 3}
+    assert net.hosts() == {host for path in net for host in (path.src_host, path.dst_host)}
+    assert [kind.gdr for kind in net.kinds] == [True, False]
+    assert [number for _, number in paths.counted()] == [2, 1, 1]
+    assert next(paths.distinct("src_host", lambda kind: kind.transport)) == ("a", "P2P")
+    assert net[0] is paths.between(1, 2) is paths[1]
+    assert net.first_lines()[:1] == net[0].evidence
+    assert len(paths.without(net)) == len(paths) - len(net) and not paths.where(lambda kind: kind.detail == "SHM")
+    assert list((net | paths.first(1)).values("src")) == [(0,), (1,), (3,)]
+    assert list(Paths(paths)) == list(paths)
+    assert not Paths([]) and Paths([]).ends() == set() and list(Paths([]).distinct("src")) == []
+
+
+def test_no_path_is_made_before_it_is_asked_for(paths: Paths) -> None:
+    assert paths.only(("src", "dst"), lambda src, dst: src < dst).ends() and not paths.table.made
+    assert paths[0] is paths[0] and len(paths.table.made) == 1
+
+
+def test_a_kind_is_split_where_more_is_said_of_some_of_its_paths(paths: Paths) -> None:
+    marks = [0, 0, 1, 0]
+    judged = refined(paths, marks, lambda kind, mark: replace(kind, verdict="fallback" if mark else "ok"))
+    assert [path.verdict for path in judged] == ["ok", "ok", "fallback", "ok"]
+    assert [path.rules for path in paths] == [path.rules for path in judged]
+    assert len(judged.kinds) == len(paths.kinds) + 1
+
+
+def test_the_document_is_compact_in_pipes_and_has_the_fields_that_are_asked_for() -> None:
+    def output(*options: str) -> str:
+        return CliRunner().invoke(cli, ["summarize", "--format", "json", *options], input=LOG).output
+
+    assert json.loads(output()) == json.loads(output("--indent"))
+    assert len(output()) < len(output("--indent")) and output("--indent").startswith('{\n "schema": ')
+    assert sum(line.startswith('{"src":') for line in output().splitlines()) == 4
+    assert list(json.loads(output("--only", "verdict,paths"))) == ["verdict", "paths"]
+    assert "did you mean paths?" in output("--only", "pahts")
+    assert "are for --format json" in CliRunner().invoke(cli, ["summarize", "--indent"], input=LOG).output
