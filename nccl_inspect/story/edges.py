@@ -158,7 +158,7 @@ class Edges:
         """Who lost or awaited another: because of whom it names, else of the first that failed in time."""
         named = (one for one in standing if one.actors & foreign.peers) if foreign.peers else ()
         in_time = (one for one in standing if one is not foreign and not _is_too_late(one, foreign))
-        foreign.because += _first(named) or _first(in_time) or _first(one for one in held if one is not foreign)
+        foreign.because += _first(named) or _first(in_time) or ([] if foreign in held else held[:1])
         if foreign.because or first_out is None or first_out.actors == foreign.actors:
             return
         if before(first_out, foreign) is True:

@@ -145,11 +145,10 @@ class Collector:
             )
         if not notice.roles.isdisjoint(("forced-end", "catchable", "program-exception")) or tone == "loose":
             return False  # of :meth:`_outside` and :meth:`_exceptions`
-        if is_survived(notice, self.facts.job) or exceptions.connected_below(self.facts, notice):
+        is_wait = isinstance(notice.event, CollectiveTimeout) or "watchdog-status" in notice.roles
+        if not (is_wait or is_error(notice) or (tone == "echo" and notice.level != "INFO")):
             return False
-        if isinstance(notice.event, CollectiveTimeout) or "watchdog-status" in notice.roles:
-            return True
-        return is_error(notice) or (tone == "echo" and notice.level != "INFO")
+        return not (is_survived(notice, self.facts.job) or exceptions.connected_below(self.facts, notice))
 
     def _layer(self, notice: Notice, finding: Finding | None) -> Layer:
         text = notice.message

@@ -23,6 +23,8 @@ from nccl_inspect.util.text import cut
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
 _ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
+_WHERE = ("call-unfinished", "no-answer")
+"""Kinds that show where to look first."""
 _OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order", "left-communicator")
 _MOST_ENTRIES = 8
 _WIDTH = 160
@@ -205,7 +207,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
 def _stated(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
     """What a rule that joins statements says of the calls of some ranks, where the others only wait."""
     roots = edges.roots
-    if not roots or any(not root.is_foreign or root.kind == "call-unfinished" for root in roots):
+    if not roots or any(not root.is_foreign or root.kind in _WHERE for root in roots):
         return None
     for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
         kind = rules[finding.rule].tells[0]
