@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Results:
         else "expected with several hosts, on PCIe cards without a full NVLink mesh, and with some numbers of GPUs",
         impact="small all-reduces (decoding) take longer; results are the same",
         fix=[
-            "nvidia-smi topo -p2p r; nvidia-smi topo -m   # OK between all pairs? NV<n> between all?",
+            "nvidia-smi topo -p2p r; nvidia-smi topo -m   # OK between all pairs? NV# between all?",
             "disable_custom_all_reduce=True   # silences the message, if nothing is to be changed",
         ],
         severity="warning" if broken else "info",

@@ -58,7 +58,7 @@ def _late_ranks(late: list[Notice]) -> Finding:
         f"ranks did not reach a barrier of Gloo in time: {value(late[0], 'ranks')}",
         cause="they hang, are slower than the others, or have ended",
         impact="the program ends with the time-out of the barrier",
-        fix=["Look at the output of these ranks: which step came last?", "py-spy dump --pid <pid>   # where they wait"],
+        fix=["Look at the output of these ranks for the last step.", "py-spy dump --pid <pid>   # where they wait"],
         confirm="Compare with the logs of the ranks that the line names.",
         confidence="possible",
         evidence=first_evidence(late),

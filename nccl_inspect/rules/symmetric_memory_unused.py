@@ -12,7 +12,7 @@ RULE = Rule(
     title="Symmetric windows, or communication started by the GPU (GIN), are asked for and not used",
 )
 _REGISTERED, _UNSUPPORTED = "nccl/symmetric-registration-unsupported", "nccl/symmetric-unsupported"
-_GIN = ("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE", "NCCL_GIN_PLUGIN")
+_GIN = ("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE")
 _OFF = ("0", "-1", "none")
 
 
@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Results:
             impact="calls on these buffers use the ordinary kernels: small messages take longer; results are the same",
             fix=[
                 "NCCL_CUMEM_ENABLE=1   # symmetric memory needs it; and a driver and containers that permit it",
-                "Across hosts without NVLink it needs GIN: nccl-inspect explain symmetric-memory-unused",
+                "nccl-inspect explain symmetric-memory-unused   # across hosts without NVLink it needs GIN",
             ],
             confidence="certain" if reasons else "likely",
             notices=registered,

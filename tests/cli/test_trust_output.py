@@ -78,7 +78,7 @@ def begun(*args: str, data: bytes | None = None) -> subprocess.Popen[bytes]:
     return process
 
 
-_FULL = 60_000
+_FULL = 40_000
 """Bytes in a pipe into which the next line may not fit."""
 
 

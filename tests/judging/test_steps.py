@@ -25,7 +25,8 @@ _PLACEHOLDER = re.compile(r"<[A-Za-z][^<>]*>")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _CALL = re.compile(r"torch\.")
 _CODE = re.compile(
-    r"(?:export |unset )?[A-Za-z_][A-Za-z0-9_]*=|unset [A-Z]|[a-z][\w./-]*: |- \{|#SBATCH --[a-z]|--[a-z]|torch\."
+    r"(?:export |unset |options \w+ )?[A-Za-z_][A-Za-z0-9_.]*=|unset [A-Z]|"
+    r"[a-z][\w./-]*: |- \{|#SBATCH --[a-z]|--[a-z]|torch\."
 )
 """A setting, a piece of a spec or script, options, or a call."""
 _PROGRAMS = """
@@ -39,9 +40,10 @@ _IN_PROSE = ("head", "make", "mpirun", "source", "srun")
 """Of these an option may be named in a sentence."""
 _PLACEHOLDERS = """
     GPUs;GPUs of the node;NICs of the node;NICs of the job;address;address of the NIC;address of the first
-    address of the peer's NIC;another port;bdf;branch;bytes;command;device;existing options;file;folder;host
-    host of --rdzv-endpoint;hosts;id;index;interface;job;library;longer;name;netdev;network;node;nodes;number;path
-    pid;pod;port;resource;row;script;sg;suffix;version
+    address of the peer's NIC;another port;bdf;branch;bytes;command;device;existing options;file;folder
+    folder of libplugin_UCX.so;gid index;host;host of --rdzv-endpoint;hosts;id;index;interface;job;library;log;longer
+    name;namespace;netdev;network;nic;node;nodes;number;of the plugin;other server;path;pid;pod;port;resource;row
+    script;sg;suffix;version
 """
 """What a user, or a report that knows it, fills in."""
 
