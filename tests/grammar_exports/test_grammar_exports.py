@@ -87,6 +87,7 @@ def _named(shape: Shape, syntax: Syntax) -> str:
     return translated(shape, syntax, capture)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("syntax", (BACKTRACKING, AUTOMATON))
 def test_translated_patterns_read_what_the_reader_reads(syntax: Syntax) -> None:
     for production in PRODUCTIONS:
@@ -157,6 +158,7 @@ def lnav(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOGS)
 def test_lnav_has_the_fields_of_the_events(lnav: Any, name: str) -> None:
     rows = lnav("SELECT log_body AS text, * FROM nccl_log", log(name))
@@ -208,6 +210,7 @@ def tokens(tmp_path: Path, lines: list[str]) -> list[list[tuple[str, list[str]]]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_an_editor_sees_every_message_with_fields(tmp_path: Path) -> None:
     known = samples([one for own in typed(PRODUCTIONS).values() for one in own])
     lines = tokens(tmp_path, [f"host-1:42:43 [0] NCCL INFO {sample}" for _, sample in known])
@@ -242,6 +245,7 @@ def patterns() -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
 
 
+@pytest.mark.slow
 def test_grok_reads_every_message() -> None:
     pygrok = pytest.importorskip("pygrok", reason="no pygrok here")
     known = patterns()

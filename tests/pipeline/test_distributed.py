@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import sample_data
 from cluster_jobs import document, per_process, same
-from hypothesis import HealthCheck, given, settings
+from few_examples import FEW
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_inspect.ingest.sources import limits, partition
@@ -47,7 +48,8 @@ def put_together(inputs: str, jobs: int, fan: int) -> Fold:
     return stretch.fold()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@FEW
 @given(jobs=st.integers(1, 30), fan=st.integers(2, 9))
 def test_a_tree_of_any_shape_gives_the_same_job(tmp_path: Path, jobs: int, fan: int) -> None:
     folder = str(per_process(tmp_path / "logs"))

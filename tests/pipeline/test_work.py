@@ -30,6 +30,7 @@ def of_communicators(number: int) -> bytes:
     return first + b"".join(other.replace(b" total 1.", b" total 1%d." % at) for at, other in enumerate(others))
 
 
+@pytest.mark.slow
 def test_the_work_grows_with_the_number_of_communicators() -> None:
     judge = Judge(Options())
 
@@ -54,6 +55,7 @@ HOSTILE: dict[str, tuple[str, ...]] = {
 """What may stand in a log any number of times, and what rules relate to each other."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_work_grows_with_the_number_of_failures(name: str) -> None:
     (start,) = sample_data.contents("p2p-nvlink-8gpu")
@@ -106,6 +108,7 @@ def small_worlds(number: int) -> bytes:
     return "".join([*begun, *(HOMELESS.format(world, 5 + 10 * world) for world in range(number))]).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["", "text", "markdown", "html", "json"])
 def test_the_work_grows_with_the_number_of_worlds(form: str) -> None:
     judge = Judge(Options())

@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 import sample_data
-from hypothesis import HealthCheck, given, settings
+from few_examples import FEW
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_inspect.errors import NoInputError
@@ -44,13 +45,15 @@ def same(path: Path, jobs: int) -> None:
     assert document(reading.fold([str(path)], jobs=jobs)) == document(reading.fold([str(path)]))
 
 
-@pytest.mark.parametrize("name", sample_data.names())
-@pytest.mark.parametrize("jobs", [2, 5])
-def test_samples_give_the_same_job(name: str, jobs: int) -> None:
-    same(sample_data.FOLDER / name, jobs)
+@pytest.mark.parametrize("jobs", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_samples_give_the_same_job(jobs: int) -> None:
+    names = sample_data.names()
+    for name in names[::20] if jobs == 2 else names:
+        same(sample_data.FOLDER / name, jobs)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@FEW
 @given(jobs=st.integers(2, 9), skip=st.integers(0, 5000))
 def test_a_log_cut_anywhere_gives_the_same_job(tmp_path: Path, jobs: int, skip: int) -> None:
     (data,) = sample_data.contents("socket-2node-tp4-dp2")
@@ -75,7 +78,8 @@ def test_encodings_give_the_same_job(encoding: str, tmp_path: Path) -> None:
     same(log, 3)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@FEW
 @given(
     known=st.sampled_from([b"[rank3]: ", b"[pod/llama-0] "]),
     unknown=st.sampled_from([b"7=> ", b"(worker-1) ~ ", b"run 1 | step 7 | "]),
@@ -100,6 +104,7 @@ def test_what_unknown_launchers_put_in_front_gives_the_same_job(
     assert document(reader.fold) == document(reading.fold(str(log)))
 
 
+@pytest.mark.slow
 def test_lines_passed_on_in_parts_may_lie_on_a_border(tmp_path: Path) -> None:
     (data,) = sample_data.contents("v2.21.5-ipc")
     log = tmp_path / "job.log"
@@ -117,6 +122,7 @@ def test_an_envelope_that_begins_late_gives_the_same_job(tmp_path: Path) -> None
     same(log, 3)
 
 
+@pytest.mark.slow
 def test_more_statements_than_are_kept_apart_give_the_same_job(tmp_path: Path) -> None:
     shuffled = random.Random(1)
     lines = [b"vm:7:7 [0] x.cc:%d NCCL WARN message %d" % (n % 7, shuffled.randrange(9000)) for n in range(30_000)]
@@ -136,6 +142,7 @@ def test_long_lines_that_nobody_knows_give_the_same_job(tmp_path: Path) -> None:
     same(log, 3)
 
 
+@pytest.mark.slow
 def test_files_of_all_kinds_are_shared_out(tmp_path: Path) -> None:
     (data,) = sample_data.contents("socket-2node-tp4-dp2")
     for number, line in enumerate(data.splitlines(keepends=True)):
@@ -171,6 +178,7 @@ def test_the_first_process_reads_less_than_the_others(tmp_path: Path) -> None:
     assert first + sum(rest) == log.stat().st_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0, 0.1, 0.7, 0.99])
 @pytest.mark.parametrize("number", [1, 4])
 def test_logs_that_get_shorter_while_they_are_read_are_a_problem(
@@ -241,6 +249,7 @@ def helpers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         yield started
 
 
+@pytest.mark.slow
 def test_columns_are_handed_over_as_they_are(helpers: processes.Helpers) -> None:
     numpy = pytest.importorskip("numpy")
     columns = [numpy.arange(1 << 20), numpy.zeros(0), numpy.arange(10)[::2], {"a": numpy.ones((2, 3))}]
@@ -251,6 +260,7 @@ def test_columns_are_handed_over_as_they_are(helpers: processes.Helpers) -> None
     handed_over[0][0] = 7  # like those that were made here
 
 
+@pytest.mark.slow
 def test_processes_that_die_or_fail_have_no_result(helpers: processes.Helpers) -> None:
     assert helpers.start(bytes, 3).result() == bytes(3)
     assert helpers.start(os._exit, 1).result() is None
@@ -258,6 +268,7 @@ def test_processes_that_die_or_fail_have_no_result(helpers: processes.Helpers) -
     assert helpers.start(os.kill, 0, 0).result() is None  # gives None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_no_process_is_left_where_nobody_wants_its_result(helpers: processes.Helpers) -> None:
     assert helpers.start(bytes, 3).result() == bytes(3)
@@ -294,6 +305,7 @@ def test_results_go_through_a_file_on_disk_where_there_is_none_in_memory(
         assert helpers.start(list, "abc").result() == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_an_exit_status_that_nobody_kept_counts_as_failure() -> None:
     """So it is where the program that starts this one ignores SIGCHLD, which is inherited."""
@@ -314,6 +326,7 @@ def test_where_a_result_cannot_be_mapped_there_is_none(monkeypatch: pytest.Monke
         assert helpers.start(bytes, 3).result() is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_no_file_is_left_open() -> None:
     """Neither of a process whose result was asked for, nor of others."""
@@ -327,6 +340,7 @@ def test_no_file_is_left_open() -> None:
     assert not [str(warning.message) for warning in given if warning.category is ResourceWarning]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_processes_whose_parent_was_killed_end() -> None:
     parent = os.getpid()

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain, islice
 
 import sample_data
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_inspect.event.base import Process
@@ -141,7 +141,6 @@ BLOCKS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(blocks=BLOCKS)
 def test_blocks_give_what_lines_give(blocks: list[list[bytes]]) -> None:
     listing, counts = by_block(blocks, countable=False)
@@ -169,7 +168,6 @@ def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelt
     ]
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     block=st.lists(LINES | CHANNELS, min_size=1, max_size=80),
     form=st.sampled_from(COLLECTED),
@@ -207,7 +205,6 @@ def test_lines_with_times_that_were_run_together_keep_their_own_processes() -> N
     assert [one[1].tid for one in listing.seen if one[0] == 33] == [7, 8]
 
 
-@settings(max_examples=50, deadline=None)
 @given(picked=st.lists(LINES, min_size=1, max_size=6), order=st.lists(st.integers(0, 5), min_size=256, max_size=600))
 def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
     block = [picked[number % len(picked)] for number in order]
@@ -222,7 +219,6 @@ def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
         assert (one.first, one.last, one.number) == (numbers[0], numbers[-1], len(numbers))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     kinds=st.lists(
         st.sampled_from([b"", b"one", b"two \xff\xfe", b"the third, which is longer"]), min_size=1, max_size=6
@@ -275,7 +271,6 @@ TRACEBACKS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     picked=st.lists(st.tuples(st.integers(0, 1200), LINES.map(lambda line: [line]) | TRACEBACKS), max_size=8),
     size=st.integers(300, 1200),

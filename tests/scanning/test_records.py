@@ -6,7 +6,8 @@ import re
 
 import fuzz_columns
 import pytest
-from hypothesis import given, settings
+from few_examples import FEW
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_inspect.scanning import records
@@ -79,7 +80,8 @@ def test_objects_that_all_differ_are_read_one_by_one(left: list[list[bytes]]) ->
     assert list(map(len, left)) == [59]
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.slow
+@FEW
 @given(seed=st.integers(0, 1 << 32))
 def test_objects_give_what_lines_give(seed: int) -> None:
     chance = random.Random(seed)
