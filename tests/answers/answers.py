@@ -151,15 +151,15 @@ def shard(corpus: str, number: int) -> list[Input]:
 # --- answers
 
 
-def answer(one: Input) -> dict[str, Any]:
-    """Return the answer to an input: the document, shortened, or the error that it ends with."""
+def answer(one: Input) -> tuple[dict[str, Any], Job | None]:
+    """Return the answer to an input, and the job: the document, shortened, or the error that it ends with."""
     if "command" in one.options:
-        return output(**one.options)
+        return output(**one.options), None
     try:
         example = one.options.get("example")
         job: Job = example.read() if example else one.read()
     except NcclInspectError as error:
-        return {"error": str(error).replace(f"{ROOT}/", "")}
+        return {"error": str(error).replace(f"{ROOT}/", "")}, None
     document: dict[str, Any] = job.to_dict()
     short = {
         "verdict": document["verdict"],
@@ -174,8 +174,7 @@ def answer(one: Input) -> dict[str, Any]:
         **{key: document[key] for key in _WHOLE},
         "unrecognised": [entry["template"] for entry in document["unrecognised"]],
     }
-    whole: dict[str, Any] = json.loads(json.dumps(_filled(_without_root(short))))
-    return whole
+    return json.loads(json.dumps(_filled(_without_root(short)))), job
 
 
 def _without_root(value: Any) -> Any:
@@ -257,7 +256,7 @@ def _lines(value: Any, path: str = "") -> list[str]:
 
 def judge(part: tuple[str, int]) -> dict[str, dict[str, Any]]:
     """Return the answers of one part of a corpus."""
-    return {one.name: answer(one) for one in shard(*part)}
+    return {one.name: answer(one)[0] for one in shard(*part)}
 
 
 def main() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from wide_job import WideJob, collected
 
 import nccl_inspect
 
 
+@pytest.mark.slow
 def test_each_path_is_that_of_the_truth() -> None:
     for ranks in (8, 16, 64):
         wide = WideJob(ranks, no_gdr=1)

@@ -65,6 +65,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 def test_every_format_holds_the_same(tmp_path: Path) -> None:
     for sample in SAMPLES:
         inputs = [str(file) for file in sample_data.files(sample)]

@@ -69,6 +69,7 @@ def _number(text: str) -> int | None:
     return int(text) if re.fullmatch(r" *-?\d+", text) else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", grammar_exports.names())
 def test_an_export_is_the_same_each_time(name: str) -> None:
     module = grammar_exports.load(name)
@@ -107,6 +108,7 @@ def test_orders_that_contradict_each_other_have_none() -> None:
     assert ordered([["a", "b"], ["b", "a"]]) is None
 
 
+@pytest.mark.slow
 def test_the_document_fits_its_schema() -> None:
     document = json.loads(main("json"))
     schema = ROOT / "nccl_inspect" / "schema" / "nccl-inspect-grammar-1.json"
@@ -290,6 +292,7 @@ def test_vector_reads_the_messages_of_events() -> None:
 # --- the command --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_counts_lists_and_writes(tmp_path: Path) -> None:
     assert f"{len(PRODUCTIONS)}" in invoke("grammar").stdout.splitlines()[-1]
     assert "Channel {channel:02}" in invoke("grammar", "--dialect", "nccl").stdout

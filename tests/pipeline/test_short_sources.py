@@ -74,6 +74,7 @@ def _is_the_same(contents: Sequence[bytes]) -> None:
     assert fuzz_columns.document(together) == fuzz_columns.document(separately)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_what_happens_to_files_changes_nothing(seed: int) -> None:
     chance = random.Random(seed)

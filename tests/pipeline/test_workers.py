@@ -62,6 +62,7 @@ def test_a_log_cut_anywhere_gives_the_same_job(tmp_path: Path, jobs: int, skip: 
     same(log, jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("front", [b"", b"[pod/llama-0] ", CRI % b"F", b"[rank0]: "])
 def test_wrapped_logs_give_the_same_job(front: bytes, tmp_path: Path) -> None:
     (data,) = sample_data.contents("v2.28.9-libfabric-2node")

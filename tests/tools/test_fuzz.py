@@ -6,6 +6,7 @@ import random
 
 import fuzz_seeds
 import fuzz_targets
+import pytest
 import sample_data
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ def test_changed_inputs_break_no_promise(name: str, seed: int) -> None:
     fuzz_targets.TARGETS[name](fuzz_seeds.mutated(choice.choice(seeds), seeds, choice))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1 << 32), step=st.sampled_from([1, 100, 4095, 4096, 65_536]))
 def test_pieces_of_any_size_give_the_same_job(seed: int, step: int) -> None:
     """A changed log read at once, and as it comes through a pipe."""
@@ -45,6 +47,7 @@ def test_pieces_of_any_size_give_the_same_job(seed: int, step: int) -> None:
     assert _document(data) == _document(_Pipe(data, step))
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(order=st.permutations(range(len(sample_data.files("debug-file-per-process")))))
 def test_the_order_of_files_changes_nothing_that_is_judged(order: list[int]) -> None:
