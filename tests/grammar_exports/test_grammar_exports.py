@@ -121,6 +121,7 @@ def test_the_document_fits_its_schema() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_head_is_that_of_the_reader() -> None:
     head = regex.compile(json.loads(main("json"))["head"]["pattern"])
     for line in log("timestamps").read_bytes().splitlines():
@@ -262,6 +263,7 @@ def test_grok_reads_every_message() -> None:
                 assert is_same(value, found.get(grok.field(name))), f"{production.name} {name}: {sample}"
 
 
+@pytest.mark.slow
 def test_grok_reads_a_line() -> None:
     pygrok = pytest.importorskip("pygrok", reason="no pygrok here")
     line = "[2026-11-20 23:14:57] host-1:42:43 [1] init.cc:737 NCCL WARN Duplicate GPU detected"
