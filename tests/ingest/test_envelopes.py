@@ -18,7 +18,6 @@ import nccl_inspect
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.envelope_fields import NOTHING
 from nccl_inspect.model.job import Job
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.scanner import Scanner
@@ -321,24 +320,6 @@ def test_whether_a_line_is_cleaned_does_not_depend_on_those_around_it(made: list
     found = envelopes.cleaned(lines, block)
     assert list(found) == [one for line in lines for one in envelopes.cleaned([line], line)]
     assert envelopes.needs_cleaning(block) or list(found) == lines
-
-
-@given(st.binary(max_size=200), st.sampled_from([b"{", b'{"log":"', b'"', b"[", b"0: ", b"<13>", b"(a pid=1) ", b""]))
-def test_no_bytes_break_the_envelopes(data: bytes, lead: bytes) -> None:
-    line = lead + data
-    envelopes.contents(line)
-    list(envelopes.layers(line))
-    prefix.parse(line)
-    assert envelopes.contents(LINE) == []
-    assert prefix.parse(LINE.partition(b" NCCL ")[0]) is not None
-    assert NOTHING.within(NOTHING) == NOTHING
-
-
-@given(
-    st.lists(st.sampled_from(sorted({*PREFIXES.values(), b" NCCL INFO ", b"vm:1:2 [3]", b'{"log":"', b'"}', b"\n"})))
-)
-def test_no_mixture_breaks_reading(pieces: list[bytes]) -> None:
-    nccl_inspect.read(b"".join(pieces) + b"\n" + LINE)
 
 
 # --- lines without host or process

@@ -82,12 +82,6 @@ def test_no_bytes_break_the_prefix(data: bytes) -> None:
         prefix.parse(head)
 
 
-@given(st.lists(st.sampled_from([b"vm:1:2 [3]", b" NCCL INFO ", b" NCCL WARN ", b"x.cc:3", b" ", b"\n", b"[", b":1"])))
-def test_no_mixture_of_prefixes_breaks_reading(pieces: list[bytes]) -> None:
-    source = nccl_inspect.read(b"".join(pieces) + b"\n" + CHANNEL).sources[0]
-    assert source.typed_lines + source.unrecognised_lines + source.damaged_lines == source.nccl_lines
-
-
 # --- damage
 
 TORN = b"""

@@ -107,13 +107,6 @@ def test_ctrl_c_gives_what_was_read_so_far(tmp_path: Path) -> None:
     assert "partial: interrupted" in output
 
 
-def test_closed_output_ends_in_an_orderly_way(tmp_path: Path) -> None:
-    (tmp_path / "job.log").write_bytes(CHANNEL * 1000)
-    shell = " ".join(f"'{part}'" for part in [*EXE, "annotate", str(tmp_path / "job.log")])
-    done = subprocess.run(["bash", "-c", f"{shell} | head -1"], capture_output=True, text=True, check=False)
-    assert (done.stderr, len(done.stdout.splitlines())) == ("", 1)
-
-
 def test_lines_are_given_as_soon_as_they_are_there() -> None:
     ours, theirs = os.pipe()
     with os.fdopen(ours, "rb") as stream:

@@ -17,7 +17,6 @@ import nccl_inspect
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import types as events
-from nccl_inspect.model import setting_names
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import Job, Path, Paths
 from nccl_inspect.model.paths.table import refined
@@ -163,13 +162,6 @@ def test_ranks_on_an_nvswitch_talk_over_nvlink() -> None:
 def test_a_platform_tells_the_link_where_all_its_pairs_have_the_same() -> None:
     links = {"p4d.24xlarge": "NVLink", "g6e.12xlarge": "PCIe", "p3dn.24xlarge": None}
     assert {name: path(CONNECTS.format(0, 1), platform=name).link for name in links} == links
-
-
-def test_a_level_may_stand_for_the_switch() -> None:
-    """Until NCCL 2.22 NCCL_P2P_DISABLE=1 and NCCL_P2P_LEVEL=LOC print the same line."""
-    for release, is_alike in {"2.5.6": False, "2.6.4": True, "2.22.3": True, "2.23.4": False}.items():
-        assert (setting_names.of("NCCL_P2P_LEVEL", "LOC", [release]) is not None) == is_alike, release
-        assert setting_names.of("NCCL_P2P_LEVEL", "NVL", [release]) is None
 
 
 # --- logs of which a part is missing

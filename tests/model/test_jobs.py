@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nccl_inspect
-from nccl_inspect import artifacts, report
+from nccl_inspect import artifacts
 from nccl_inspect.artifacts import owner
 from nccl_inspect.artifacts.machine import Report
 from nccl_inspect.model.inventory import Artifact
@@ -209,23 +209,6 @@ def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: 
     assert [len(job.sources) for job in judged(str(tmp_path)) if job.paths] == [3, 3]
 
 
-# --- restarts
-
-
-def started_again(log: bytes) -> bytes:
-    """The same processes by host and pid in another run: its communicators have other ids and pointers."""
-    return re.sub(rb"(comm|commId) 0x(.)", lambda found: found[1] + b" 0x" + (b"b" if found[2] == b"a" else b"a"), log)
-
-
-def test_a_restart_is_a_run_of_its_job_and_can_be_asked_for(tmp_path: Path) -> None:
-    (first,) = sample_data.contents("peer-killed")
-    log = tmp_path / "two.log"
-    log.write_bytes(first + started_again(first))
-    job = nccl_inspect.read(str(log))
-    assert (job.jobs, len(job.earlier_runs), job.earlier_verdicts) == ([], 1, ["failed"])
-    assert essence(nccl_inspect.read(str(log), run=1)) == essence(nccl_inspect.read(first))
-
-
 # --- lines
 
 
@@ -242,17 +225,6 @@ def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) ->
         (path.src, path.dst, path.detail, path.channels) for path in whole.paths
     ]
     assert (job.sources[0].damaged_lines, job.sources[0].typed_lines) == (0, whole.sources[0].typed_lines)
-
-
-def test_a_line_whose_half_is_missing_is_listed() -> None:
-    (log,) = sample_data.contents("p2p-nvlink-8gpu")
-    half = b"vm:1401:1401 [2] NCCL INFO Channel 05/0 : 2[2] -> 3[3] via P2Pvm:1401:1401 [2] NCCL INFO Connec\n"
-    job = nccl_inspect.read(log + half)
-    assert job.sources[0].damaged_lines == 1
-    assert [line.line for line in job.damaged] == [log.count(b"\n") + 1]
-    text = report.load("text").render(job, report.Style(verbose=True))
-    assert "damaged lines that could not be repaired" in text
-    assert "via P2Pvm:1401" in text
 
 
 def test_time_stamps_are_comparable() -> None:

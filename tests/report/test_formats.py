@@ -9,12 +9,10 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sample_data
-from command_line import invoke
 from jsonschema import Draft4Validator
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 from prometheus_client.parser import text_string_to_metric_families
@@ -86,13 +84,6 @@ def test_no_control_characters_reach_a_report() -> None:
     for name in report.names():
         for verbose in (False, True):
             assert not CONTROL.search(shown(name, nasty(), verbose=verbose)), name
-
-
-def test_the_command_line_writes_the_format(tmp_path: Path) -> None:
-    log, target = sample_data.files("p2p-nvlink-8gpu")[0], tmp_path / "report"
-    for form in FORMATS:
-        invoke("summarize", str(log), "--format", form, "-o", str(target))
-        assert target.read_text("utf-8") == shown(form, nccl_inspect.read(str(log)))
 
 
 @pytest.mark.slow

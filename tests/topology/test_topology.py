@@ -8,43 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
 
-NVSWITCH = (
-    "\t\x1b[4mGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
-    "GPU0\t X \tNV18\tNV18\t0-127\t0\t\tN/A\n"
-    "GPU1\tNV18\t X \tNV18\t0-127\t0\t\tN/A\n"
-    "GPU2\tNV18\tNV18\t X \t0-127\t0\t\tN/A\n"
-    "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe as well as the SMP interconnect\n"
-    "  NV#  = Connection traversing a bonded set of # NVLinks\n"
+NVSWITCH, WITH_NICS, OLD_NICS = (
+    (TESTS / "data" / f"{name}.nvidia-smi-topo.txt").read_text(encoding="utf-8")
+    for name in ("nvswitch", "nics", "old-nics")
 )
-WITH_NICS = """\
-        GPU0    GPU1    GPU2    GPU3    NIC0    NIC1    CPU Affinity    NUMA Affinity   GPU NUMA ID
-GPU0     X      PHB     NODE    SYS     PIX     SYS     0-23,48-71      0               N/A
-GPU1    PHB      X      NODE    SYS     PXB     SYS     0-23,48-71      0               N/A
-GPU2    NODE    NODE     X      SYS     NODE    SYS     0-23,48-71      0               N/A
-GPU3    SYS     SYS     SYS      X      SYS     PIX     24-47,72-95     1               N/A
-NIC0    PIX     PXB     NODE    SYS      X      SYS
-NIC1    SYS     SYS     SYS     PIX     SYS      X
-
-Legend:
-
-  X    = Self
-
-NIC Legend:
-
-  NIC0: mlx5_0
-  NIC1: mlx5_1
-"""
-OLD_NICS = """\
-\tGPU0\tGPU1\tmlx5_0\tCPU Affinity
-GPU0\t X \tPIX\tPHB\t0-7
-GPU1\tPIX\t X \tPHB\t0-7
-mlx5_0\tPHB\tPHB\t X \t
-"""
 
 
 def read(tmp_path: Path, text: str) -> topology.Topology:
