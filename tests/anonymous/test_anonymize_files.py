@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import pickle
 import re
 import shutil
 import tarfile
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sample_data
-from anonymized_evidence import FILES, HOST, LOG, USER, dump, leaks, planted, ras, run
+from anonymized_evidence import FILES, HOST, LOG, PROJECT, USER, leaks, planted, run
 from anonymized_logs import PRIVATE, anonymized
 from command_line import execute
 from repository import TESTS
@@ -106,7 +105,7 @@ def test_what_is_not_recognized_is_named(tmp_path: Path, capsys: pytest.CaptureF
     folder = planted(tmp_path / "in", "ras.json")
     (folder / "notes.html").write_text(f"run by {USER} in /home/{USER}/x\n")
     (folder / "weights.bin").write_bytes(b"\0" * 9)
-    (folder / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump(), 2)[:-9])
+    (folder / "nccl_trace_rank_0").write_bytes(FILES[f"{PROJECT}_rank_0"][:-9])
     run(folder, "-o", tmp_path / "out")
     shown = capsys.readouterr().err
     assert "passed over: " in shown
@@ -122,7 +121,7 @@ def test_a_name_that_is_left_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "job.log").write_bytes(LOG + b"we thank quartz for all\n")
-    (folder / "ras.json").write_text(json.dumps(ras()).replace(HOST, "quartz"))
+    (folder / "ras.json").write_text(FILES["ras.json"].decode().replace(HOST, "quartz"))
     run(folder, "-o", tmp_path / "out")
     assert ("quartz" in (tmp_path / "out" / "job.log").read_text()) == ("still names quartz" in capsys.readouterr().err)
 
