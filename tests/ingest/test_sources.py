@@ -396,18 +396,6 @@ def test_a_slip_in_a_file_name_gets_a_question(tmp_path: Path, monkeypatch: pyte
         assert str(caught.value) == f"{typed}: No such file or directory; did you mean {meant}?"
 
 
-def test_ranks_without_a_line_are_named() -> None:
-    files = sorted(map(str, (sample_data.FOLDER / "debug-file-per-process" / "per-process").iterdir()))
-    assert nccl_inspect.read(files).ranks_seen == list(range(8))
-    left_out = next(file for file in files if nccl_inspect.read(file).ranks_seen == [6])
-    rest = [file for file in files if file != left_out]
-    output = " ".join(invoke("summarize", *rest).stdout.split())
-    assert "8 ranks, of which 0-5,7 seen; rank 6 has no line in these 7 files; 2 hosts" in output
-    one = " ".join(invoke("summarize", left_out).stdout.split())
-    assert "8 ranks, only rank 6 seen; ranks 0-5,7 have no line in this log; 1 host" in one
-    assert "has no line" not in invoke("summarize", *files).stdout
-
-
 # --- behind URLs: what fsspec reaches is read like files
 
 fsspec = pytest.importorskip("fsspec")

@@ -5,16 +5,13 @@ What is left of cut logs is in `tests/labels/built_model.toml` (`model/paths`).
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 import sample_data
-from click.testing import CliRunner
 from repository import TESTS
 
 import nccl_inspect
-from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import types as events
 from nccl_inspect.model.connection import End, Link
@@ -255,15 +252,3 @@ def test_a_pair_without_a_path_is_an_error_that_says_so(paths: Paths) -> None:
             paths.between(src, dst)
         assert isinstance(raised.value, NcclInspectError)
         assert str(raised.value) == f"no connection line from rank {src} to rank {dst}{more}"
-
-
-def test_the_document_is_compact_in_pipes_and_has_the_fields_that_are_asked_for() -> None:
-    def output(*options: str) -> str:
-        return CliRunner().invoke(cli, ["summarize", "--format", "json", *options], input=LOG).output
-
-    assert json.loads(output()) == json.loads(output("--indent"))
-    assert len(output()) < len(output("--indent")) and output("--indent").startswith('{\n "schema": ')
-    assert sum(line.startswith('{"src":') for line in output().splitlines()) == 4
-    assert list(json.loads(output("--only", "verdict,paths"))) == ["verdict", "paths"]
-    assert "did you mean paths?" in output("--only", "pahts")
-    assert "are for --format json" in CliRunner().invoke(cli, ["summarize", "--indent"], input=LOG).output

@@ -27,7 +27,6 @@ from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.util.text import printable
 
-STYLE = Style()
 FORMATS = [name for name in ("markdown", "sarif", "junit", "github", "prometheus") if name in report.names()]
 # The schema of OASIS as published: https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/
 SARIF = Draft4Validator(json.loads((TESTS / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from repository import TESTS
 
-import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
 
@@ -77,15 +76,3 @@ def test_a_file_of_another_kind_is_an_error_that_says_what_to_give(tmp_path: Pat
             topology.read(str(file))
     with pytest.raises(TopologyError, match=r"gone\.txt: No such file or directory; check the path given"):
         topology.read(str(tmp_path / "gone.txt"))
-
-
-def test_a_topology_without_p2p_makes_shared_memory_the_best_path(tmp_path: Path) -> None:
-    file = tmp_path / "topo.txt"
-    log = b"vm:1:1 [0] NCCL INFO Channel 00 : %d[%d] -> %d[%d] via SHM/direct/direct"
-    data = b"\n".join(log % pair for pair in ((0, 0, 3, 3), (1, 1, 3, 3)))
-    file.write_text(WITH_NICS, encoding="utf-8")
-    slow = nccl_inspect.read(data, topology=str(file))
-    file.write_text(NVSWITCH, encoding="utf-8")
-    assert {path.verdict for path in slow.paths} == {"ok"}
-    fast = nccl_inspect.read(data.replace(b"3[3]", b"2[2]"), topology=str(file))
-    assert {path.verdict for path in fast.paths} == {"fallback"}
