@@ -8,10 +8,8 @@ import random
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cache
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import exports
 import pytest
@@ -19,6 +17,7 @@ import sample_data
 from exports import Said
 from hypothesis import given
 from hypothesis import strategies as st
+from same_jobs import capture, plain, told
 
 import nccl_inspect
 from nccl_inspect import report
@@ -34,31 +33,6 @@ CAPTURES = ("peer-killed", "v2.28.9-libfabric-2node", "rank-missing-hang", "torc
 LINE = "vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
 ALL = {**exports.EXPORTS, **exports.PREFIXED}
 IN_PIECES = [*exports.DOCUMENTS, *exports.TABLES]
-
-
-@cache
-def capture(name: str) -> tuple[bytes, ...]:
-    (data,) = sample_data.contents(name)
-    return tuple(data.rstrip(b"\n").split(b"\n"))
-
-
-@cache
-def plain(name: str) -> dict[str, Any]:
-    return told(nccl_inspect.read(b"\n".join(capture(name)) + b"\n"))
-
-
-def told(job: Job) -> dict[str, Any]:
-    """What must not depend on how a log was handed over."""
-    first = job.first_failure
-    return {
-        "verdict": job.verdict,
-        "paths": [(path.src, path.dst, path.src_host, path.detail, path.gdr, path.channels) for path in job.paths],
-        "findings": sorted((one.rule, one.severity, one.confidence, tuple(one.ranks)) for one in job.findings),
-        "communicators": [(one.id, one.nranks, one.ranks, one.state, one.rings) for one in job.communicators],
-        "environment": sorted((one.name, one.value) for one in job.environment),
-        "first failure": first.ranks if first else None,
-        "lines": (job.sources[0].nccl_lines, job.sources[0].typed_lines, job.sources[0].damaged_lines),
-    }
 
 
 def rows(name: str) -> list[Said]:
@@ -78,10 +52,11 @@ def misplaced(job: Job, data: bytes) -> list[str]:
 # --- exports
 
 
-def test_an_export_in_any_order_gives_the_same_job() -> None:
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
     """In order, and with the newest line first; evidence names the line where the message stands."""
     wrong, names = [], cycle(CAPTURES)
-    for kind, export in ALL.items():
+    for kind, export in [*ALL.items()][::step]:
         name = "peer-killed" if kind in IN_PIECES else next(names)
         for is_turned in (False, True):
             if is_turned and kind.startswith("one-"):
@@ -102,9 +77,10 @@ def test_an_export_in_any_order_gives_the_same_job() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_an_export_that_breaks_off_gives_what_came_before() -> None:
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
     whole, shares = plain("v2.28.9-libfabric-2node")["lines"][0], cycle((0.3, 0.77))
-    for kind in IN_PIECES:
+    for kind in IN_PIECES[::step]:
         data = exports.EXPORTS[kind](rows("v2.28.9-libfabric-2node"))
         share = next(shares)
         (source,) = nccl_inspect.read(data[: int(len(data) * share)]).sources
@@ -129,6 +105,7 @@ def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> No
     assert cut.lines == whole.lines == data.count(b"\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gcloud", "one-member"])
 def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
     data = exports.EXPORTS[kind](exports.said(line for _ in range(50) for line in capture("v2.28.9-libfabric-2node")))
@@ -227,6 +204,7 @@ def test_that_it_was_turned_is_told() -> None:
     assert "newest line first" in report.load("html").render(nccl_inspect.read(turned()), report.Style())
 
 
+@pytest.mark.slow
 def test_one_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, other, data = tmp_path / "job.log", tmp_path / "other.log", turned()
     path.write_bytes(data + b"\n" + b"step\n" * (record_lines.MAX_TURNED // 5))

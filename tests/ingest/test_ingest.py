@@ -163,6 +163,7 @@ def test_lines_are_whole_wherever_a_block_ends() -> None:
     assert lines_of(b"\n".join(lines)) == lines_of(b"\n".join(lines) + b"\n") == lines
 
 
+@pytest.mark.slow
 def test_a_very_long_line_is_one_line_and_the_numbers_after_it_are_right() -> None:
     for size in (blocks.BLOCK - 1, blocks.BLOCK, blocks.BLOCK + 1, 2_000_000):
         job = nccl_inspect.read(b"z" * size + b"\n" + CHANNEL)

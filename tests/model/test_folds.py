@@ -13,6 +13,7 @@ from itertools import groupby, pairwise
 import fuzz_columns
 import pytest
 import sample_data
+from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def merged(folds: Sequence[Fold], from_the_end: bool) -> Fold:
     return folds[0]
 
 
+@FEW
 @given(
     name=st.sampled_from(SAMPLES),
     places=st.lists(st.tuples(st.integers(0, 100_000), st.booleans()), min_size=1, max_size=5),
