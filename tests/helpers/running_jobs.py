@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,12 +69,3 @@ def started(folder: Path, *args: str, **own: str) -> Iterator[subprocess.Popen[b
     finally:
         process.kill()
         process.communicate(timeout=LIMIT)
-
-
-def read_until(descriptor: int, words: bytes) -> bytes:
-    found, end = b"", time.monotonic() + LIMIT
-    while words not in found and time.monotonic() < end:
-        if select.select([descriptor], [], [], 0.1)[0]:
-            found += os.read(descriptor, 4096)
-    assert words in found
-    return found

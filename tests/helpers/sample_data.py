@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from repository import ROOT
 
 import nccl_inspect
@@ -24,6 +25,11 @@ FOLDER = ROOT / "sample_logs"
 def names() -> tuple[str, ...]:
     """The samples with a ground truth."""
     return tuple(sorted(file.parent.name for file in FOLDER.glob("*/truth.json")))
+
+
+def one_or_all(*few: str) -> pytest.MarkDecorator:
+    """A few samples for `make test`, and all of them for `make test-all`."""
+    return pytest.mark.parametrize("names", [few, pytest.param(names(), marks=pytest.mark.slow)], ids=["few", "all"])
 
 
 @cache

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import sample_data
 
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
 TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
+PATIENCE = 60.0
+"""Seconds that something may take before a test fails; none waits so long when all is well."""
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 
 
@@ -38,6 +42,17 @@ def read_to_end(terminal: int) -> bytes:
         if not data:
             return shown
         shown += data
+
+
+def read_until(stream: Any, wanted: bytes, seen: bytes = b"") -> bytes:
+    """What comes from a pipe or terminal until a text is in it; the test fails where it does not come."""
+    descriptor = stream if isinstance(stream, int) else stream.fileno()
+    while wanted not in seen:
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
+        data = os.read(descriptor, 65536) if ready else b""
+        assert data, f"{wanted!r} did not come: {seen!r}"
+        seen += data
+    return seen
 
 
 def on_a_terminal(args: Sequence[str], env: dict[str, str] | None = None) -> bytes:

@@ -58,13 +58,9 @@ def _shown(job: Job) -> str:
     return repr((job.to_dict(), job.without_nvls, job.communicators))
 
 
-def test_a_job_may_be_judged_again_and_again_while_it_grows() -> None:
-    assert not differences_when_looked_at("peer-killed") + differences_when_looked_at("v2.30.7-shm-4gpu")
-
-
-@pytest.mark.slow
-def test_every_sample_may_be_judged_again_and_again_while_it_grows() -> None:
-    assert not [line for name in sample_data.names() for line in differences_when_looked_at(name)]
+@sample_data.one_or_all("peer-killed", "v2.30.7-shm-4gpu")
+def test_a_job_may_be_judged_again_and_again_while_it_grows(names: tuple[str, ...]) -> None:
+    assert not [line for name in names for line in differences_when_looked_at(name)]
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 import sample_data
 from command_line import execute
-from terminals import EXE
+from terminals import EXE, PATIENCE, read_until
 from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
 
 from nccl_inspect.live import exit_conditions, metrics
@@ -29,8 +28,6 @@ ENV = {name: value for name, value in os.environ.items() if name not in ("COLUMN
 FAST = ["--interval", "0.04", "--settle", "0.2"]
 DEGRADED = (sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
 DEAD = (sample_data.FOLDER / "peer-killed" / "job.log").read_bytes()
-PATIENCE = 30.0
-"""Seconds that something may take before the test fails; none waits so long when all is well."""
 
 
 @contextmanager
@@ -45,18 +42,6 @@ def started(
             yield process
         finally:
             process.kill()
-
-
-def read_until(stream: object, wanted: bytes, seen: bytes = b"") -> bytes:
-    """Return what comes until a text is in it."""
-    descriptor = stream if isinstance(stream, int) else stream.fileno()  # type: ignore[attr-defined]
-    while wanted not in seen:
-        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
-        assert ready, f"{wanted!r} did not come: {seen!r}"
-        data = os.read(descriptor, 65536)
-        assert data, f"{wanted!r} did not come: {seen!r}"
-        seen += data
-    return seen
 
 
 def write(process: subprocess.Popen[bytes], data: bytes) -> None:

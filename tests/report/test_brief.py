@@ -33,8 +33,9 @@ def misshapen(job: Job) -> Iterator[str]:
         yield "other lines in Markdown"
 
 
-def test_it_fits_ten_lines_and_begins_with_the_verdict() -> None:
-    wrong = [f"{name}: {what}" for name in sample_data.names() for what in misshapen(sample_data.job(name))]
+@sample_data.one_or_all("peer-killed", "p2p-nvlink-8gpu", "v2.30.7-shm-4gpu")
+def test_it_fits_ten_lines_and_begins_with_the_verdict(names: tuple[str, ...]) -> None:
+    wrong = [f"{name}: {what}" for name in names for what in misshapen(sample_data.job(name))]
     assert not wrong, "\n".join(wrong)
 
 

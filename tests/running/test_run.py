@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 from repository import ROOT
-from running_jobs import LIMIT, SET, command, environment, python, quietly, read_until, run, shell, started
+from running_jobs import LIMIT, SET, command, environment, python, quietly, run, shell, started
+from terminals import read_until
 
 from nccl_inspect.running import gathering
 
