@@ -104,28 +104,6 @@ def test_equal_names_are_one_rail_whatever_their_index() -> None:
     assert [link.crosses_rails for link in path(*lists, net("send", "IB/1"), net("receive", "IB/0")).links] == [False]
 
 
-def test_the_rank_of_a_proxy_is_a_global_one() -> None:
-    about = "cudaDev {0} nvmlDev {0} busId {0}0"
-    world = [
-        line("a", 10 + rank, f"ncclCommInitRank comm 0x{rank + 1}0 rank {rank} nranks 4 {about.format(rank)} {phase}")
-        for rank in range(4)
-        for phase in ("commId 0x7 - Init START", "commId 0x7 - Init COMPLETE")
-    ]
-    split = [
-        line(
-            "a",
-            10 + rank,
-            f"ncclCommSplit comm 0x{rank}9 rank {rank - 2} nranks 2 {about.format(rank)} parent 0x{rank + 1}0 "
-            "splitCount 1 color 1 key 1 commId 0x8 - Init START",
-        )
-        for rank in (2, 3)
-    ]
-    sends = line("a", 12, "Channel 00/1 : 0[2] -> 1[3] [send] via NET/IB/3(1)/Shared")
-    found = read(*world, split[0], sends, split[1]).paths.between(2, 3)
-    assert found.pxn_rank == 3
-    assert found.links[0].send == End(3, None, False, 3)
-
-
 # --- what P2P runs over, and what a pair could have
 
 GPUS = "GPU/{0}60 :GPU/{0}60 (0/5000.0/LOC) GPU/{0}70 ({1}) CPU/0 (1/48.0/PHB) "

@@ -28,11 +28,6 @@ SAMPLES = ROOT / "sample_logs"
 # --- the job ends as without
 
 
-def test_the_exit_status_is_that_of_the_job(tmp_path: Path) -> None:
-    scripts = {"exit 0": 0, "exit 1": 1, "exit 42": 42, "kill -9 $$": 137, "kill -TERM $$": 143}
-    assert {script: run(tmp_path, *quietly(shell(script))).returncode for script in scripts} == scripts
-
-
 def test_a_command_that_cannot_run_ends_as_in_a_shell(tmp_path: Path) -> None:
     for name, status, says in (
         ("no-such-command", 127, "command not found"),
