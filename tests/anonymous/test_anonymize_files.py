@@ -33,9 +33,6 @@ def written(folder: Path) -> dict[str, list[str]]:
     }
 
 
-# --- pipes, folders, archives
-
-
 def test_what_is_piped_in_comes_out(tmp_path: Path) -> None:
     done = execute("anonymize", data=PRIVATE)
     assert (done.returncode, done.stderr, done.stdout) == (0, b"", anonymized(PRIVATE)[1][0])
@@ -144,9 +141,6 @@ def test_packed_evidence_is_written_as_what_it_is(tmp_path: Path, capsys: pytest
         assert written(tmp_path / f"{number}") == written(tmp_path / "plain")
         assert leaks(tmp_path / f"{number}") == []
         assert ("other.bin" in capsys.readouterr().err) == (packed != Path(zipped))
-
-
-# --- what collect wrote
 
 
 def test_a_collection_is_written_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,6 @@ BESIDE = ("nccl_trace_rank_0", "nccl_trace_rank_1", "ras.json", "ras.text")
 
 @pytest.fixture
 def mesh(tmp_path: Path) -> Path:
-    """A folder with a job of two ranks and all its evidence."""
     folder = tmp_path / "mesh"
     shutil.copytree(MESH / "skip-eager", folder)
     return folder

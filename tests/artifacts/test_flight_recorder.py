@@ -96,9 +96,6 @@ def test_frames_are_those_of_the_program() -> None:
     assert read.last.frame == "helpers.py:8 in reduce < train.py:88 in step"
 
 
-# --- when a dump was written
-
-
 NOW = 1_795_378_708
 SECOND = 10**9
 
@@ -129,9 +126,6 @@ def test_a_dump_from_before_the_call_proves_nothing(tmp_path: Path) -> None:
     finding = only(written(tmp_path, {0: 60, 1: 60, 2: 60, 3: -800}), "collective-not-called")
     assert finding.confidence == "possible"
     assert "was written 800 s before that call" in finding.cause
-
-
-# --- many dumps
 
 
 def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: Any) -> None:

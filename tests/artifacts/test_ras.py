@@ -40,11 +40,6 @@ def test_an_answer_as_text() -> None:
     assert TEXT.splitlines()[answer.states[1].line - 1] == "  2 ranks have status NOCOMM"
 
 
-def test_an_answer_that_lacks_a_comma_is_read() -> None:
-    answer = ras.read("ras.json", (MESH / "sigstop-eager" / "ras.json").read_bytes())
-    assert [lost.rank for lost in answer.lost] == [1, 1]
-
-
 def test_both_forms_say_the_same() -> None:
     for form in ("text", "json"):
         answer = ras.read(form, (MESH / "loop-eager" / f"ras.{form}").read_bytes())

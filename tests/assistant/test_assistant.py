@@ -251,9 +251,6 @@ async def _instructions(client: Client) -> str | None:
     return client.instructions
 
 
-# --- reading
-
-
 def test_a_log_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(sample_data.contents("peer-killed")[0])

@@ -27,7 +27,6 @@ CHANNEL = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
 
 def words(args: str, **places: str) -> list[str]:
-    """Return arguments, with logs in the places of their names."""
     names = {"LOG": HEALTHY, "SLOW": SLOW, "TOPOLOGY": TOPOLOGY, **places}
     return [names.get(word, word) for word in args.split()]
 
@@ -118,18 +117,12 @@ def test_too_little_memory_is_an_error_in_one_line(tmp_path: Path) -> None:
         assert done.stderr.startswith("nccl-inspect: out of memory; ")
 
 
-# --- pipes
-
-
 def test_what_is_piped_in_is_read_with_a_dash_or_without_a_name() -> None:
     for args in (["summarize"], ["summarize", "-"], ["paths"], ["paths", "-"]):
         done = execute(*args, data=Path(HEALTHY).read_bytes())
         assert (done.returncode, done.stderr, b"P2P/CUMEM" in done.stdout) == (0, b"", True)
     done = execute("summarize", data=(sample_data.FOLDER / "v2.30.7-subsys-all" / "job.log.gz").read_bytes())
     assert (done.returncode, done.stderr, b"NET/Socket" in done.stdout) == (0, b"", True)
-
-
-# --- what is shown
 
 
 def test_a_platform_that_the_log_contradicts_is_told() -> None:
@@ -174,7 +167,6 @@ print(json.dumps(counts), file=sys.stderr)
 
 
 def loaded(*args: str, folder: Path) -> dict[str, Any]:
-    """Return what a run loads and makes."""
     command = [sys.executable, "-c", _COUNTED, *args]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
     result: dict[str, Any] = json.loads(done.stderr.splitlines()[-1])

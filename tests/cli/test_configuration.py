@@ -24,7 +24,6 @@ SUPPRESSION = '[[suppress]]\nrule = "{rule}"\nreason = "known, see the wiki"\n{m
 
 
 def document(*args: str, cwd: Path) -> dict[str, Any]:
-    """What a summary says as JSON."""
     loaded: dict[str, Any] = json.loads(execute("summarize", *args, "--format", "json", cwd=cwd).stdout)
     return loaded
 

@@ -24,9 +24,6 @@ COMMANDS = {name: command for name in cli.list_commands(TOP) if (command := cli.
 ESCAPE = b"\x1b["
 
 
-# --- help
-
-
 def test_the_rules_are_listed() -> None:
     document = json.loads(invoke("rules", "--format", "json").stdout)
     assert [rule["name"] for rule in document] == [entry.rule.name for entry in registered()]
@@ -104,9 +101,6 @@ def test_manual_pages_show_without_complaint(tmp_path: Path) -> None:
             assert not [line for line in complaints if "missing date" not in line]  # it would change each build
 
 
-# --- looks
-
-
 @pytest.mark.slow
 def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> None:
     assert ESCAPE not in run("summarize", SLOW, env={"TERM": "xterm"}).stdout
@@ -119,7 +113,6 @@ def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> 
 
 
 def unfit(name: str) -> list[str]:
-    """Return lines of the summary of a sample that are wider than asked for, or not plain."""
     wrong: list[str] = []
     for columns in (40, 60, 80, 132):
         done = execute("summarize", name, cwd=sample_data.FOLDER, env={"COLUMNS": f"{columns}"})

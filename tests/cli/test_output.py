@@ -234,9 +234,6 @@ def test_what_is_written_may_lie_beside_the_inputs(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "job.log").exists()
 
 
-# --- compression
-
-
 def test_what_goes_to_a_gz_file_is_compressed(tmp_path: Path) -> None:
     for command, name in (
         *(("summarize", "new.json"), ("summarize", "new.txt"), ("paths", "new.csv"), ("topology", "new.dot")),

@@ -33,7 +33,6 @@ def command(*args: str) -> list[str]:
 
 
 def run(folder: Path, *args: str, data: bytes = b"", **own: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a job in a folder."""
     return subprocess.run(
         command(*args), cwd=folder, env=environment(**own), input=data, capture_output=True, timeout=LIMIT, check=False
     )
@@ -54,7 +53,6 @@ def quietly(arguments: list[str]) -> list[str]:
 
 @contextmanager
 def started(folder: Path, *args: str, **own: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A job that runs, in a group of its own."""
     process = subprocess.Popen(
         command(*args),
         cwd=folder,

@@ -13,7 +13,6 @@ from nccl_inspect.model.job import Job
 
 @cache
 def capture(name: str) -> tuple[bytes, ...]:
-    """The lines of a sample."""
     (data,) = sample_data.contents(name)
     return tuple(data.rstrip(b"\n").split(b"\n"))
 

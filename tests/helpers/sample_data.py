@@ -34,19 +34,16 @@ def one_or_all(*few: str) -> pytest.MarkDecorator:
 
 @cache
 def truth(name: str) -> dict[str, Any]:
-    """What is true of a sample."""
     loaded: dict[str, Any] = json.loads((FOLDER / name / "truth.json").read_text(encoding="utf-8"))
     return loaded
 
 
 def files(name: str) -> list[Path]:
-    """The log files of a sample."""
     return [file for file in sorted((FOLDER / name).rglob("*.log*")) if file.is_file()]
 
 
 @cache
 def contents(name: str) -> tuple[bytes, ...]:
-    """The unpacked log files of a sample."""
     return tuple(_unpacked(file) for file in files(name))
 
 
@@ -57,12 +54,10 @@ def _unpacked(file: Path) -> bytes:
 
 @cache
 def job(name: str) -> Job:
-    """A sample as the tool reads it."""
     return nccl_inspect.read([str(file) for file in files(name)])
 
 
 def is_torn(name: str) -> bool:
-    """Whether the capture holds lines that were cut."""
     return "cut_lines" in truth(name)
 
 

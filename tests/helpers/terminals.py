@@ -24,7 +24,6 @@ EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 def run(
     *args: str, data: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """A command in a process of its own."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     return subprocess.run(
         [*EXE, *args], input=data, capture_output=True, env=inherited | (env or {}), cwd=cwd, timeout=60, check=False
@@ -56,7 +55,6 @@ def read_until(stream: Any, wanted: bytes, seen: bytes = b"") -> bytes:
 
 
 def on_a_terminal(args: Sequence[str], env: dict[str, str] | None = None) -> bytes:
-    """What a command prints on a pseudo-terminal."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     ours, theirs = pty.openpty()
     with subprocess.Popen(

@@ -40,7 +40,6 @@ def rows(name: str) -> list[Said]:
 
 
 def misplaced(job: Job, data: bytes) -> list[str]:
-    """Evidence that does not stand in the line that it names."""
     lines = [
         line.replace('\\"', '"').replace('""', '"') for line in data.decode("utf-8", "surrogateescape").split("\n")
     ]
@@ -232,9 +231,6 @@ def test_only_what_has_the_newest_line_first_is_turned(tmp_path: Path) -> None:
         jobs.append(nccl_inspect.read(folder))
     assert [source.newest_first for source in jobs[1].sources] == [False, True]
     assert told(jobs[1]) == told(jobs[0])
-
-
-# --- lines that a terminal broke
 
 
 def broken(lines: Sequence[bytes], width: int, padded: bool) -> bytes:

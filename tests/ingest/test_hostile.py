@@ -134,9 +134,6 @@ def test_envelopes_may_be_nested_to_any_depth_without_harm() -> None:
     assert nccl_inspect.read(LINE + b'msg="x" ' + b"a=" * 400_000 + b'" NCCL INFO nothing').paths
 
 
-# --- bombs
-
-
 def problems(data: object) -> list[str]:
     return [source.problem for source in nccl_inspect.read(data).sources if source.problem]  # type: ignore[arg-type]
 

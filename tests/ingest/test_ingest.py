@@ -187,7 +187,6 @@ def rejoin(data: bytes, chunk: int = 1 << 20) -> tuple[list[bytes], Rejoiner]:
 
 
 def outputs(processes: int, lines: int) -> list[list[bytes]]:
-    """What each process prints."""
     text = "vm:{0}:{0}0 [{1}] NCCL INFO line {2} of {0} {3}"
     return [
         [text.format(pid, pid % 8, number, "x" * (number % 90)).encode() for number in range(lines)]

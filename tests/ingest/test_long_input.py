@@ -72,9 +72,6 @@ def test_long_input_on_a_terminal_shows_a_progress_bar(tmp_path: Path) -> None:
     assert b"%" not in shown
 
 
-# --- interruption
-
-
 def interrupted(args: list[str], fifo: Path, data: bytes, number: int = signal.SIGINT) -> tuple[int, str, str]:
     """A command that reads a FIFO and gets a signal when it has read the data and waits for more."""
     os.mkfifo(fifo)

@@ -74,7 +74,6 @@ def edges(given: Any) -> list[tuple[int, int]]:
 
 
 def error_of(given: Any) -> str:
-    """The one line with which reading ends."""
     with pytest.raises(NcclInspectError) as caught:
         nccl_inspect.read(given)
     assert caught.value.exit_code == 3

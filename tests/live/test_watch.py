@@ -31,9 +31,6 @@ from nccl_inspect.pipeline.reading import Judge, Options
 DEGRADED = (sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
 
 
-# --- looking at a job does not change what is read
-
-
 def differences_when_looked_at(name: str) -> list[str]:
     """Return what becomes otherwise where a sample is judged again and again while it grows."""
     judge, wrong = Judge(Options()), []

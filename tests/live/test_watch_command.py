@@ -204,9 +204,6 @@ def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> N
     assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
 
 
-# --- metrics
-
-
 def fetched(port: int, path: str = "/metrics") -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
         text: str = answer.read().decode()

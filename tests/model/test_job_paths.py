@@ -73,8 +73,6 @@ def test_ends_that_do_not_belong_together_are_not_paired() -> None:
     assert path(line("a", 1, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")).links == []
 
 
-# --- NICs
-
 LISTS: dict[str, list[str | None]] = {
     "Using [0]mlx5_0:1/RoCE [1]mlx5_3:1/RoCE [RO]; OOB eth0:10.0.0.1<0>": ["mlx5_0", "mlx5_3"],
     "Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} [1]={[2] mlx5_2:1/IB, [3] mlx5_3:1/IB} [RO]; OOB eth0:10.0.0.1<0>": [
@@ -138,8 +136,6 @@ def test_a_platform_tells_the_link_where_all_its_pairs_have_the_same() -> None:
     links = {"p4d.24xlarge": "NVLink", "g6e.12xlarge": "PCIe", "p3dn.24xlarge": None}
     assert {name: path(CONNECTS.format(0, 1), platform=name).link for name in links} == links
 
-
-# --- logs of which a part is missing
 
 TWO_HOSTS = ("socket-2node-tp4-dp2", "v2.19.4-socket-2node", "timestamps", "v2.28.9-libfabric-2node")
 

@@ -62,7 +62,6 @@ def essence(job: Job) -> tuple[object, ...]:
 
 
 def judged(log: bytes | str) -> list[Job]:
-    """All jobs of a log."""
     found: list[Job] = []
     Judge(Options()).worst(reading.fold(log), found.append)
     return found
@@ -143,9 +142,6 @@ def test_many_jobs_at_once() -> None:
         assert sum(one.detail is not None for one in job.jobs) == 3
 
 
-# --- the work grows with the number of jobs
-
-
 def of_jobs(number: int, hosts: int, ends: bool) -> Callable[[], object]:
     fold = reading.fold(mixed([small(at, hosts, ends=ends) for at in range(number)]))
     return lambda: Judge(Options()).worst(fold)
@@ -188,9 +184,6 @@ def test_the_work_grows_with_the_number_of_jobs_and_machines() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-# --- files
-
-
 def test_a_folder_of_logs_is_told_by_its_files(tmp_path: Path) -> None:
     for name in CAPTURES:
         (tmp_path / f"{name}.log").write_bytes(sample_data.contents(name)[0])
@@ -207,9 +200,6 @@ def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: 
         for part, text in enumerate((b"".join(lines[:-4]), unknown, lines[-4])):
             (tmp_path / f"job{number}-{part}.log").write_bytes(text)
     assert [len(job.sources) for job in judged(str(tmp_path)) if job.paths] == [3, 3]
-
-
-# --- lines
 
 
 @given(st.sets(st.integers(0, 440), max_size=60), st.sampled_from([b"", b"0: ", b"[pod/llama-0/main] "]))

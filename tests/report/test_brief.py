@@ -17,7 +17,6 @@ def labels(text: str) -> list[str]:
 
 
 def misshapen(job: Job) -> Iterator[str]:
-    """Yield what is wrong with the shape of what is sent of a job."""
     text = brief.render(job)
     if len(text.splitlines()) > brief.MAX_LINES:
         yield "too long"

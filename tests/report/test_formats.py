@@ -43,7 +43,6 @@ NASTY = (
 
 
 def shown(name: str, job: Job, **style: Any) -> str:
-    """A job in a format."""
     return report.load(name).render(job, Style(**style))
 
 
@@ -97,9 +96,6 @@ def test_a_format_loads_only_its_own_library() -> None:
         assert done.stdout.split() == own.get(form, []), form
 
 
-# --- markdown
-
-
 def prose(text: str) -> str:
     """Markdown without what stands in code, and without the marks of what is folded away."""
     text = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -143,11 +139,7 @@ def test_markdown_cuts_long_lines_unless_all_is_wanted() -> None:
     assert "x" * 9000 in shown("markdown", job, verbose=True)
 
 
-# --- SARIF
-
-
 def sarif(job: Job) -> dict[str, Any]:
-    """The only run of the document."""
     document = json.loads(shown("sarif", job))
     SARIF.validate(document)
     assert document["version"] == "2.1.0"
@@ -211,11 +203,7 @@ def test_names_of_sources_become_uris() -> None:
         assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
-# --- JUnit
-
-
 def junit(job: Job) -> dict[str, TestCase]:
-    """The cases by suite and name."""
     read = JUnitXml.fromstring(shown("junit", job).encode())
     cases = {f"{suite.name}/{case.name}": case for suite in read for case in suite}
     results = Counter(type(result) for case in cases.values() for result in case.result)
@@ -246,9 +234,6 @@ def test_junit_of_a_hostile_log_is_read_back() -> None:
     (accepted,) = next(case.result for name, case in cases.items() if name.endswith("/shm-segment-failed"))
     assert accepted.message.startswith("accepted: a|b")
     assert any(isinstance(result, Error) for case in cases.values() for result in case.result)
-
-
-# --- GitHub
 
 
 def commands(job: Job) -> list[re.Match[str]]:
@@ -286,16 +271,7 @@ def test_a_hostile_log_cannot_forge_a_command() -> None:
     assert "%2C" in text and "%3A" in text and "%25" in text
 
 
-def test_what_came_through_a_pipe_has_no_file_to_annotate() -> None:
-    (data,) = sample_data.contents("v2.30.7-shm-4gpu")
-    assert all(one["file"] is None for one in commands(nccl_inspect.read(data)))
-
-
-# --- Prometheus
-
-
 def metrics(job: Job) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """Values by name and labels."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(shown("prometheus", job)):
         assert family.type == "gauge"

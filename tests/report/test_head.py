@@ -26,7 +26,6 @@ def shown(job: Job, form: str, *, verbose: bool = False) -> str:
 
 
 def misshapen(job: Job) -> Iterator[str]:
-    """Yield what is wrong with the shape of the head of a job."""
     lines, narrow, first = first_lines(job), first_lines(job, 40), head.of(job)
     if len(lines) > 10 or not lines[0].startswith(job.verdict.upper()):
         yield f"{len(lines)} lines from {lines[0]}"

@@ -241,9 +241,6 @@ def test_processes_that_the_kernel_killed_before_the_run_are_not_of_it(tmp_path:
     assert kept.read_text() == lost + killed
 
 
-# --- jobs that stand still
-
-
 class Ras(threading.Thread):
     """Answers as RAS does, from recorded answers."""
 
