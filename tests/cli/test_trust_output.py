@@ -17,6 +17,7 @@ import large_job
 import pytest
 from command_line import execute, invoke
 from repository import ROOT
+from terminals import Piped
 
 from nccl_inspect.errors import NoInputError
 
@@ -61,16 +62,9 @@ def test_an_unreadable_input_is_named_and_skipped(step: int, folder: Path) -> No
     assert not wrong, folder
 
 
-def begun(*args: str, data: bytes | None = None) -> subprocess.Popen[bytes]:
+def begun(*args: str, data: bytes | None = None) -> Piped:
     """A command whose output nobody reads yet; with data, its input stays open."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nccl_inspect", *args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+    process = Piped([sys.executable, "-m", "nccl_inspect", *args])
     if data is not None:
         process.stdin.write(data)
         process.stdin.flush()
@@ -110,7 +104,7 @@ def test_output_is_whole_or_ends_with_a_line_and_the_status_says_so(tmp_path: Pa
             if not (whole.startswith(out) and (is_cut or (process.returncode == 0 and out == whole))):
                 wrong.append((command, number, process.returncode, len(out), out[-80:], err))
     with begun("paths", "--format", "csv", str(log)) as process:
-        process.stdout.close()  # type: ignore[union-attr]
+        process.stdout.close()
         if process.wait(60) != 128 + signal.SIGPIPE:
             wrong.append(("closed", process.returncode))
     assert not wrong

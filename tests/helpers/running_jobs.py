@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from terminals import Piped
+
 from nccl_inspect.running import variables
 
 LIMIT = 60
@@ -52,16 +54,9 @@ def quietly(arguments: list[str]) -> list[str]:
 
 
 @contextmanager
-def started(folder: Path, *args: str, **own: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        command(*args),
-        cwd=folder,
-        env=environment(**own),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+def started(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
+    env = environment(**own)
+    process = Piped(command(*args), cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
     finally:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import sample_data
 
@@ -28,6 +28,18 @@ def run(
     return subprocess.run(
         [*EXE, *args], input=data, capture_output=True, env=inherited | (env or {}), cwd=cwd, timeout=60, check=False
     )
+
+
+class Piped(subprocess.Popen[bytes]):
+    """A program that runs; its input and its outputs are pipes unless the test says otherwise."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+    def __init__(self, args: Sequence[str], **how: Any) -> None:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        super().__init__(args, **{**pipes, **how})
 
 
 def read_to_end(terminal: int) -> bytes:
