@@ -23,7 +23,6 @@ from nccl_inspect import __version__
 
 TOPOLOGY = str(TESTS / "data" / "h200-4gpu.nccl-topo.xml")
 COMMANDS = tomllib.loads((TESTS / "cli" / "commands.toml").read_text(encoding="utf-8"))
-CHANNEL = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
 
 def words(args: str, **places: str) -> list[str]:
@@ -123,12 +122,6 @@ def test_what_is_piped_in_is_read_with_a_dash_or_without_a_name() -> None:
         assert (done.returncode, done.stderr, b"P2P/CUMEM" in done.stdout) == (0, b"", True)
     done = execute("summarize", data=(sample_data.FOLDER / "v2.30.7-subsys-all" / "job.log.gz").read_bytes())
     assert (done.returncode, done.stderr, b"NET/Socket" in done.stdout) == (0, b"", True)
-
-
-def test_a_platform_that_the_log_contradicts_is_told() -> None:
-    log = Path(HEALTHY).read_bytes() + CHANNEL[:21] + b"NET/OFI Running on p5.48xlarge platform, topology file x\n"
-    done = execute("summarize", "--platform", "p4d.24xlarge", data=log)
-    assert b"the platform is to be p4d.24xlarge, but the log says p5.48xlarge; leave --platform out" in done.stderr
 
 
 def test_without_a_line_of_nccl_the_lines_are_shown_as_they_are() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 from pathlib import Path
 
 import large_job
 import sample_data
-from command_line import execute, invoke
+from command_line import execute
 from terminals import TWO_HOSTS
 
 import nccl_inspect
@@ -91,18 +88,6 @@ def test_what_all_paths_have_in_common_is_told_whole() -> None:
     assert "dst host of all: llama-3-8b-node-0-1" in notes
 
 
-def test_ranks_of_communicators_are_told_apart(tmp_path: Path) -> None:
-    """The end of a log, in which the communicator of all ranks is not begun."""
-    log = tmp_path / "end.log"
-    lines = sample_data.contents("socket-2node-tp4-dp2")[0].split(b"\n")
-    log.write_bytes(b"\n".join(lines[-700:]))
-    head, _, *rows = invoke("paths", str(log)).stdout.split("\n\n")[0].splitlines()
-    assert head.split()[-1] == "communicator"
-    assert len(rows) == len(set(rows)) == len(nccl_inspect.read(str(log)).paths)
-    for matrix in ((), ("--matrix",)):
-        assert invoke("paths", str(log), *matrix).stdout.endswith("does not show the communicator of all ranks\n")
-
-
 # --- the matrix
 
 
@@ -127,14 +112,3 @@ def test_a_matrix_of_many_hosts_shows_the_odd_one() -> None:
     piped = shown("--matrix", data=log).partition("\n\n")[0].splitlines()[1:]
     assert [row.split()[0] for row in piped] == [f"train-7f9c-node-{host}" for host in range(20)]
     assert max(map(len, piped)) < 500
-
-
-def test_above_64_ranks_the_matrix_is_host_by_host_in_all_formats() -> None:
-    host = b"vm%d:1:1 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[1] via P2P/CUMEM\n"
-    log = b"".join(host % (rank // 8, rank, rank + 1) for rank in range(0, 80, 2))
-    document = json.loads(invoke("paths", "--matrix", "--format", "json", data=log).stdout)
-    assert (document["by"], len(document["names"]), len(document["rows"])) == ("host", 10, 10)
-    assert document["rows"][3][3][0]["pairs"] == 4
-    table = list(csv.DictReader(io.StringIO(invoke("paths", "--matrix", "--format", "csv", data=log).stdout)))
-    assert [row["src\\dst"] for row in table] == document["names"]
-    assert table[3][document["names"][3]].startswith("4 x P2P/CUMEM (")

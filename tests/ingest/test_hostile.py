@@ -256,9 +256,4 @@ def test_nothing_of_a_log_drives_the_terminal(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_cell_is_no_formula() -> None:
-    log = b"vm:1:1 [0] NCCL INFO NET/IB : Using [0]=cmd|x:1/RoCE ; OOB eth0:10.0.0.1<0>\n"
-    log += b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0\n"
-    table = invoke("paths", "--format", "csv", data=log).stdout
-    assert "=cmd" in table
-    assert ",=" not in table
     assert questions.table_of_rows([["host", "=cmd"], ["+x", -3]]) == "host,'=cmd\n'+x,-3\n"

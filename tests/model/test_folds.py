@@ -21,7 +21,6 @@ from nccl_inspect.model.communicators import edges
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold import process_log, statement_table, step_table, tables, wordings
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.bulk import LARGE
 
@@ -91,15 +90,6 @@ def test_an_empty_fold_changes_nothing_on_either_side() -> None:
     before.merge(fold_of(lines_of("v2.21.5-ipc")))
     after.merge(Fold())
     assert document(before) == document(after) == read_at_once("v2.21.5-ipc")
-
-
-def test_blocks_of_any_size_give_the_same_job() -> None:
-    lines = lines_of("timestamps")
-    reader = Reader()
-    reader.fold.start(lines[0][0])
-    for start in range(0, len(lines), 7):
-        reader.feed([line for _, line in lines[start : start + 7]])
-    assert document(reader.fold) == read_at_once("timestamps")
 
 
 def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> None:
