@@ -16,6 +16,7 @@ from typing import Any
 import large_job
 import pytest
 from command_line import execute, invoke
+from few_examples import every
 from repository import ROOT
 from terminals import Piped
 
@@ -47,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+@every(5)
 def test_an_unreadable_input_is_named_and_skipped(step: int, folder: Path) -> None:
     wrong: list[object] = []
     for command in READERS[::step]:

@@ -15,6 +15,7 @@ import exports
 import pytest
 import sample_data
 from exports import Said
+from few_examples import every
 from hypothesis import given
 from hypothesis import strategies as st
 from same_jobs import capture, plain, told
@@ -51,7 +52,7 @@ def misplaced(job: Job, data: bytes) -> list[str]:
 # --- exports
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+@every(9)
 def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
     """In order, and with the newest line first; evidence names the line where the message stands."""
     wrong, names = [], cycle(CAPTURES)
@@ -76,7 +77,7 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+@every(9)
 def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
     whole, shares = plain("v2.28.9-libfabric-2node")["lines"][0], cycle((0.3, 0.77))
     for kind in IN_PIECES[::step]:
@@ -172,9 +173,10 @@ def turned() -> bytes:
     return exports.PREFIXED["timestamps"](rows("peer-killed")[::-1])
 
 
-def test_no_log_in_order_is_turned_or_taken_for_broken() -> None:
+@sample_data.one_or_all("peer-killed", "timestamps")
+def test_no_log_in_order_is_turned_or_taken_for_broken(names: tuple[str, ...]) -> None:
     wrong = []
-    for name in sample_data.names():
+    for name in names:
         turned = [one.name for one in nccl_inspect.read(list(sample_data.contents(name))).sources if one.newest_first]
         wrong += [f"{name} is turned: {turned}"] if turned else []
         for data in sample_data.contents(name):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from envelope_samples import MODULES, PREFIXES, WHOLE, filled, wrapper
-from few_examples import FEW
+from few_examples import FEW, every
 from hypothesis import given
 from hypothesis import strategies as st
 from same_jobs import capture, plain, told
@@ -82,7 +82,7 @@ def faults(module: ModuleType) -> Iterator[str]:
             yield f"of {sample!r} the origin keeps {known}"
 
 
-@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
+@every(13)
 def test_a_line_in_parts_is_put_together(step: int) -> None:
     wrong = []
     for module in (module for module in MODULES.values() if hasattr(module, "PARTS")):
@@ -168,7 +168,7 @@ logs/with blanks/job.log:7:|
 """What launchers that nobody knows put in front; it ends before the bar."""
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+@every(9)
 def test_a_wrapped_log_gives_the_same_job(step: int) -> None:
     wrong = []
     for number, name in enumerate(KINDS[::step]):
@@ -199,11 +199,12 @@ def test_a_mixture_of_envelopes_in_one_log_gives_the_same_job(seed: int, sample:
     assert summary(b"\n".join(wrapper(choose.choice(KINDS))(line) for line in capture(sample))) == plain(sample)
 
 
-def test_logs_in_documents_and_pages_give_the_same_job() -> None:
+@every(3)
+def test_logs_in_documents_and_pages_give_the_same_job(step: int) -> None:
     page = b"\n".join(capture(CAPTURES[0])).replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
     whole = summary(b"<html><body><pre>\n%b\n</pre></body></html>\n" % page)
     assert only_job(whole) == only_job(plain(CAPTURES[0]))
-    for sample in CAPTURES:
+    for sample in CAPTURES[::step]:
         lines = [line for line in capture(sample) if line]
         found = {"events": [{"timestamp": 1795216387071, "message": line.decode("utf-8")} for line in lines]}
         for indent in (4, None):
@@ -325,7 +326,7 @@ def masked(head: bytes, line: bytes) -> bytes:
     return (head + b" NCCL " + line.partition(b" NCCL ")[2]).lstrip()
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+@every(4)
 def test_a_line_without_host_is_a_fragment(step: int) -> None:
     for head in MASKED[::step]:
         for lead in (b"", b"[rank3]: ", b"[pod/llama-0/trainer] "):

@@ -333,6 +333,8 @@ def test_what_holds_no_log_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(b"x")
     assert error_of(tmp_path / "gone.log").endswith("gone.log: no such file; check the path")
     assert "the folder holds no log" in error_of(tmp_path)
+    (tmp_path / "self.log").symlink_to("self.log")
+    assert "Too many levels of symbolic links" in error_of(tmp_path / "self.log")
     assert "empty" in error_of(b"")
     for data in (b"no line of it\n" * 3, bytes(range(256)) * 5000, b"\x7fELF" + b"\0" * 3_000_000):
         assert "no NCCL line among" in error_of(data)

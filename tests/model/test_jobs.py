@@ -112,7 +112,7 @@ HOWS = ("joined", "joined the other way", "interleaved")
 
 
 def test_no_job_changes_another_one() -> None:
-    pairs = zip(pairwise(CAPTURES), cycle(HOWS), strict=False)
+    pairs = zip(pairwise(CAPTURES[:4]), cycle(HOWS), strict=False)
     wrong = [one for names, how in pairs for one in changed(names, [how])]
     assert not wrong, "\n".join(wrong)
 
