@@ -105,9 +105,6 @@ def test_all_samples_in_all_envelopes_and_all_examples_of_rules_say_the_same() -
     assert not wrong, "\n".join(wrong)
 
 
-# --- documents: what log stores answer
-
-
 def in_document(kind: str, lines: Iterable[str]) -> Any:
     around, each = LINES["documents"][kind]
     return json.loads(around.replace("LINES", ",".join(each.replace("LINE", json.dumps(line)) for line in lines)))
@@ -234,8 +231,6 @@ def test_what_goes_and_what_stays() -> None:
         wrong += [] if got == case["after"] else [(case["before"], got)]
     assert not wrong
 
-
-# --- lists of hosts
 
 HOSTS = ["gpu-a17", "gpu-a18", "gpu-a19", "gpu-b02", "gpu-b03"]
 

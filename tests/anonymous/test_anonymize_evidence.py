@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import rule_pages
 import yaml
-from anonymized_evidence import FILES, HOST, LOG, POD, leaks, planted, pods, run
+from anonymized_evidence import FILES, HOST, LOG, POD, leaks, plant, planted, run
 from hypothesis import example, given
 from hypothesis import strategies as st
 from repository import ROOT, TESTS
@@ -145,7 +145,7 @@ def test_what_was_planted_is_gone_from_all_together_and_joins_stay(
     assert names["host"][POD].startswith(names["name"]["orion-train"] + "-")
     pod = json.loads((tmp_path / "out" / "pods.json").read_text())
     assert pod["metadata"]["name"] == names["host"][POD]
-    container, was = (one["spec"]["containers"][0] for one in (pod, pods()))
+    container, was = (one["spec"]["containers"][0] for one in (pod, plant("pod")))
     assert container["env"][:2] == was["env"][:2]
     assert container["securityContext"] == was["securityContext"]
     assert container["resources"]["limits"].keys() >= {"nvidia.com/gpu", "rdma/hca_shared"}

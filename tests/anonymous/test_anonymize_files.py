@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import pickle
 import re
 import shutil
 import tarfile
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sample_data
-from anonymized_evidence import FILES, HOST, LOG, USER, dump, leaks, planted, ras, run
+from anonymized_evidence import FILES, HOST, LOG, PROJECT, USER, leaks, planted, run
 from anonymized_logs import PRIVATE, anonymized
 from command_line import execute
 from repository import TESTS
@@ -32,9 +31,6 @@ def written(folder: Path) -> dict[str, list[str]]:
         Path(name).name: re.sub(r"[0-9]+", "0", (folder / name).read_bytes().decode("latin-1")).splitlines()
         for name in names(folder)
     }
-
-
-# --- pipes, folders, archives
 
 
 def test_what_is_piped_in_comes_out(tmp_path: Path) -> None:
@@ -106,7 +102,7 @@ def test_what_is_not_recognized_is_named(tmp_path: Path, capsys: pytest.CaptureF
     folder = planted(tmp_path / "in", "ras.json")
     (folder / "notes.html").write_text(f"run by {USER} in /home/{USER}/x\n")
     (folder / "weights.bin").write_bytes(b"\0" * 9)
-    (folder / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump(), 2)[:-9])
+    (folder / "nccl_trace_rank_0").write_bytes(FILES[f"{PROJECT}_rank_0"][:-9])
     run(folder, "-o", tmp_path / "out")
     shown = capsys.readouterr().err
     assert "passed over: " in shown
@@ -122,7 +118,7 @@ def test_a_name_that_is_left_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "job.log").write_bytes(LOG + b"we thank quartz for all\n")
-    (folder / "ras.json").write_text(json.dumps(ras()).replace(HOST, "quartz"))
+    (folder / "ras.json").write_text(FILES["ras.json"].decode().replace(HOST, "quartz"))
     run(folder, "-o", tmp_path / "out")
     assert ("quartz" in (tmp_path / "out" / "job.log").read_text()) == ("still names quartz" in capsys.readouterr().err)
 
@@ -145,9 +141,6 @@ def test_packed_evidence_is_written_as_what_it_is(tmp_path: Path, capsys: pytest
         assert written(tmp_path / f"{number}") == written(tmp_path / "plain")
         assert leaks(tmp_path / f"{number}") == []
         assert ("other.bin" in capsys.readouterr().err) == (packed != Path(zipped))
-
-
-# --- what collect wrote
 
 
 def test_a_collection_is_written_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

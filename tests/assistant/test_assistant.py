@@ -137,13 +137,9 @@ def unlike_the_brief(name: str) -> list[str]:
     return [f"{name}: not so: {what}" for what, holds in expected.items() if not holds]
 
 
-def test_the_brief_comes_first_and_the_answer_is_bounded() -> None:
-    assert not unlike_the_brief("peer-killed")
-
-
-@pytest.mark.slow
-def test_the_brief_of_every_sample_comes_first_and_the_answer_is_bounded() -> None:
-    assert not [line for name in sample_data.names() for line in unlike_the_brief(name)]
+@sample_data.one_or_all("peer-killed")
+def test_the_brief_comes_first_and_the_answer_is_bounded(names: tuple[str, ...]) -> None:
+    assert not [line for name in names for line in unlike_the_brief(name)]
 
 
 @pytest.mark.slow
@@ -253,9 +249,6 @@ def test_what_a_log_orders_is_a_quote(tmp_path: Path) -> None:
 
 async def _instructions(client: Client) -> str | None:
     return client.instructions
-
-
-# --- reading
 
 
 def test_a_log_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sample_data
 from command_line import execute
+from few_examples import every
 from repository import TESTS
 from terminals import HEALTHY, SLOW
 
@@ -24,7 +25,6 @@ SUPPRESSION = '[[suppress]]\nrule = "{rule}"\nreason = "known, see the wiki"\n{m
 
 
 def document(*args: str, cwd: Path) -> dict[str, Any]:
-    """What a summary says as JSON."""
     loaded: dict[str, Any] = json.loads(execute("summarize", *args, "--format", "json", cwd=cwd).stdout)
     return loaded
 
@@ -47,10 +47,11 @@ def test_the_nearest_file_upwards_is_taken_and_told_on_stderr(tmp_path: Path) ->
     assert done.stderr.decode() == f"nccl-inspect: settings from {near} (--no-config ignores them)\n"
 
 
-def test_what_settings_leave_of_the_findings(tmp_path: Path) -> None:
+@every(5)
+def test_what_settings_leave_of_the_findings(step: int, tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text('ignore = ["p2p-*"]')
     wrong: list[object] = []
-    for case in COMMANDS["found"]:
+    for case in COMMANDS["found"][::step]:
         written(tmp_path, case.get("settings", ""))
         args = [LOGS[case.get("log", "SLOW")], *case.get("args", "").split()]
         text, data = (execute("summarize", *args, *form, cwd=tmp_path) for form in ([], ["--format", "json"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
@@ -16,19 +15,13 @@ import sample_data
 from command_line import execute, invoke
 from terminals import SLOW, on_a_terminal, run
 
-import nccl_inspect
 from nccl_inspect import kubectl
 from nccl_inspect.cli import cli, manual
 from nccl_inspect.judging.engine import registered
-from nccl_inspect.report import Style
-from nccl_inspect.report.text import brief
 
 TOP = cli.context_class(cli, info_name="nccl-inspect")
 COMMANDS = {name: command for name in cli.list_commands(TOP) if (command := cli.get_command(TOP, name))}
 ESCAPE = b"\x1b["
-
-
-# --- help
 
 
 def test_the_rules_are_listed() -> None:
@@ -108,9 +101,6 @@ def test_manual_pages_show_without_complaint(tmp_path: Path) -> None:
             assert not [line for line in complaints if "missing date" not in line]  # it would change each build
 
 
-# --- looks
-
-
 @pytest.mark.slow
 def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> None:
     assert ESCAPE not in run("summarize", SLOW, env={"TERM": "xterm"}).stdout
@@ -123,7 +113,6 @@ def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> 
 
 
 def unfit(name: str) -> list[str]:
-    """Return lines of the summary of a sample that are wider than asked for, or not plain."""
     wrong: list[str] = []
     for columns in (40, 60, 80, 132):
         done = execute("summarize", name, cwd=sample_data.FOLDER, env={"COLUMNS": f"{columns}"})
@@ -133,32 +122,6 @@ def unfit(name: str) -> list[str]:
     return wrong
 
 
-def test_the_summary_fits_the_width_unless_a_single_word_does_not() -> None:
-    assert not unfit("peer-killed") + unfit("v2.30.7-shm-4gpu")
-
-
-@pytest.mark.slow
-def test_the_summary_of_every_sample_fits_the_width() -> None:
-    assert not [line for name in sample_data.names() for line in unfit(name)]
-
-
-def test_a_long_line_of_evidence_is_cut_for_people_and_whole_with_verbose() -> None:
-    # what PyTorch prints since 2.5, c10/cuda/CUDACachingAllocator.cpp
-    memory = (
-        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity "
-        "of 79.10 GiB of which 1.29 GiB is free. Including non-PyTorch memory, this process has 77.80 GiB memory in "
-        "use. Of the allocated memory 70.18 GiB is allocated by PyTorch, and 5.06 GiB is reserved by PyTorch but "
-        "unallocated. If reserved but unallocated memory is large try setting "
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
-    )
-    job = nccl_inspect.read(SLOW)
-    finding = next(one for one in job.findings if one.evidence)
-    finding.evidence[0] = dataclasses.replace(finding.evidence[0], text=memory)
-    short, whole = (
-        " ".join(" ".join(brief(finding, job, Style(color=False, width=100, verbose=verbose))).split())
-        for verbose in (False, True)
-    )
-    assert re.search(r"evidence \S+: \[rank1\]: torch.OutOfMemoryError: CUDA out of memory.*…$", short)
-    assert memory not in short
-    assert memory in whole
-    assert memory in json.dumps(job.to_dict())
+@sample_data.one_or_all("peer-killed", "v2.30.7-shm-4gpu")
+def test_the_summary_fits_the_width_unless_a_single_word_does_not(names: tuple[str, ...]) -> None:
+    assert not [line for name in names for line in unfit(name)]

@@ -15,8 +15,10 @@ from typing import Any
 
 import large_job
 import pytest
-from command_line import invoke
+from command_line import execute, invoke
+from few_examples import every
 from repository import ROOT
+from terminals import Piped
 
 from nccl_inspect.errors import NoInputError
 
@@ -46,9 +48,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_unreadable_input_is_named_and_skipped(folder: Path) -> None:
+@every(5)
+def test_an_unreadable_input_is_named_and_skipped(step: int, folder: Path) -> None:
     wrong: list[object] = []
-    for command in READERS:
+    for command in READERS[::step]:
         one = [str(SOUND)] if command.startswith("diff") else []
         for several in (["logs"],) if one else (["logs"], ["logs/sound.log", "logs/shut.log"], ["logs/s*.log"]):
             done = invoke(*command.split(), *one, *several)
@@ -60,16 +63,9 @@ def test_an_unreadable_input_is_named_and_skipped(folder: Path) -> None:
     assert not wrong, folder
 
 
-def begun(*args: str, data: bytes | None = None) -> subprocess.Popen[bytes]:
+def begun(*args: str, data: bytes | None = None) -> Piped:
     """A command whose output nobody reads yet; with data, its input stays open."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nccl_inspect", *args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+    process = Piped([sys.executable, "-m", "nccl_inspect", *args])
     if data is not None:
         process.stdin.write(data)
         process.stdin.flush()
@@ -109,7 +105,7 @@ def test_output_is_whole_or_ends_with_a_line_and_the_status_says_so(tmp_path: Pa
             if not (whole.startswith(out) and (is_cut or (process.returncode == 0 and out == whole))):
                 wrong.append((command, number, process.returncode, len(out), out[-80:], err))
     with begun("paths", "--format", "csv", str(log)) as process:
-        process.stdout.close()  # type: ignore[union-attr]
+        process.stdout.close()
         if process.wait(60) != 128 + signal.SIGPIPE:
             wrong.append(("closed", process.returncode))
     assert not wrong
@@ -177,16 +173,16 @@ def test_a_log_without_a_command_is_summarized(folder: Path) -> None:
     }.items():
         if (out := invoke(*short.split()).stdout) != invoke(*whole.split()).stdout:
             wrong.append((short, out))
-    data = SOUND.read_bytes()
-    for args in ([], ["-"]):
-        command = [sys.executable, "-m", "nccl_inspect", *args]
-        done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
-        if not done.stdout.startswith(b"OK: "):
-            wrong.append((args, done))
-    done = subprocess.run(
-        [sys.executable, "-m", "nccl_inspect"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr[:6]) == (2, b"Usage:"), "no input: help"
+    assert execute("-", data=SOUND.read_bytes()).stdout.startswith(b"OK: ")
     with pytest.raises(NoInputError, match=r"jbo.log: no such file"):
         invoke("logs/jbo.log")
     assert not wrong, folder
+
+
+@pytest.mark.slow
+def test_without_arguments_a_pipe_is_summarized_and_without_input_there_is_help() -> None:
+    command = [sys.executable, "-m", "nccl_inspect"]
+    done = subprocess.run(command, input=SOUND.read_bytes(), capture_output=True, timeout=60, check=False)
+    assert done.stdout.startswith(b"OK: ")
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr[:6]) == (2, b"Usage:")

@@ -50,7 +50,6 @@ def test_a_signal_ends_all_that_the_command_started(tmp_path: Path) -> None:
     alive = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with started(tmp_path, "-q", *shell("sh -c 'echo $$; exec sleep 60'; sleep 60")) as process:
-            assert process.stdout is not None
             child = int(process.stdout.readline())
             process.send_signal(number)
             status = process.wait(LIMIT)

@@ -146,8 +146,6 @@ def test_what_others_measured_can_be_opened() -> None:
     assert "from memory" not in page
 
 
-# --- variables
-
 NAMING = ("nccl_inspect/rules/*.md", "nccl_inspect/rules/*.py", "docs/explanation/*.md", "docs/howto/*.md")
 LOG = re.compile(r"^```(?:log|console).*?^```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b(?:TORCH_NCCL|OFI_NCCL|NCCL|FI_EFA)_[A-Z0-9_]*[A-Z0-9]\b(?![_*]|\|)")

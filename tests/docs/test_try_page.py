@@ -97,7 +97,6 @@ class Visitor:
             self.troubles.append(message.text)
 
     def open(self) -> None:
-        """Open the page and wait until it has loaded."""
         self.page.goto(self.address)
         self.page.wait_for_selector(READY, timeout=LONG)
 
@@ -106,17 +105,14 @@ class Visitor:
             self.requests.append(url)
 
     def give(self, path: Path | list[Path], box: str = "#files") -> None:
-        """Choose files, or a folder."""
         self.page.set_input_files(box, path)
         self.wait()
 
     def wait(self) -> None:
-        """Wait for the result or the error."""
         self.page.wait_for_selector(DONE, timeout=LONG)
 
     @property
     def error(self) -> str:
-        """What the page complains of."""
         return self.page.inner_text("#error") if self.page.is_visible("#error") else ""
 
     def saved(self, tab: str | None) -> bytes:

@@ -45,7 +45,6 @@ def _server(root: Path | LogReader) -> MCPServer:
 
 
 def call(root: Path | LogReader, tool: str, **arguments: Any) -> CallToolResult:
-    """The answer of a tool."""
     return asked(root, lambda client: client.call_tool(tool, arguments))
 
 
@@ -57,11 +56,9 @@ def values(result: CallToolResult) -> dict[str, Any]:
 
 
 def texts(result: CallToolResult) -> list[str]:
-    """The texts of an answer."""
     return [part.text for part in result.content if isinstance(part, TextContent)]
 
 
 def problem(result: CallToolResult) -> str:
-    """The text of an answer that is an error."""
     assert result.is_error
     return texts(result)[0]

@@ -41,7 +41,6 @@ def entry(order: int, group: str, seq: int, name: str, state: str = "completed",
 
 
 def dump(rank: int, entries: list[dict[str, Any]], groups: dict[str, list[int]]) -> Dump:
-    """What a rank recorded."""
     config = {name: {"name": name, "desc": f"group {name}", "ranks": str(ranks)} for name, ranks in groups.items()}
     document = {"version": "2.10", "comm_lib_version": "2.28.9", "pg_config": config, "entries": entries}
     return flight_recorder.read(f"nccl_trace_rank_{rank}", pickle.dumps(document, protocol=2))

@@ -31,11 +31,6 @@ class Recording:
 
 
 def recordings(mesh: Path) -> list[Recording]:
-    """All recordings of a mesh.
-
-    Args:
-        mesh: one of :data:`MESHES`.
-    """
     return [_recording(folder) for folder in sorted(mesh.iterdir()) if folder.is_dir()]
 
 

@@ -32,12 +32,10 @@ class Example:
 
     @property
     def id(self) -> str:
-        """What it is called in the tests."""
         return f"{self.rule}-{self.number}-{self.outcome}"
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks that its finding must name."""
         parts = [read_range(part) for part in self.options.get("ranks", "").split(",") if part]
         return [rank for part in parts for rank in part or ()]
 

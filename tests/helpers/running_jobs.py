@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from terminals import Piped
 
 from nccl_inspect.running import variables
 
@@ -35,7 +35,6 @@ def command(*args: str) -> list[str]:
 
 
 def run(folder: Path, *args: str, data: bytes = b"", **own: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a job in a folder."""
     return subprocess.run(
         command(*args), cwd=folder, env=environment(**own), input=data, capture_output=True, timeout=LIMIT, check=False
     )
@@ -55,28 +54,11 @@ def quietly(arguments: list[str]) -> list[str]:
 
 
 @contextmanager
-def started(folder: Path, *args: str, **own: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A job that runs, in a group of its own."""
-    process = subprocess.Popen(
-        command(*args),
-        cwd=folder,
-        env=environment(**own),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+def started(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
+    env = environment(**own)
+    process = Piped(command(*args), cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
     finally:
         process.kill()
         process.communicate(timeout=LIMIT)
-
-
-def read_until(descriptor: int, words: bytes) -> bytes:
-    found, end = b"", time.monotonic() + LIMIT
-    while words not in found and time.monotonic() < end:
-        if select.select([descriptor], [], [], 0.1)[0]:
-            found += os.read(descriptor, 4096)
-    assert words in found
-    return found

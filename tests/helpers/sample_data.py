@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from repository import ROOT
 
 import nccl_inspect
@@ -26,21 +27,23 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(file.parent.name for file in FOLDER.glob("*/truth.json")))
 
 
+def one_or_all(*few: str) -> pytest.MarkDecorator:
+    """A few samples for `make test`, and all of them for `make test-all`."""
+    return pytest.mark.parametrize("names", [few, pytest.param(names(), marks=pytest.mark.slow)], ids=["few", "all"])
+
+
 @cache
 def truth(name: str) -> dict[str, Any]:
-    """What is true of a sample."""
     loaded: dict[str, Any] = json.loads((FOLDER / name / "truth.json").read_text(encoding="utf-8"))
     return loaded
 
 
 def files(name: str) -> list[Path]:
-    """The log files of a sample."""
     return [file for file in sorted((FOLDER / name).rglob("*.log*")) if file.is_file()]
 
 
 @cache
 def contents(name: str) -> tuple[bytes, ...]:
-    """The unpacked log files of a sample."""
     return tuple(_unpacked(file) for file in files(name))
 
 
@@ -51,12 +54,10 @@ def _unpacked(file: Path) -> bytes:
 
 @cache
 def job(name: str) -> Job:
-    """A sample as the tool reads it."""
     return nccl_inspect.read([str(file) for file in files(name)])
 
 
 def is_torn(name: str) -> bool:
-    """Whether the capture holds lines that were cut."""
     return "cut_lines" in truth(name)
 
 

@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 
 
 def schema(name: str) -> dict[str, Any]:
-    """One of the schemas in the package."""
     text = files("nccl_inspect").joinpath(f"schema/{name}.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded

@@ -15,8 +15,6 @@ from typing import TypeVar
 
 @dataclass(frozen=True)
 class Release:
-    """What a release prints."""
-
     name: str
     start: bool = True
     """``Init START`` (2.18.3)."""
@@ -97,15 +95,8 @@ Stream = list[Line]
 class Job:
     """Writes what the processes of one job print.
 
-    Args:
-        release: that prints.
-        hosts: names of the hosts.
-        gpus: of each host.
-        random: decides what is left open: interleaving, rotations of rings, threads.
-        threads: the ranks of a host are threads of one process.
-        shm: GPUs of a host talk over shared memory.
-        scattered: ranks go round the hosts instead of filling one after the other.
-        first_pid: of its processes.
+    The ranks of a host may be `threads` of one process, its GPUs talk over `shm`, and ranks may go round the hosts
+    (`scattered`); what is left open, such as interleaving and rotations of rings, is decided by `random`.
     """
 
     def __init__(
@@ -185,7 +176,6 @@ class Job:
         )
 
     def destroy(self, comms: list[Comm]) -> None:
-        """End communicators."""
         for comm in comms:
             for rank in comm.ranks:
                 if self.release.ends:

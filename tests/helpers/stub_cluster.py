@@ -6,9 +6,8 @@ import json
 import stat
 import sys
 from pathlib import Path
-from typing import Any
 
-from repository import ROOT
+from repository import ROOT, TESTS
 
 SAMPLE = ROOT / "sample_logs" / "field-notes" / "p4d-4pod-1gpu-efa.log"
 STUB = """#!{python}
@@ -42,42 +41,7 @@ def calls(folder: Path) -> list[list[str]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {
-        "name": "llama-0",
-        "annotations": {
-            "kubectl.kubernetes.io/last-applied-configuration": '{"env":[{"name":"HF_TOKEN","value":"hf_sesame"}]}',
-            "team": "speech",
-        },
-        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "llama"}],
-    },
-    "spec": {
-        "nodeName": "node-7",
-        "initContainers": [{"name": "fetch"}],
-        "containers": [
-            {
-                "name": "trainer",
-                "command": ["train", "--api-key", "sesame-1", "--token=sesame-2", "--rank", "3"],
-                "args": ["export WANDB_API_KEY=sesame-3; python train.py --lr 0.1"],
-                "env": [
-                    {"name": "HF_TOKEN", "value": "hf_sesame"},
-                    {"name": "NCCL_DEBUG", "value": "INFO"},
-                    {"name": "DB", "value": "postgres://me:sesame-4@db/x"},
-                    {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}},
-                ],
-            }
-        ],
-    },
-    "status": {"containerStatuses": [{"name": "trainer", "restartCount": 2}]},
-}
-JOB = {
-    "metadata": {
-        "name": "llama",
-        "ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "llama"}],
-    }
-}
+POD, JOB = (json.loads((TESTS / "data" / f"cluster-{kind}.json").read_text()) for kind in ("pod", "job"))
 
 
 def answer_as_kubernetes(programs: Path) -> None:

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO, Any
 
 import sample_data
 
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
 TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
+PATIENCE = 60.0
+"""Seconds that something may take before a test fails; none waits so long when all is well."""
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 
 
 def run(
     *args: str, data: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """A command in a process of its own."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     return subprocess.run(
         [*EXE, *args], input=data, capture_output=True, env=inherited | (env or {}), cwd=cwd, timeout=60, check=False
     )
+
+
+class Piped(subprocess.Popen[bytes]):
+    """A program that runs; its input and its outputs are pipes unless the test says otherwise."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+    def __init__(self, args: Sequence[str], **how: Any) -> None:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        super().__init__(args, **{**pipes, **how})
 
 
 def read_to_end(terminal: int) -> bytes:
@@ -40,8 +55,18 @@ def read_to_end(terminal: int) -> bytes:
         shown += data
 
 
+def read_until(stream: Any, wanted: bytes, seen: bytes = b"") -> bytes:
+    """What comes from a pipe or terminal until a text is in it; the test fails where it does not come."""
+    descriptor = stream if isinstance(stream, int) else stream.fileno()
+    while wanted not in seen:
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
+        data = os.read(descriptor, 65536) if ready else b""
+        assert data, f"{wanted!r} did not come: {seen!r}"
+        seen += data
+    return seen
+
+
 def on_a_terminal(args: Sequence[str], env: dict[str, str] | None = None) -> bytes:
-    """What a command prints on a pseudo-terminal."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     ours, theirs = pty.openpty()
     with subprocess.Popen(

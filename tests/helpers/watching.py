@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sample_data
 
 from nccl_inspect.live.watch import News, Timing, Watch
@@ -27,9 +29,9 @@ class Clock:
 class Watched:
     """A watch that is fed and looked at in steps."""
 
-    def __init__(self, timing: Timing | None = None) -> None:
+    def __init__(self, timing: Timing | None = None, judge: Judge | None = None, **more: Any) -> None:
         self.clock = Clock()
-        self.watch = Watch(Judge(Options()), timing or Timing(), clock=self.clock)
+        self.watch = Watch(judge or Judge(Options()), timing or Timing(), clock=self.clock, **more)
 
     def after(self, seconds: float, data: bytes = b"") -> list[News]:
         """The news after so many seconds, when this came at their end."""

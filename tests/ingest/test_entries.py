@@ -8,17 +8,17 @@ import random
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cache
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import exports
 import pytest
 import sample_data
 from exports import Said
+from few_examples import every
 from hypothesis import given
 from hypothesis import strategies as st
+from same_jobs import capture, plain, told
 
 import nccl_inspect
 from nccl_inspect import report
@@ -36,37 +36,11 @@ ALL = {**exports.EXPORTS, **exports.PREFIXED}
 IN_PIECES = [*exports.DOCUMENTS, *exports.TABLES]
 
 
-@cache
-def capture(name: str) -> tuple[bytes, ...]:
-    (data,) = sample_data.contents(name)
-    return tuple(data.rstrip(b"\n").split(b"\n"))
-
-
-@cache
-def plain(name: str) -> dict[str, Any]:
-    return told(nccl_inspect.read(b"\n".join(capture(name)) + b"\n"))
-
-
-def told(job: Job) -> dict[str, Any]:
-    """What must not depend on how a log was handed over."""
-    first = job.first_failure
-    return {
-        "verdict": job.verdict,
-        "paths": [(path.src, path.dst, path.src_host, path.detail, path.gdr, path.channels) for path in job.paths],
-        "findings": sorted((one.rule, one.severity, one.confidence, tuple(one.ranks)) for one in job.findings),
-        "communicators": [(one.id, one.nranks, one.ranks, one.state, one.rings) for one in job.communicators],
-        "environment": sorted((one.name, one.value) for one in job.environment),
-        "first failure": first.ranks if first else None,
-        "lines": (job.sources[0].nccl_lines, job.sources[0].typed_lines, job.sources[0].damaged_lines),
-    }
-
-
 def rows(name: str) -> list[Said]:
     return exports.said(capture(name))
 
 
 def misplaced(job: Job, data: bytes) -> list[str]:
-    """Evidence that does not stand in the line that it names."""
     lines = [
         line.replace('\\"', '"').replace('""', '"') for line in data.decode("utf-8", "surrogateescape").split("\n")
     ]
@@ -78,10 +52,11 @@ def misplaced(job: Job, data: bytes) -> list[str]:
 # --- exports
 
 
-def test_an_export_in_any_order_gives_the_same_job() -> None:
+@every(9)
+def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
     """In order, and with the newest line first; evidence names the line where the message stands."""
     wrong, names = [], cycle(CAPTURES)
-    for kind, export in ALL.items():
+    for kind, export in [*ALL.items()][::step]:
         name = "peer-killed" if kind in IN_PIECES else next(names)
         for is_turned in (False, True):
             if is_turned and kind.startswith("one-"):
@@ -102,9 +77,10 @@ def test_an_export_in_any_order_gives_the_same_job() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_an_export_that_breaks_off_gives_what_came_before() -> None:
+@every(9)
+def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
     whole, shares = plain("v2.28.9-libfabric-2node")["lines"][0], cycle((0.3, 0.77))
-    for kind in IN_PIECES:
+    for kind in IN_PIECES[::step]:
         data = exports.EXPORTS[kind](rows("v2.28.9-libfabric-2node"))
         share = next(shares)
         (source,) = nccl_inspect.read(data[: int(len(data) * share)]).sources
@@ -129,6 +105,7 @@ def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> No
     assert cut.lines == whole.lines == data.count(b"\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gcloud", "one-member"])
 def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
     data = exports.EXPORTS[kind](exports.said(line for _ in range(50) for line in capture("v2.28.9-libfabric-2node")))
@@ -196,9 +173,10 @@ def turned() -> bytes:
     return exports.PREFIXED["timestamps"](rows("peer-killed")[::-1])
 
 
-def test_no_log_in_order_is_turned_or_taken_for_broken() -> None:
+@sample_data.one_or_all("peer-killed", "timestamps")
+def test_no_log_in_order_is_turned_or_taken_for_broken(names: tuple[str, ...]) -> None:
     wrong = []
-    for name in sample_data.names():
+    for name in names:
         turned = [one.name for one in nccl_inspect.read(list(sample_data.contents(name))).sources if one.newest_first]
         wrong += [f"{name} is turned: {turned}"] if turned else []
         for data in sample_data.contents(name):
@@ -224,12 +202,10 @@ def test_times_that_jitter_or_begin_again_turn_nothing() -> None:
 
 
 def test_that_it_was_turned_is_told() -> None:
-    job = nccl_inspect.read(turned())
-    assert json.loads(json.dumps(job.to_dict()))["sources"][0]["newest_first"] is True
-    assert "newest first: read from the end" in " ".join(report.load("text").render(job, report.Style()).split())
-    assert "newest line first" in report.load("html").render(job, report.Style())
+    assert "newest line first" in report.load("html").render(nccl_inspect.read(turned()), report.Style())
 
 
+@pytest.mark.slow
 def test_one_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, other, data = tmp_path / "job.log", tmp_path / "other.log", turned()
     path.write_bytes(data + b"\n" + b"step\n" * (record_lines.MAX_TURNED // 5))
@@ -257,9 +233,6 @@ def test_only_what_has_the_newest_line_first_is_turned(tmp_path: Path) -> None:
         jobs.append(nccl_inspect.read(folder))
     assert [source.newest_first for source in jobs[1].sources] == [False, True]
     assert told(jobs[1]) == told(jobs[0])
-
-
-# --- lines that a terminal broke
 
 
 def broken(lines: Sequence[bytes], width: int, padded: bool) -> bytes:

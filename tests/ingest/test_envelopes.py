@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from functools import cache
 from types import ModuleType
+from typing import Any
 
 import pytest
-import sample_data
 from envelope_samples import MODULES, PREFIXES, WHOLE, filled, wrapper
+from few_examples import FEW, every
 from hypothesis import given
 from hypothesis import strategies as st
+from same_jobs import capture, plain, told
 
 import nccl_inspect
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.envelope_fields import NOTHING
 from nccl_inspect.model.job import Job
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.scanner import Scanner
@@ -30,34 +30,20 @@ KINDS = (*PREFIXES, *WHOLE)
 TIME = "2026-11-20T23:13:07.071868123Z"
 
 
+def summary(data: bytes) -> dict[str, Any]:
+    return told(nccl_inspect.read(data))
+
+
+def only_job(told: dict[str, Any]) -> dict[str, Any]:
+    """Without what is of the lines: those around a log are some too."""
+    return {key: told[key] for key in ("paths", "findings", "communicators", "versions")}
+
+
 def origin_of(line: bytes) -> prefix.Origin:
     found: list[prefix.Origin] = []
     Scanner(engine.shipped()).scan(line.split(b"\n"), Counts(), lambda _number, origin, _text: found.append(origin))
     assert found, line
     return found[0]
-
-
-def summary(data: bytes) -> tuple[object, ...]:
-    """What must not change when a log is wrapped."""
-    job = nccl_inspect.read(data)
-    return (
-        [(path.src, path.dst, path.src_host, path.detail, path.scope, path.gdr, path.channels) for path in job.paths],
-        sorted((finding.rule, finding.severity) for finding in job.findings),
-        [(comm.id, comm.parent, comm.nranks, comm.ranks, comm.rings, comm.state) for comm in job.communicators],
-        job.nccl_versions,
-        (job.sources[0].nccl_lines, job.sources[0].typed_lines, job.sources[0].damaged_lines),
-    )
-
-
-@cache
-def capture(name: str) -> tuple[bytes, ...]:
-    (data,) = sample_data.contents(name)
-    return tuple(data.rstrip(b"\n").split(b"\n"))
-
-
-@cache
-def plain(name: str) -> tuple[object, ...]:
-    return summary(b"\n".join(capture(name)))
 
 
 def shown(job: Job) -> tuple[object, ...]:
@@ -96,14 +82,15 @@ def faults(module: ModuleType) -> Iterator[str]:
             yield f"of {sample!r} the origin keeps {known}"
 
 
-def test_a_line_in_parts_is_put_together() -> None:
+@every(13)
+def test_a_line_in_parts_is_put_together(step: int) -> None:
     wrong = []
     for module in (module for module in MODULES.values() if hasattr(module, "PARTS")):
         parts = [(sample, stated) for sample, stated in module.SAMPLES.items() if stated.partial]
         assert parts or module.PARTS.least, "a module has a sample of a part, unless only its length shows it"
         for sample, stated in parts:
             end = next(last for last, of in module.SAMPLES.items() if of[1:] == (*stated[1:4], False))
-            for cut in range(1, len(LINE)):
+            for cut in range(1, len(LINE), step):
                 both = ((sample, LINE[:cut]), (end, LINE[cut:]))
                 put = [one + text if hasattr(module, "PATTERN") else filled(one, text) for one, text in both]
                 if shown(nccl_inspect.read(b"\n".join([*put, b""])))[0] != ONE_PATH:
@@ -124,10 +111,11 @@ def part(text: str, kind: str, last: bool, stream: str = "stdout") -> str:
     return json.dumps(records[kind]) if kind in records else raw
 
 
-def test_parts_of_a_line_are_joined_stream_by_stream() -> None:
+@pytest.mark.parametrize("step", [17, pytest.param(2, marks=pytest.mark.slow)])
+def test_parts_of_a_line_are_joined_stream_by_stream(step: int) -> None:
     line, other = LINE.decode(), CUDA.decode()
     for kind in ("raw", "JSON", "tagged", "message"):
-        for cut in range(1, len(line), 2):
+        for cut in range(1, len(line), step):
             parts = [part(line[:cut], kind, False), part(other, kind, True, "stderr"), part(line[cut:], kind, True)]
             for data in ("\n".join(parts), *([f"[{','.join(parts)}]"] if kind != "raw" else [])):
                 assert shown(nccl_inspect.read(data.encode() + b"\n")) == (ONE_PATH, 2, 0), (kind, cut)
@@ -180,13 +168,14 @@ logs/with blanks/job.log:7:|
 """What launchers that nobody knows put in front; it ends before the bar."""
 
 
-def test_a_wrapped_log_gives_the_same_job() -> None:
+@every(9)
+def test_a_wrapped_log_gives_the_same_job(step: int) -> None:
     wrong = []
-    for number, name in enumerate(KINDS):
+    for number, name in enumerate(KINDS[::step]):
         sample = CAPTURES[number % len(CAPTURES)]
         if summary(b"\n".join(map(wrapper(name), capture(sample)))) != plain(sample):
             wrong.append(f"{sample} in {name}")
-    for number, lead in enumerate(line[:-1].encode() for line in LEADS.splitlines()):
+    for number, lead in enumerate(line[:-1].encode() for line in LEADS.splitlines()[::step]):
         sample = CAPTURES[number % len(CAPTURES)]
         if summary(b"\n".join(lead + line for line in capture(sample))) != plain(sample):
             wrong.append(f"{sample} behind {lead!r}")
@@ -196,26 +185,30 @@ def test_a_wrapped_log_gives_the_same_job() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@FEW
 @given(st.sampled_from(KINDS), st.sampled_from(KINDS), st.sampled_from(CAPTURES))
 def test_a_log_in_two_envelopes_gives_the_same_job(outer: str, inner: str, sample: str) -> None:
     around, within = wrapper(outer), wrapper(inner)
     assert summary(b"\n".join(around(within(line)) for line in capture(sample))) == plain(sample)
 
 
+@FEW
 @given(st.integers(0, 1000), st.sampled_from(CAPTURES))
 def test_a_mixture_of_envelopes_in_one_log_gives_the_same_job(seed: int, sample: str) -> None:
     choose = random.Random(seed)
     assert summary(b"\n".join(wrapper(choose.choice(KINDS))(line) for line in capture(sample))) == plain(sample)
 
 
-def test_logs_in_documents_and_pages_give_the_same_job() -> None:
+@every(3)
+def test_logs_in_documents_and_pages_give_the_same_job(step: int) -> None:
     page = b"\n".join(capture(CAPTURES[0])).replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
-    assert summary(b"<html><body><pre>\n%b\n</pre></body></html>\n" % page)[:4] == plain(CAPTURES[0])[:4]
-    for sample in CAPTURES:
+    whole = summary(b"<html><body><pre>\n%b\n</pre></body></html>\n" % page)
+    assert only_job(whole) == only_job(plain(CAPTURES[0]))
+    for sample in CAPTURES[::step]:
         lines = [line for line in capture(sample) if line]
         found = {"events": [{"timestamp": 1795216387071, "message": line.decode("utf-8")} for line in lines]}
-        assert summary(json.dumps(found, indent=4).encode())[:4] == summary(b"\n".join(lines))[:4]
-        assert summary(json.dumps(found).encode())[0] == summary(b"\n".join(lines))[0]
+        for indent in (4, None):
+            assert only_job(summary(json.dumps(found, indent=indent).encode())) == only_job(summary(b"\n".join(lines)))
         numbers = [[*b"\x1b[0m" + line] if at % 3 else line.decode() for at, line in enumerate(capture(sample))]
         journal = [json.dumps({"_HOSTNAME": "n1", "MESSAGE": one}) for one in numbers]  # as what has an escape
         assert summary("\n".join(journal).encode()) == plain(sample)
@@ -323,24 +316,6 @@ def test_whether_a_line_is_cleaned_does_not_depend_on_those_around_it(made: list
     assert envelopes.needs_cleaning(block) or list(found) == lines
 
 
-@given(st.binary(max_size=200), st.sampled_from([b"{", b'{"log":"', b'"', b"[", b"0: ", b"<13>", b"(a pid=1) ", b""]))
-def test_no_bytes_break_the_envelopes(data: bytes, lead: bytes) -> None:
-    line = lead + data
-    envelopes.contents(line)
-    list(envelopes.layers(line))
-    prefix.parse(line)
-    assert envelopes.contents(LINE) == []
-    assert prefix.parse(LINE.partition(b" NCCL ")[0]) is not None
-    assert NOTHING.within(NOTHING) == NOTHING
-
-
-@given(
-    st.lists(st.sampled_from(sorted({*PREFIXES.values(), b" NCCL INFO ", b"vm:1:2 [3]", b'{"log":"', b'"}', b"\n"})))
-)
-def test_no_mixture_breaks_reading(pieces: list[bytes]) -> None:
-    nccl_inspect.read(b"".join(pieces) + b"\n" + LINE)
-
-
 # --- lines without host or process
 
 HEADS = "[0]¦::11:12 [0]¦host-01:XXXXXX:XXXXXX [0]¦<host>:<pid>:<tid> [0]¦***:11:12 [0]¦¦[REDACTED]:11:12 [0]"
@@ -351,8 +326,9 @@ def masked(head: bytes, line: bytes) -> bytes:
     return (head + b" NCCL " + line.partition(b" NCCL ")[2]).lstrip()
 
 
-def test_a_line_without_host_is_a_fragment() -> None:
-    for head in MASKED:
+@every(4)
+def test_a_line_without_host_is_a_fragment(step: int) -> None:
+    for head in MASKED[::step]:
         for lead in (b"", b"[rank3]: ", b"[pod/llama-0/trainer] "):
             line = lead + masked(head, LINE)
             origin, job = origin_of(line), nccl_inspect.read(line + b"\n")

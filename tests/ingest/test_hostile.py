@@ -65,7 +65,8 @@ def test_the_lines_of_too_many_processes_are_left_out_and_that_is_told() -> None
     assert "those of others were left out" in str(job.sources[0].problem)
 
 
-def test_what_is_kept_of_hostile_size_is_bounded() -> None:
+def test_what_is_kept_of_hostile_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_log, "MAX_LONG", 10)
     lines = [b"vm:1:1 [0] x.cc:1 NCCL WARN %d %s\n" % (n, b"b" * 6000) for n in range(process_log.MAX_LONG * 3)]
     job = nccl_inspect.read(b"".join(lines))
     assert sum(notice.count for notice in job.notices) == len(lines)
@@ -134,9 +135,6 @@ def test_envelopes_may_be_nested_to_any_depth_without_harm() -> None:
     assert nccl_inspect.read(LINE + b'msg="x" ' + b"a=" * 400_000 + b'" NCCL INFO nothing').paths
 
 
-# --- bombs
-
-
 def problems(data: object) -> list[str]:
     return [source.problem for source in nccl_inspect.read(data).sources if source.problem]  # type: ignore[arg-type]
 
@@ -176,18 +174,6 @@ def test_the_limit_is_that_of_the_user_and_the_members_of_an_archive_share_it(
 
 
 # --- files
-
-
-def test_links_that_lead_in_circles_end(tmp_path: Path) -> None:
-    (tmp_path / "job.log").write_bytes(LINE)
-    (tmp_path / "again").symlink_to(tmp_path)
-    (tmp_path / "self.log").symlink_to(tmp_path / "self.log")
-    job = nccl_inspect.read(str(tmp_path))
-    assert [Path(source.name).name for source in job.sources] == ["job.log"]
-    reasons = {Path(entry.name).name: entry.reason for entry in job.passed_over}
-    assert reasons == {"again": "link to a folder", "self.log": "link that leads to itself"}
-    with pytest.raises(NoInputError, match="Too many levels of symbolic links"):
-        nccl_inspect.read(str(tmp_path / "self.log"))
 
 
 def test_a_fifo_is_read_and_a_socket_or_a_device_is_an_error_that_says_so(tmp_path: Path) -> None:
@@ -259,9 +245,4 @@ def test_nothing_of_a_log_drives_the_terminal(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_cell_is_no_formula() -> None:
-    log = b"vm:1:1 [0] NCCL INFO NET/IB : Using [0]=cmd|x:1/RoCE ; OOB eth0:10.0.0.1<0>\n"
-    log += b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0\n"
-    table = invoke("paths", "--format", "csv", data=log).stdout
-    assert "=cmd" in table
-    assert ",=" not in table
     assert questions.table_of_rows([["host", "=cmd"], ["+x", -3]]) == "host,'=cmd\n'+x,-3\n"

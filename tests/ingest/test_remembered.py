@@ -16,8 +16,6 @@ from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated, worth
 from nccl_inspect.ingest.lines.generations import Memory
 from nccl_inspect.ingest.lines.timestamps import Timed
 
-# --- texts
-
 
 def test_what_comes_again_stays_and_everything_else_is_forgotten() -> None:
     memory: Memory[int] = Memory(entries=10, size=1000)

@@ -50,8 +50,6 @@ def test_one_name_is_a_name_and_not_its_characters() -> None:
 
 
 class ReadsNumbers:
-    """Looks like a file and gives what no file gives."""
-
     def read(self, size: int) -> object:
         return size
 

@@ -14,24 +14,19 @@ from typing import Any
 import pytest
 import sample_data
 from command_line import invoke
-from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Clock, Watched
+from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.live import exit_conditions, metrics
 from nccl_inspect.live.tail import Note, Piece, Splitter, Waiter, follow
-from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
+from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, paired
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 
 DEGRADED = (sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
-
-
-# --- looking at a job does not change what is read
 
 
 def differences_when_looked_at(name: str) -> list[str]:
@@ -58,13 +53,9 @@ def _shown(job: Job) -> str:
     return repr((job.to_dict(), job.without_nvls, job.communicators))
 
 
-def test_a_job_may_be_judged_again_and_again_while_it_grows() -> None:
-    assert not differences_when_looked_at("peer-killed") + differences_when_looked_at("v2.30.7-shm-4gpu")
-
-
-@pytest.mark.slow
-def test_every_sample_may_be_judged_again_and_again_while_it_grows() -> None:
-    assert not [line for name in sample_data.names() for line in differences_when_looked_at(name)]
+@sample_data.one_or_all("peer-killed", "v2.30.7-shm-4gpu")
+def test_a_job_may_be_judged_again_and_again_while_it_grows(names: tuple[str, ...]) -> None:
+    assert not [line for name in names for line in differences_when_looked_at(name)]
 
 
 @pytest.mark.slow
@@ -120,25 +111,18 @@ def test_the_job_is_looked_at_four_times_in_an_interval_and_only_when_something_
     judged = []
 
     class Counting(Judge):
-        def __call__(  # type: ignore[no-untyped-def]
-            self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
-        ):
-            judged.append(clock())
-            return super().__call__(state, going_on, quiet)
+        def __call__(self, *given: Any, **more: Any) -> Job:
+            judged.append(watched.clock())
+            return super().__call__(*given, **more)
 
-    clock = Clock()
-    watch = Watch(Counting(Options()), Timing(interval=10, settle=1e9, stall=1e9), clock=clock)
+    watched = Watched(Timing(interval=10, settle=1e9, stall=1e9), Counting(Options()))
     for line in lines_without(HEALTHY, b"COMPLETE").splitlines(keepends=True)[:100]:
-        clock.now += 0.25
-        watch.feed(line)
-        watch.look()
+        watched.after(0.25, line)
     assert all(later - earlier >= 2.5 for earlier, later in pairwise(judged))
     assert len(judged) <= 10
     done = len(judged)
     for _ in range(100):
-        clock.now += 2.5
-        watch.feed(b"step\n")
-        watch.look()
+        watched.after(2.5, b"step\n")
     assert len(judged) <= done + 1
 
 
@@ -173,42 +157,30 @@ def test_what_disappears_and_what_gets_worse_is_told() -> None:
     step = 0
 
     class Scripted(Judge):
-        def __call__(  # type: ignore[no-untyped-def]
-            self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
-        ):
-            job = super().__call__(state, going_on, quiet)
+        def __call__(self, *given: Any, **more: Any) -> Job:
+            job = super().__call__(*given, **more)
             job.findings = results[step]
             return job
 
-    clock = Clock()
-    watch = Watch(Scripted(Options()), Timing(), clock=clock)
-    watch.feed(HEALTHY)
-    assert kinds(watch.look()) == [Verdict]
+    watched = Watched(judge=Scripted(Options()))
+    assert kinds(watched.after(0, HEALTHY)) == [Verdict]
     shown = []
     for step in (1, 2):
-        clock.now += 5
-        watch.feed(b"vm:7:7 [0] NCCL INFO Failed to initialize NET plugin X%d\n" % step)
-        shown.append([(one.how, one.finding.rule, one.before) for one in watch.look() if isinstance(one, Change)])
+        news = watched.after(5, b"vm:7:7 [0] NCCL INFO Failed to initialize NET plugin X%d\n" % step)
+        shown.append([(one.how, one.finding.rule, one.before) for one in news if isinstance(one, Change)])
     assert shown == [[("severity", "b", "warning"), ("gone", "a", "")], [("back", "a", "")]]
 
 
 def test_dumps_of_a_job_that_failed_are_read_while_the_log_goes_on(tmp_path: Path) -> None:
     sample = sample_data.FOLDER / "mesh" / "order-lazy"
-    clock = Clock()
-    timing = Timing(settle=5, stall=60)
-    watch = Watch(Judge(Options()), timing, beside=lambda: artifacts.beside([str(tmp_path)]), clock=clock)
-    watch.feed(lzma.decompress((sample / "job.log.xz").read_bytes()))
-    watch.look()
-    clock.now += 10
-    assert [news.job.verdict for news in watch.look() if isinstance(news, Verdict)] == ["failed"]
+    watched = Watched(Timing(settle=5, stall=60), beside=lambda: artifacts.beside([str(tmp_path)]))
+    watched.after(0, lzma.decompress((sample / "job.log.xz").read_bytes()))
+    assert [news.job.verdict for news in watched.after(10) if isinstance(news, Verdict)] == ["failed"]
     for dump in sample.glob("nccl_trace_rank_*"):
         shutil.copy(dump, tmp_path)
-    clock.now += 60
-    shown = [(news.how, news.finding.rule) for news in watch.look() if isinstance(news, Change)]
+    shown = [(news.how, news.finding.rule) for news in watched.after(60) if isinstance(news, Change)]
     assert ("new", "groups-out-of-order") in shown
-    clock.now += 10
-    watch.feed(b"another line\n")
-    assert watch.look() == []
+    assert watched.after(10, b"another line\n") == []
 
 
 # --- stalls and ends

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -14,11 +13,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sample_data
 from command_line import execute
-from terminals import EXE
+from terminals import EXE, PATIENCE, Piped, read_until
 from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
 
 from nccl_inspect.live import exit_conditions, metrics
@@ -29,39 +29,15 @@ ENV = {name: value for name, value in os.environ.items() if name not in ("COLUMN
 FAST = ["--interval", "0.04", "--settle", "0.2"]
 DEGRADED = (sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
 DEAD = (sample_data.FOLDER / "peer-killed" / "job.log").read_bytes()
-PATIENCE = 30.0
-"""Seconds that something may take before the test fails; none waits so long when all is well."""
 
 
 @contextmanager
-def started(
-    *args: str, stderr: int = subprocess.PIPE, stdout: int = subprocess.PIPE
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the command with pipes; it is killed at the end if it still runs."""
-    with subprocess.Popen(
-        [*WATCH, *args], stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=ENV, bufsize=0
-    ) as process:
+def started(*args: str, **how: Any) -> Iterator[Piped]:
+    with Piped([*WATCH, *args], env=ENV, bufsize=0, **how) as process:
         try:
             yield process
         finally:
             process.kill()
-
-
-def read_until(stream: object, wanted: bytes, seen: bytes = b"") -> bytes:
-    """Return what comes until a text is in it."""
-    descriptor = stream if isinstance(stream, int) else stream.fileno()  # type: ignore[attr-defined]
-    while wanted not in seen:
-        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
-        assert ready, f"{wanted!r} did not come: {seen!r}"
-        data = os.read(descriptor, 65536)
-        assert data, f"{wanted!r} did not come: {seen!r}"
-        seen += data
-    return seen
-
-
-def write(process: subprocess.Popen[bytes], data: bytes) -> None:
-    assert process.stdin is not None
-    process.stdin.write(data)
 
 
 # --- what it prints
@@ -69,32 +45,30 @@ def write(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 def test_on_a_pipe_status_verdict_findings_and_end_come_one_after_the_other() -> None:
     with started(*FAST, "--fail-on", "warning") as process:
-        write(process, HEALTHY[:3000])
+        process.stdin.write(HEALTHY[:3000])
         assert b"\r" not in read_until(process.stderr, b"nccl-inspect: ")
-        write(process, HEALTHY[3000:])
+        process.stdin.write(HEALTHY[3000:])
         assert read_until(process.stdout, b"intra").startswith(b"OK: ")
-        write(process, TWO_HOSTS)
+        process.stdin.write(TWO_HOSTS)
         shown = read_until(process.stdout, b"the verdict is DEGRADED now (it was OK)\n")
         for words in (b" socket-instead-of-rdma (", b"  fix   ", b"  evidence  <stdin>:"):
             assert words in shown
         assert process.poll() is None
-        assert process.stdin is not None
         process.stdin.close()
-        assert process.stdout is not None
         assert process.stdout.read().startswith(b"DEGRADED: ")
         assert process.wait(PATIENCE) == 1
 
 
 def test_half_a_line_waits_and_the_whole_summary_comes_at_the_end_if_none_came() -> None:
     with started() as process:
-        write(process, HANG[:-40])
+        process.stdin.write(HANG[:-40])
         out, err = process.communicate(HANG[-40:], PATIENCE)
     assert (process.returncode, out, err) == (0, execute("summarize", data=HANG).stdout, b"")
 
 
 def test_a_stall_is_told_on_the_standard_output() -> None:
     with started(*FAST, "--stall", "0.1") as process:
-        write(process, HANG)
+        process.stdin.write(HANG)
         shown = read_until(process.stdout, b"last step")
     assert shown.startswith(b"STALLED: communicator world (4 ranks)")
     assert b"waiting   3 ranks: 0-1,3" in shown
@@ -106,11 +80,11 @@ def test_on_a_terminal_the_status_is_rewritten_in_place_and_the_verdict_has_colo
     try:
         with started(*FAST, stdout=theirs, stderr=theirs) as process:
             os.close(theirs)
-            write(process, HEALTHY[:3000])
+            process.stdin.write(HEALTHY[:3000])
             shown = read_until(ours, b"ranks ")
             assert b"\n" not in shown
             assert shown.startswith(b"\r0 s, ")
-            write(process, HEALTHY[3000:])
+            process.stdin.write(HEALTHY[3000:])
             shown = read_until(ours, b"8/8, communicators 1/1 complete", shown)
             shown = read_until(ours, b"\x1b[32mOK\x1b[0m: ", shown)
             assert shown.partition(b"\x1b[32mOK")[0].endswith(b" \r"), "the status line is wiped first"
@@ -134,7 +108,7 @@ def test_ctrl_c_ends_with_what_is_known_and_status_130(tmp_path: Path) -> None:
         else:
             assert out.startswith(b"partial: interrupted after 36 lines\n")
     with started(*FAST) as process:
-        write(process, b"hello\n")
+        process.stdin.write(b"hello\n")
         read_until(process.stderr, b"none of NCCL yet")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
@@ -144,12 +118,10 @@ def test_ctrl_c_ends_with_what_is_known_and_status_130(tmp_path: Path) -> None:
 
 def test_a_closed_output_ends_in_silence_though_the_input_stays_open() -> None:
     with started(*FAST) as process:
-        write(process, HEALTHY)
+        process.stdin.write(HEALTHY)
         read_until(process.stdout, b"OK: ")
-        assert process.stdout is not None
         process.stdout.close()
         assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
-        assert process.stderr is not None
         said = process.stderr.read()
     assert all(line.startswith(b"nccl-inspect: ") and b" lines, " in line for line in said.splitlines())
     never_open = f'"{sys.executable}" -m nccl_inspect watch >&- 2>&-'
@@ -190,9 +162,8 @@ def test_the_watch_ends_by_itself_and_runs_the_command_once(tmp_path: Path) -> N
         (folder := tmp_path / f"{number}").mkdir()
         asked = [word for name in conditions for word in ("--exit-on", name)]
         with started(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=folder)) as process:
-            write(process, data)
+            process.stdin.write(data)
             assert process.wait(PATIENCE) == 1
-            assert process.stderr is not None
             said = process.stderr.read().decode()
         (run,) = (folder / "runs").read_text(encoding="utf-8").splitlines()
         assert run.startswith(noted)
@@ -205,7 +176,7 @@ def test_the_watch_ends_by_itself_and_runs_the_command_once(tmp_path: Path) -> N
 def test_a_healthy_job_is_left_alone(tmp_path: Path) -> None:
     asked = [word for name in ("error", "warning", "stall") for word in ("--exit-on", name)]
     with started(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=tmp_path)) as process:
-        write(process, HEALTHY)
+        process.stdin.write(HEALTHY)
         read_until(process.stdout, b"OK: ")
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
@@ -219,9 +190,6 @@ def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> N
     assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
 
 
-# --- metrics
-
-
 def fetched(port: int, path: str = "/metrics") -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
         text: str = answer.read().decode()
@@ -233,7 +201,7 @@ def test_metrics_are_served_while_the_log_grows_and_no_longer() -> None:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
     with started(*FAST, "--stall", "0.4", "--metrics", str(port)) as process:
-        write(process, BEGUN)
+        process.stdin.write(BEGUN)
         read_until(process.stdout, b"last step")
         first, second = (
             re.findall(r"^nccl_inspect_watch_quiet_seconds (\S+)$", fetched(port), re.MULTILINE) for _ in range(2)

@@ -13,6 +13,7 @@ from itertools import groupby, pairwise
 import fuzz_columns
 import pytest
 import sample_data
+from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from nccl_inspect.model.communicators import edges
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold import process_log, statement_table, step_table, tables, wordings
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.bulk import LARGE
 
@@ -61,6 +61,7 @@ def merged(folds: Sequence[Fold], from_the_end: bool) -> Fold:
     return folds[0]
 
 
+@FEW
 @given(
     name=st.sampled_from(SAMPLES),
     places=st.lists(st.tuples(st.integers(0, 100_000), st.booleans()), min_size=1, max_size=5),
@@ -89,15 +90,6 @@ def test_an_empty_fold_changes_nothing_on_either_side() -> None:
     before.merge(fold_of(lines_of("v2.21.5-ipc")))
     after.merge(Fold())
     assert document(before) == document(after) == read_at_once("v2.21.5-ipc")
-
-
-def test_blocks_of_any_size_give_the_same_job() -> None:
-    lines = lines_of("timestamps")
-    reader = Reader()
-    reader.fold.start(lines[0][0])
-    for start in range(0, len(lines), 7):
-        reader.feed([line for _, line in lines[start : start + 7]])
-    assert document(reader.fold) == read_at_once("timestamps")
 
 
 def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> None:
@@ -134,10 +126,13 @@ def other_ways(name: str) -> Iterator[tuple[str, str]]:
     yield "objects that make a table", quoted(fold_of(lines_of(name)))
 
 
-def test_connections_in_columns_are_those_that_lines_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_object = {name: quoted(fold_of(lines_of(name))) for name in SAMPLES}
+@pytest.mark.parametrize("names", [SAMPLES[::3], pytest.param(SAMPLES, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_connections_in_columns_are_those_that_lines_give(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_object = {name: quoted(fold_of(lines_of(name))) for name in names}
     monkeypatch.setattr(edges, "MANY", 0)
-    wrong = [f"{name}, {how}" for name in SAMPLES for how, text in other_ways(name) if text != by_object[name]]
+    wrong = [f"{name}, {how}" for name in names for how, text in other_ways(name) if text != by_object[name]]
     assert not wrong, "\n".join(["sample_logs that say otherwise:", *wrong])
 
 

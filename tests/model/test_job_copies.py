@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import sample_data
 
 import nccl_inspect
@@ -24,8 +25,9 @@ def _shown(job: Job) -> str:
 NAMES = ("peer-killed", "v2.19.4-socket-2node", "torch-watchdog-timeout", "p2p-nvlink-8gpu")
 
 
-def test_copies_say_the_same() -> None:
-    logs = [sample_data.contents(name)[0] for name in NAMES]
+@pytest.mark.parametrize("names", [NAMES[::3], pytest.param(NAMES, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_copies_say_the_same(names: tuple[str, ...]) -> None:
+    logs = [sample_data.contents(name)[0] for name in names]
     for log in (*logs, logs[0] + logs[-1]):  # the last is the worst of two jobs
         jobs = [nccl_inspect.read(log) for _ in range(4)]
         copies = pickle.loads(pickle.dumps(jobs[0])), copy.deepcopy(jobs[1]), copy.copy(jobs[2]), replace(jobs[3])

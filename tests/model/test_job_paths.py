@@ -5,19 +5,15 @@ What is left of cut logs is in `tests/labels/built_model.toml` (`model/paths`).
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 import sample_data
-from click.testing import CliRunner
 from repository import TESTS
 
 import nccl_inspect
-from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import types as events
-from nccl_inspect.model import setting_names
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import Job, Path, Paths
 from nccl_inspect.model.paths.table import refined
@@ -77,8 +73,6 @@ def test_ends_that_do_not_belong_together_are_not_paired() -> None:
     assert path(line("a", 1, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")).links == []
 
 
-# --- NICs
-
 LISTS: dict[str, list[str | None]] = {
     "Using [0]mlx5_0:1/RoCE [1]mlx5_3:1/RoCE [RO]; OOB eth0:10.0.0.1<0>": ["mlx5_0", "mlx5_3"],
     "Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} [1]={[2] mlx5_2:1/IB, [3] mlx5_3:1/IB} [RO]; OOB eth0:10.0.0.1<0>": [
@@ -106,28 +100,6 @@ def test_equal_names_are_one_rail_whatever_their_index() -> None:
         for host, pid, names in (("a", 1, " [0]mlx5_0:1/IB [1]mlx5_4:1/IB"), ("b", 2, " [0]mlx5_4:1/IB"))
     ]
     assert [link.crosses_rails for link in path(*lists, net("send", "IB/1"), net("receive", "IB/0")).links] == [False]
-
-
-def test_the_rank_of_a_proxy_is_a_global_one() -> None:
-    about = "cudaDev {0} nvmlDev {0} busId {0}0"
-    world = [
-        line("a", 10 + rank, f"ncclCommInitRank comm 0x{rank + 1}0 rank {rank} nranks 4 {about.format(rank)} {phase}")
-        for rank in range(4)
-        for phase in ("commId 0x7 - Init START", "commId 0x7 - Init COMPLETE")
-    ]
-    split = [
-        line(
-            "a",
-            10 + rank,
-            f"ncclCommSplit comm 0x{rank}9 rank {rank - 2} nranks 2 {about.format(rank)} parent 0x{rank + 1}0 "
-            "splitCount 1 color 1 key 1 commId 0x8 - Init START",
-        )
-        for rank in (2, 3)
-    ]
-    sends = line("a", 12, "Channel 00/1 : 0[2] -> 1[3] [send] via NET/IB/3(1)/Shared")
-    found = read(*world, split[0], sends, split[1]).paths.between(2, 3)
-    assert found.pxn_rank == 3
-    assert found.links[0].send == End(3, None, False, 3)
 
 
 # --- what P2P runs over, and what a pair could have
@@ -164,15 +136,6 @@ def test_a_platform_tells_the_link_where_all_its_pairs_have_the_same() -> None:
     links = {"p4d.24xlarge": "NVLink", "g6e.12xlarge": "PCIe", "p3dn.24xlarge": None}
     assert {name: path(CONNECTS.format(0, 1), platform=name).link for name in links} == links
 
-
-def test_a_level_may_stand_for_the_switch() -> None:
-    """Until NCCL 2.22 NCCL_P2P_DISABLE=1 and NCCL_P2P_LEVEL=LOC print the same line."""
-    for release, is_alike in {"2.5.6": False, "2.6.4": True, "2.22.3": True, "2.23.4": False}.items():
-        assert (setting_names.of("NCCL_P2P_LEVEL", "LOC", [release]) is not None) == is_alike, release
-        assert setting_names.of("NCCL_P2P_LEVEL", "NVL", [release]) is None
-
-
-# --- logs of which a part is missing
 
 TWO_HOSTS = ("socket-2node-tp4-dp2", "v2.19.4-socket-2node", "timestamps", "v2.28.9-libfabric-2node")
 
@@ -263,15 +226,3 @@ def test_a_pair_without_a_path_is_an_error_that_says_so(paths: Paths) -> None:
             paths.between(src, dst)
         assert isinstance(raised.value, NcclInspectError)
         assert str(raised.value) == f"no connection line from rank {src} to rank {dst}{more}"
-
-
-def test_the_document_is_compact_in_pipes_and_has_the_fields_that_are_asked_for() -> None:
-    def output(*options: str) -> str:
-        return CliRunner().invoke(cli, ["summarize", "--format", "json", *options], input=LOG).output
-
-    assert json.loads(output()) == json.loads(output("--indent"))
-    assert len(output()) < len(output("--indent")) and output("--indent").startswith('{\n "schema": ')
-    assert sum(line.startswith('{"src":') for line in output().splitlines()) == 4
-    assert list(json.loads(output("--only", "verdict,paths"))) == ["verdict", "paths"]
-    assert "did you mean paths?" in output("--only", "pahts")
-    assert "are for --format json" in CliRunner().invoke(cli, ["summarize", "--indent"], input=LOG).output

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nccl_inspect
-from nccl_inspect import artifacts, report
+from nccl_inspect import artifacts
 from nccl_inspect.artifacts import owner
 from nccl_inspect.artifacts.machine import Report
 from nccl_inspect.model.inventory import Artifact
@@ -62,7 +62,6 @@ def essence(job: Job) -> tuple[object, ...]:
 
 
 def judged(log: bytes | str) -> list[Job]:
-    """All jobs of a log."""
     found: list[Job] = []
     Judge(Options()).worst(reading.fold(log), found.append)
     return found
@@ -113,7 +112,7 @@ HOWS = ("joined", "joined the other way", "interleaved")
 
 
 def test_no_job_changes_another_one() -> None:
-    pairs = zip(pairwise(CAPTURES), cycle(HOWS), strict=False)
+    pairs = zip(pairwise(CAPTURES[:4]), cycle(HOWS), strict=False)
     wrong = [one for names, how in pairs for one in changed(names, [how])]
     assert not wrong, "\n".join(wrong)
 
@@ -141,9 +140,6 @@ def test_many_jobs_at_once() -> None:
         assert {(one.ranks, len(one.hosts)) for one in job.jobs} == {(4, 2)}
         assert [one.number for one in job.jobs if one.verdict == "unknown"] == [8]
         assert sum(one.detail is not None for one in job.jobs) == 3
-
-
-# --- the work grows with the number of jobs
 
 
 def of_jobs(number: int, hosts: int, ends: bool) -> Callable[[], object]:
@@ -188,9 +184,6 @@ def test_the_work_grows_with_the_number_of_jobs_and_machines() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-# --- files
-
-
 def test_a_folder_of_logs_is_told_by_its_files(tmp_path: Path) -> None:
     for name in CAPTURES:
         (tmp_path / f"{name}.log").write_bytes(sample_data.contents(name)[0])
@@ -209,26 +202,6 @@ def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: 
     assert [len(job.sources) for job in judged(str(tmp_path)) if job.paths] == [3, 3]
 
 
-# --- restarts
-
-
-def started_again(log: bytes) -> bytes:
-    """The same processes by host and pid in another run: its communicators have other ids and pointers."""
-    return re.sub(rb"(comm|commId) 0x(.)", lambda found: found[1] + b" 0x" + (b"b" if found[2] == b"a" else b"a"), log)
-
-
-def test_a_restart_is_a_run_of_its_job_and_can_be_asked_for(tmp_path: Path) -> None:
-    (first,) = sample_data.contents("peer-killed")
-    log = tmp_path / "two.log"
-    log.write_bytes(first + started_again(first))
-    job = nccl_inspect.read(str(log))
-    assert (job.jobs, len(job.earlier_runs), job.earlier_verdicts) == ([], 1, ["failed"])
-    assert essence(nccl_inspect.read(str(log), run=1)) == essence(nccl_inspect.read(first))
-
-
-# --- lines
-
-
 @given(st.sets(st.integers(0, 440), max_size=60), st.sampled_from([b"", b"0: ", b"[pod/llama-0/main] "]))
 def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) -> None:
     lines = sample_data.contents("p2p-nvlink-8gpu")[0].split(b"\n")
@@ -242,17 +215,6 @@ def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) ->
         (path.src, path.dst, path.detail, path.channels) for path in whole.paths
     ]
     assert (job.sources[0].damaged_lines, job.sources[0].typed_lines) == (0, whole.sources[0].typed_lines)
-
-
-def test_a_line_whose_half_is_missing_is_listed() -> None:
-    (log,) = sample_data.contents("p2p-nvlink-8gpu")
-    half = b"vm:1401:1401 [2] NCCL INFO Channel 05/0 : 2[2] -> 3[3] via P2Pvm:1401:1401 [2] NCCL INFO Connec\n"
-    job = nccl_inspect.read(log + half)
-    assert job.sources[0].damaged_lines == 1
-    assert [line.line for line in job.damaged] == [log.count(b"\n") + 1]
-    text = report.load("text").render(job, report.Style(verbose=True))
-    assert "damaged lines that could not be repaired" in text
-    assert "via P2Pvm:1401" in text
 
 
 def test_time_stamps_are_comparable() -> None:

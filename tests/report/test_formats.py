@@ -9,12 +9,10 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sample_data
-from command_line import invoke
 from jsonschema import Draft4Validator
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 from prometheus_client.parser import text_string_to_metric_families
@@ -29,7 +27,6 @@ from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.util.text import printable
 
-STYLE = Style()
 FORMATS = [name for name in ("markdown", "sarif", "junit", "github", "prometheus") if name in report.names()]
 # The schema of OASIS as published: https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/
 SARIF = Draft4Validator(json.loads((TESTS / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")))
@@ -46,7 +43,6 @@ NASTY = (
 
 
 def shown(name: str, job: Job, **style: Any) -> str:
-    """A job in a format."""
     return report.load(name).render(job, Style(**style))
 
 
@@ -78,21 +74,15 @@ def nasty() -> Job:
     return job
 
 
-def test_no_control_characters_reach_a_report() -> None:
+@sample_data.one_or_all("peer-killed", "v2.30.7-shm-4gpu")
+def test_no_control_characters_reach_a_report(names: tuple[str, ...]) -> None:
     for form in FORMATS:
-        for name in sample_data.names():
+        for name in names:
             text = shown(form, sample_data.job(name))
             assert text.endswith("\n") and not CONTROL.search(text), (form, name)
     for name in report.names():
         for verbose in (False, True):
             assert not CONTROL.search(shown(name, nasty(), verbose=verbose)), name
-
-
-def test_the_command_line_writes_the_format(tmp_path: Path) -> None:
-    log, target = sample_data.files("p2p-nvlink-8gpu")[0], tmp_path / "report"
-    for form in FORMATS:
-        invoke("summarize", str(log), "--format", form, "-o", str(target))
-        assert target.read_text("utf-8") == shown(form, nccl_inspect.read(str(log)))
 
 
 @pytest.mark.slow
@@ -105,9 +95,6 @@ def test_a_format_loads_only_its_own_library() -> None:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
         assert done.stdout.split() == own.get(form, []), form
-
-
-# --- markdown
 
 
 def prose(text: str) -> str:
@@ -153,11 +140,7 @@ def test_markdown_cuts_long_lines_unless_all_is_wanted() -> None:
     assert "x" * 9000 in shown("markdown", job, verbose=True)
 
 
-# --- SARIF
-
-
 def sarif(job: Job) -> dict[str, Any]:
-    """The only run of the document."""
     document = json.loads(shown("sarif", job))
     SARIF.validate(document)
     assert document["version"] == "2.1.0"
@@ -221,11 +204,7 @@ def test_names_of_sources_become_uris() -> None:
         assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
-# --- JUnit
-
-
 def junit(job: Job) -> dict[str, TestCase]:
-    """The cases by suite and name."""
     read = JUnitXml.fromstring(shown("junit", job).encode())
     cases = {f"{suite.name}/{case.name}": case for suite in read for case in suite}
     results = Counter(type(result) for case in cases.values() for result in case.result)
@@ -256,9 +235,6 @@ def test_junit_of_a_hostile_log_is_read_back() -> None:
     (accepted,) = next(case.result for name, case in cases.items() if name.endswith("/shm-segment-failed"))
     assert accepted.message.startswith("accepted: a|b")
     assert any(isinstance(result, Error) for case in cases.values() for result in case.result)
-
-
-# --- GitHub
 
 
 def commands(job: Job) -> list[re.Match[str]]:
@@ -296,16 +272,7 @@ def test_a_hostile_log_cannot_forge_a_command() -> None:
     assert "%2C" in text and "%3A" in text and "%25" in text
 
 
-def test_what_came_through_a_pipe_has_no_file_to_annotate() -> None:
-    (data,) = sample_data.contents("v2.30.7-shm-4gpu")
-    assert all(one["file"] is None for one in commands(nccl_inspect.read(data)))
-
-
-# --- Prometheus
-
-
 def metrics(job: Job) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """Values by name and labels."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(shown("prometheus", job)):
         assert family.type == "gauge"

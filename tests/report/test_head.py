@@ -26,7 +26,6 @@ def shown(job: Job, form: str, *, verbose: bool = False) -> str:
 
 
 def misshapen(job: Job) -> Iterator[str]:
-    """Yield what is wrong with the shape of the head of a job."""
     lines, narrow, first = first_lines(job), first_lines(job, 40), head.of(job)
     if len(lines) > 10 or not lines[0].startswith(job.verdict.upper()):
         yield f"{len(lines)} lines from {lines[0]}"
@@ -72,10 +71,6 @@ def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path)
     assert "ago)" not in since(300_000, 300_000)
 
 
-def lines_of(path: str) -> dict[str, str]:
-    return dict(labelled(head.of(nccl_inspect.read(str(sample_data.FOLDER / path)))))
-
-
 def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> None:
     """Its lines are named ``<bytes>:298``, which is no placeholder."""
     (data,) = sample_data.contents("torch-device-assert")
@@ -84,12 +79,3 @@ def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> Non
     named, nameless = (nccl_inspect.read(given).head for given in (str(log), log.read_bytes()))
     assert named and nameless and named.do.startswith("Read the output of rank 1 above job.log:298")
     assert nameless.do == named.do.replace("job.log", "<bytes>")
-
-
-def test_no_last_line_stands_before_the_first_error() -> None:
-    inputs = [
-        str(sample_data.FOLDER / "launchers" / name)
-        for name in ("deepspeed-exception.log.gz", "deepspeed-killed.log.gz")
-    ]
-    since = head.of(nccl_inspect.read(inputs, job="deepspeed-exception")).since
-    assert since == "first error deepspeed-exception.log.gz:45"

@@ -19,7 +19,6 @@ from wide_job import WideJob
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.answers import env, hosts, nics, ranks
-from nccl_inspect.answers.env import unusual
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
@@ -260,12 +259,6 @@ def test_a_page_of_1024_ranks_stays_below_three_megabytes() -> None:
     assert {host for host in wide.hosts if f"<td>{host}</td>" in text} == set(wide.hosts)
     assert set(zip(*(unpacked(data["paths"][end]) for end in ("src", "dst")), strict=True)) == set(wide.truth)
     assert {finding.rule for finding in job.findings if f'id="rule-{finding.rule}"' in text} == {"gdr-one-sided"}
-
-
-def test_values_of_few_are_outliers() -> None:
-    assert unusual({"a": 1, "b": 7}) == {"a": "outlier", "b": "differs"}
-    assert unusual({"a": 4, "b": 4}) == {"a": "differs", "b": "differs"}
-    assert unusual({"a": 8}) == {"a": ""}
 
 
 def test_the_page_has_the_tables_of_the_commands() -> None:

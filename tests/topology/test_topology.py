@@ -8,43 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from repository import TESTS
 
-import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
 
-NVSWITCH = (
-    "\t\x1b[4mGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
-    "GPU0\t X \tNV18\tNV18\t0-127\t0\t\tN/A\n"
-    "GPU1\tNV18\t X \tNV18\t0-127\t0\t\tN/A\n"
-    "GPU2\tNV18\tNV18\t X \t0-127\t0\t\tN/A\n"
-    "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe as well as the SMP interconnect\n"
-    "  NV#  = Connection traversing a bonded set of # NVLinks\n"
+NVSWITCH, WITH_NICS, OLD_NICS = (
+    (TESTS / "data" / f"{name}.nvidia-smi-topo.txt").read_text(encoding="utf-8")
+    for name in ("nvswitch", "nics", "old-nics")
 )
-WITH_NICS = """\
-        GPU0    GPU1    GPU2    GPU3    NIC0    NIC1    CPU Affinity    NUMA Affinity   GPU NUMA ID
-GPU0     X      PHB     NODE    SYS     PIX     SYS     0-23,48-71      0               N/A
-GPU1    PHB      X      NODE    SYS     PXB     SYS     0-23,48-71      0               N/A
-GPU2    NODE    NODE     X      SYS     NODE    SYS     0-23,48-71      0               N/A
-GPU3    SYS     SYS     SYS      X      SYS     PIX     24-47,72-95     1               N/A
-NIC0    PIX     PXB     NODE    SYS      X      SYS
-NIC1    SYS     SYS     SYS     PIX     SYS      X
-
-Legend:
-
-  X    = Self
-
-NIC Legend:
-
-  NIC0: mlx5_0
-  NIC1: mlx5_1
-"""
-OLD_NICS = """\
-\tGPU0\tGPU1\tmlx5_0\tCPU Affinity
-GPU0\t X \tPIX\tPHB\t0-7
-GPU1\tPIX\t X \tPHB\t0-7
-mlx5_0\tPHB\tPHB\t X \t
-"""
 
 
 def read(tmp_path: Path, text: str) -> topology.Topology:
@@ -104,15 +76,3 @@ def test_a_file_of_another_kind_is_an_error_that_says_what_to_give(tmp_path: Pat
             topology.read(str(file))
     with pytest.raises(TopologyError, match=r"gone\.txt: No such file or directory; check the path given"):
         topology.read(str(tmp_path / "gone.txt"))
-
-
-def test_a_topology_without_p2p_makes_shared_memory_the_best_path(tmp_path: Path) -> None:
-    file = tmp_path / "topo.txt"
-    log = b"vm:1:1 [0] NCCL INFO Channel 00 : %d[%d] -> %d[%d] via SHM/direct/direct"
-    data = b"\n".join(log % pair for pair in ((0, 0, 3, 3), (1, 1, 3, 3)))
-    file.write_text(WITH_NICS, encoding="utf-8")
-    slow = nccl_inspect.read(data, topology=str(file))
-    file.write_text(NVSWITCH, encoding="utf-8")
-    assert {path.verdict for path in slow.paths} == {"ok"}
-    fast = nccl_inspect.read(data.replace(b"3[3]", b"2[2]"), topology=str(file))
-    assert {path.verdict for path in fast.paths} == {"fallback"}
