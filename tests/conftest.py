@@ -54,6 +54,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def browser() -> Iterator[Browser]:
     """The browser; tests that need it are skipped where it is missing."""
     sync_api = pytest.importorskip("playwright.sync_api")
+    if BROWSER is None:
+        pytest.skip("no Chromium on this machine")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=QUIET)
         yield browser

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import large_job
 import pytest
 import sample_data
-from chromium import BROWSER
 from test_html import FALLBACK, hostile, html
 
 import nccl_inspect
@@ -18,7 +17,7 @@ from nccl_inspect.model.job import Job
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")]
+pytestmark = pytest.mark.slow
 
 
 class Reader:
