@@ -39,12 +39,13 @@ WRAPS: dict[str, Callable[[str, int], str]] = {
 def test_how_a_job_ended_is_told_alike_whatever_a_collector_puts_around_its_lines() -> None:
     wrong = []
     folders = sample_data.FOLDER / "launchers", sample_data.FOLDER / "faults", TESTS / "launchers"
-    for file in sorted(file for folder in folders for file in folder.iterdir() if file.suffix in (".gz", ".log")):
+    files = sorted(file for folder in folders for file in folder.iterdir() if file.suffix in (".gz", ".log"))
+    for number, file in enumerate(files):
         data = file.read_bytes()
         text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode(errors="replace")
         lines = [line.rstrip("\r") for line in text.split("\n")[:-1]]
         bare = findings_in("".join(f"{line}\n" for line in lines))
-        for name, wrap in WRAPS.items():
+        for name, wrap in [*WRAPS.items()][number % 2 :: 2]:  # each form with half of the files
             wrapped = findings_in("".join(f"{wrap(line, at)}\n" for at, line in enumerate(lines)))
             if wrapped != bare:
                 wrong.append(f"{file}: {name}: {wrapped}, bare: {bare}")
