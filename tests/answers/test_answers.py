@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from answers import CORPORA, SHARDS, answer, changes, shard, stored
-from labels import contradictions, labels
+from known_labels import contradictions, labels
 
 
 @pytest.mark.parametrize("number", range(SHARDS))

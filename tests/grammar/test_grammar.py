@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 import regex
 import sample_data
+from few_examples import every
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -234,7 +235,7 @@ WORDS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
+@every(10)
 def test_every_message_of_the_samples_is_written_back_byte_for_byte(step: int) -> None:
     wrong = []
     for file in sorted([*sample_data.FOLDER.rglob("*.log"), *sample_data.FOLDER.rglob("*.log.gz")])[::step]:
@@ -317,7 +318,7 @@ def test_a_message_that_was_cut_keeps_what_is_whole() -> None:
     assert events_of("Init timings - ncclCommInitRank: rank 0 nranks 8 total 1.00 (ker") == [], "too short"
 
 
-@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
+@every(10)
 def test_rewritten_patterns_match_what_partial_matches_do(step: int) -> None:
     """The package ``regex`` has partial matches; where it is missing, patterns are rewritten."""
     chance, wrong = random.Random(step), []

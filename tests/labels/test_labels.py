@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labels import KEYS, inputs, labels
+from known_labels import KEYS, inputs, labels
 
 
 def test_each_label_is_about_an_input_and_has_known_keys() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
 import sample_data
+from few_examples import every
 
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline import reading
 
 
-@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
+@every(10)
 def test_a_fold_arrives_as_it_is(step: int) -> None:
     for name in sample_data.names()[::step]:
         fold = reading.fold(list(map(str, sample_data.files(name))))
