@@ -59,9 +59,13 @@ def _leads(job: Job) -> list[Finding]:
 def lead_of(job: Job) -> Finding | None:
     """The finding in the headline; None if an error without a rule is there, or nothing explains the verdict."""
     leads = _leads(job)
-    if job.verdict == "failed" and not any(finding.fatal for finding in leads):
-        return None
-    return leads[0] if leads else None
+    return None if job.verdict == "failed" and not _explain(leads, job) else next(iter(leads), None)
+
+
+def _explain(leads: list[Finding], job: Job) -> bool:
+    """Whether a failed job failed of one of these, or of what follows from the first."""
+    first = next((finding.rule for finding in leads), "")
+    return any(finding.fatal for finding in leads) or any(f.fatal and first in f.because for f in job.findings)
 
 
 def first_unexplained(job: Job) -> Notice | None:
@@ -79,7 +83,7 @@ def who(finding: Finding) -> str:
 def reason(job: Job) -> str:
     """The reason for the verdict, in one sentence."""
     leads = _leads(job)
-    if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
+    if job.verdict == "failed" and not _explain(leads, job) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_first_message(job.unexplained)}"
     if job.verdict == "failed" and not any(finding.fatal for finding in job.findings):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it

@@ -11,7 +11,7 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
@@ -19,6 +19,8 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="bootstrap-no-route",
     category="bootstrap",
+    layer=Layer.RESOURCE,
+    may_cause=("wait", "loss", "call", "stage"),
     title="Ranks cannot reach each other over TCP",
     echoes=("bootstrap-failed", "hang-in-init"),
 )

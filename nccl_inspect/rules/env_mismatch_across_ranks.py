@@ -24,6 +24,7 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="env-mismatch-across-ranks",
     category="environment",
+    may_cause=("wait", "loss", "call", "stage", "resource", "end", "launcher"),
     title="A variable that must be the same on all ranks differs",
     causes=(
         "bootstrap-connect-refused",

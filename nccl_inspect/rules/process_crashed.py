@@ -7,6 +7,7 @@ from nccl_inspect.judging.statements import message_of
 RULE = Rule(
     name="process-crashed",
     category="failures",
+    tells=("process-crashed",),
     title="The kernel log shows that a process crashed with a segmentation fault",
     echoes=(
         "collective-not-called",
