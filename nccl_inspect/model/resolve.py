@@ -145,7 +145,7 @@ class _Builder:
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown),
             processes=len(self._processes),
-            failed=job_end.has_failed(notices),
+            failed=any(job_end.failed_calls(notices)),
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
             partial=self._fold.partial,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import Registered, Rule, Told, registered
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.statements import job_end
 from nccl_inspect.story.actors import name_of
 from nccl_inspect.story.incident import Incident, before
 from nccl_inspect.story.telling import Story
@@ -19,6 +22,8 @@ _VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "pro
 _BY_ELIMINATION = ("fell-silent", "call-unfinished")
 """Kinds for which the rule that joins their statements may name fewer ranks."""
 _MOST_LINES = 3
+_NO_REASON = "failure-unexplained"
+"""The rule for a failed job that nothing explains."""
 
 
 class Decided(NamedTuple):
@@ -41,7 +46,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     candidates = {f.rule: f for f in findings if by_name[f.rule].rule.tells}
     kept = [finding for finding in findings if not by_name[finding.rule].rule.tells]
     if not story.roots:
-        return Decided(list(findings), {})
+        return Decided([*findings, *_of_nothing(by_name[_NO_REASON], facts, findings)], {})
     of_rule: dict[str, list[Incident]] = defaultdict(list)
     tellers = _tellers(candidates)
     for incident in (*story.roots, *story.incidents):
@@ -61,7 +66,21 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     kept += candidates.values()
     rules = {name: entry.rule for name, entry in by_name.items()}
     joined = [_joined(story, finding, of_rule, kept, tellers, rules) for finding in kept]
-    return Decided(joined, place)
+    return Decided([*joined, *_of_nothing(by_name[_NO_REASON], facts, joined)], place)
+
+
+def _of_nothing(entry: Registered, facts: Facts, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield what a rule tells of a failed job if none of the findings says that it failed."""
+    if not facts.job.failed or any(finding.fatal for finding in findings):
+        return
+    calls = sorted(job_end.failed_calls(facts.job.notices), key=lambda notice: notice.place)
+    said = [call for call in calls if not isinstance(call.event, ErrorCascade)] or calls[-1:]
+    assert entry.tell is not None
+    ranks = sorted({rank for call in said for rank in call.ranks})
+    hosts = sorted({host for call in said for host in call.hosts})
+    words = error_of(said[0]) or said[0].message
+    lines = [line for call in said for line in call.evidence][:_MOST_LINES]
+    yield entry.tell(facts, Told("unexplained", words, ranks, hosts, "", "certain", lines, ""))
 
 
 def _tellers(candidates: Iterable[str]) -> dict[str, str]:

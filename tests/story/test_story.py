@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from answers import CORPORA
+from typing import Any
+
+from answers import CORPORA, stored
 
 from nccl_inspect.grammar.engine import shipped
 from nccl_inspect.grammar.layers import BY_NAME, Layer
@@ -46,3 +48,18 @@ def test_the_story_of_a_recorded_fault_begins_with_the_lead_and_each_entry_follo
         ]
         wrong += [f"{one.name}: {rule.rule} leads and has causes" for rule in job.findings[:1] if not rule.root]
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_failed_job_has_a_finding_that_says_so() -> None:
+    """A failed job has an error among its findings, or what says that the log shows no reason."""
+    wrong = [
+        name
+        for corpus in ("samples", "pages", "logs", "built")
+        for name, one in stored(corpus).items()
+        if one.get("verdict") == "failed" and not any(map(_says_that_it_failed, one.get("findings", ())))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _says_that_it_failed(finding: dict[str, Any]) -> bool:
+    return finding["severity"] == "error" or finding["rule"] in ("failure-unexplained", "ended-from-outside")
