@@ -317,6 +317,7 @@ class Collector:
                 _short(notice),
                 is_report=isinstance(notice.event, ProcessEnded),
                 confidence="likely" if is_of_launcher else "certain",
+                notice=notice,
             )
         for notice, actors in agents.values():
             number = _SIGNALLED.search(notice.message)

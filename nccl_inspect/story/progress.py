@@ -32,7 +32,7 @@ from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.incident import Incident, clock
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import count, does, ranks_word
+from nccl_inspect.util.wording import be, count, does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
@@ -171,7 +171,7 @@ class Table:
             other = f"{still.operation} (send or recv) of group {still.group.label}"
             return f"{ranks_word(ranks)} did not call the other end of {other}"
         if still.kind == causes.MISSING:
-            what = "never called" if still.culprits else "is silent (no dump) and likely never called"
+            what = "never called" if still.culprits else f"{be(len(ranks))} silent (no dump) and likely never called"
             return f"{ranks_word(ranks)} {what} {call}"
         return f"{ranks_word(ranks)} {does(len(ranks), 'stand')} in {call}, which all called"
 

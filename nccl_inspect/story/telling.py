@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.judging.facts import Facts
@@ -18,6 +19,7 @@ from nccl_inspect.story.edges import Edges, are_together
 from nccl_inspect.story.incident import Incident, Order, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import cut
 
 _CONFIDENCES = ("certain", "likely", "possible")
@@ -26,8 +28,23 @@ _ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
 _WHERE = ("call-unfinished", "no-answer")
 """Kinds that show where to look first."""
 _OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order", "left-communicator")
-_MOST_ENTRIES = 8
+_MOST_ENTRIES = 6
 _WIDTH = 160
+_PRINTER = later(
+    r"^(?:[WEIF]\d{4} [\d:.]+ \d+ \S+\] )?(?:\[[^\]]{0,200}Rank \d{1,7}\] ){0,3}(?:socketProgress(?:Opt)?: |Net : )?"
+)
+"""What stands in front of a statement and says who prints it."""
+_BEFORE = {
+    "lost-connection": "lost a connection: ",
+    "nccl-call-failed": "a call of NCCL failed: ",
+    "waited": "gave up waiting: ",
+    "ended-from-outside": "was told to end: ",
+}
+"""What happened by kind, where the words are those of a line."""
+_WORDED = (Layer.END, Layer.PROGRAM)
+"""Layers of which only what is said in the same words is one thing."""
+_VAGUE = ("launcher-report", "nccl-call-failed")
+"""Kinds that say least of what happened."""
 
 
 class Story:
@@ -103,27 +120,29 @@ class Story:
         if not self.roots:
             return []
         lead = self.lead
-        groups: dict[tuple[str, Layer], list[Incident]] = defaultdict(list)
+        shown = {(one.line.source, one.line.order) for one in lead if one.line}
+        who = {actor for one in lead for actor in one.actors}
+        groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
         for effect in self.effects_of(lead):
-            groups[effect.kind, effect.layer].append(effect)
-        ordered = [lead, *sorted(groups.values(), key=_when)][:_MOST_ENTRIES]
+            is_shown = effect.line is not None and (effect.line.source, effect.line.order) in shown
+            if not is_shown and not (effect.layer == Layer.END and effect.actors and effect.actors <= who):
+                groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
+        telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
+        ordered = [lead, *sorted(telling, key=_when)]
         number = {id(one): place for place, some in enumerate(ordered) for one in some}
-        return [self._entry(some, number, is_lead=not place) for place, some in enumerate(ordered)]
+        return [self._entry(some, number, place) for place, some in enumerate(ordered)]
 
-    def _entry(self, incidents: list[Incident], number: dict[int, int], *, is_lead: bool) -> Entry:
+    def _entry(self, incidents: list[Incident], number: dict[int, int], place: int) -> Entry:
         first = first_of(incidents) or incidents[0]
-        because = (number[id(cause)] for one in incidents for cause in one.because if id(cause) in number)
-        ranks = (
-            self.ranks_in(incidents) if is_lead else ranks_among({a for i in incidents for a in i.actors or i.peers})
-        )
-        line = first.line or Evidence("", 0, "")
+        causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
+        who = {actor for one in incidents for actor in one.actors or one.peers}
         return Entry(
-            what=cut(first.words, _WIDTH),
-            ranks=ranks,
-            hosts=self._actors.hosts_of({actor for one in incidents for actor in one.actors or one.peers}),
-            line=line,
+            what=cut(_sentence(first), _WIDTH),
+            ranks=ranks_among(who) if place else self.ranks_in(incidents),
+            hosts=self._actors.hosts_of(who),
+            line=first.line or Evidence("", 0, ""),
             count=len(incidents),
-            because=None if is_lead else next(because, 0),
+            because=next((cause for cause in causes if cause < place), 0) if place else None,
             rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind),
         )
 
@@ -240,6 +259,21 @@ def _rank(incident: Incident) -> tuple[object, ...]:
         tier = 1 if incident.actors or incident.finding else 4
     doubt = {0: 2.5, 1: 1.5}.get(tier, 0.5) if is_possible else 0
     return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, incident.is_retold, Order(incident)
+
+
+def _sentence(incident: Incident) -> str:
+    """Say what happened, without who says it."""
+    event = incident.notice.event if incident.notice else None
+    if isinstance(event, CollectiveTimeout):
+        return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s for {event.operation} and timed out"
+    words = _PRINTER.sub("", incident.words)
+    return _BEFORE.get(incident.kind, "") + words if event is not None else words
+
+
+def _says_little(incidents: list[Incident]) -> tuple[object, ...]:
+    """Sort first what names somebody and says most."""
+    is_of_nobody = not any(one.actors or one.peers for one in incidents)
+    return is_of_nobody, incidents[0].kind in _VAGUE, *_when(incidents)
 
 
 def _when(incidents: list[Incident]) -> tuple[object, ...]:
