@@ -75,7 +75,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     )
     is_dead, is_waiting = last_words.is_death(facts), standstill.is_at_the_end(facts)
     judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
-    judgement.story = story.entries()
+    judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = first_failure.first(facts, judgement, returned)
     return judgement
 

@@ -132,8 +132,11 @@ def _story(job: Job, style: Style) -> Iterator[str]:
     told = story.lines(job)
     width = max(len(line.where) for line in told)
     for line in told[: _STORY[style.tight]]:
-        parts = block(line.where, printable(line.text), style, hang=width + 2)
-        yield from parts if style.verbose or style.width < NARROW else _at_most(parts, 1, style)
+        text = printable(line.text)
+        if style.verbose or style.width < NARROW:
+            yield from block(line.where, text, style, hang=width + 2)
+        else:
+            yield cut(f"  {line.where:{width}}  {text}", style.width)
     yield ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
@@ -16,7 +16,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.story import Entry
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
 from nccl_inspect.story.edges import Edges, are_together
-from nccl_inspect.story.incident import Incident, Order, first_of
+from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.util.patterns import later
@@ -31,7 +31,7 @@ _OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order"
 _MOST_ENTRIES = 6
 _WIDTH = 160
 _PRINTER = later(
-    r"^(?:[WEIF]\d{4} [\d:.]+ \d+ \S+\] )?(?:\[[^\]]{0,200}Rank \d{1,7}\] ){0,3}(?:socketProgress(?:Opt)?: |Net : )?"
+    r"^(?:[WEIF]\d{4} [\d:.]+ \d+ \S+\] )?(?:\[[^\]]{1,200}\]:? ){0,4}(?:socketProgress(?:Opt)?: |Net : )?(?=\S)"
 )
 """What stands in front of a statement and says who prints it."""
 _BEFORE = {
@@ -115,8 +115,12 @@ class Story:
                     effects.append(effect)
         return effects
 
-    def entries(self) -> list[Entry]:
-        """What happened, in order: where it began, then all that follows from it, alike things as one."""
+    def entries(self, found: Collection[str] = ()) -> list[Entry]:
+        """What happened, in order: where it began, then all that follows from it, alike things as one.
+
+        Args:
+            found: the rules with findings: of several that tell the same kind, one of these is named.
+        """
         if not self.roots:
             return []
         lead = self.lead
@@ -130,20 +134,23 @@ class Story:
         telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
         ordered = [lead, *sorted(telling, key=_when)]
         number = {id(one): place for place, some in enumerate(ordered) for one in some}
-        return [self._entry(some, number, place) for place, some in enumerate(ordered)]
+        return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
 
-    def _entry(self, incidents: list[Incident], number: dict[int, int], place: int) -> Entry:
+    def _entry(
+        self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]
+    ) -> Entry:
         first = first_of(incidents) or incidents[0]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
+        ranks = ranks_among(who) if place else self.ranks_in(incidents)
         return Entry(
-            what=cut(_sentence(first), _WIDTH),
-            ranks=ranks_among(who) if place else self.ranks_in(incidents),
+            what=cut(_sentence(first), _WIDTH) + (_first_of_all(first, incidents) if len(ranks) > 1 else ""),
+            ranks=ranks,
             hosts=self._actors.hosts_of(who),
             line=first.line or Evidence("", 0, ""),
             count=len(incidents),
             because=next((cause for cause in causes if cause < place), 0) if place else None,
-            rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind),
+            rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind, found),
         )
 
 
@@ -175,9 +182,10 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     return Story(facts, actors, edges)
 
 
-def rule_of(kind: str) -> str | None:
-    """The rule that tells a kind of incident; None where none does."""
-    return next((entry.rule.name for entry in registered() if kind in entry.rule.tells), None)
+def rule_of(kind: str, found: Collection[str] = ()) -> str | None:
+    """The rule that tells a kind of incident, of several one with a finding; None where none does."""
+    telling = [entry.rule.name for entry in registered() if kind in entry.rule.tells]
+    return next((name for name in telling if name in found), next(iter(telling), None))
 
 
 def _without_survived(incidents: list[Incident], facts: Facts) -> list[Incident]:
@@ -268,6 +276,14 @@ def _sentence(incident: Incident) -> str:
         return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s for {event.operation} and timed out"
     words = _PRINTER.sub("", incident.words)
     return _BEFORE.get(incident.kind, "") + words if event is not None else words
+
+
+def _first_of_all(first: Incident, incidents: Iterable[Incident]) -> str:
+    """Say whom it happened to first, where several lines show it and their times the order."""
+    ranks = ranks_among(first.actors)
+    others = [one for one in incidents if one is not first]
+    is_known = len(ranks) == 1 and others and all(before(first, one) is True for one in others)
+    return f", rank {ranks[0]} first" if is_known else ""
 
 
 def _says_little(incidents: list[Incident]) -> tuple[object, ...]:

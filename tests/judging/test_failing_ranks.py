@@ -81,7 +81,7 @@ def test_the_first_error_is_told_with_its_process_and_time_or_the_rank_that_says
     for name, first in {
         "failure/the earliest error by time is the first wherever it stands": "first error rank 2 (vm pid 12, CUDA "
         "device 2) at 2026-11-20 23:13:05",
-        "retold/it is shown with its rank and line": "first error rank 3 (as its own output says), <bytes>:3: the only",
+        "retold/it is shown with its rank and line": "what happened <bytes>:3 rank 3: Cuda failure",
     }.items():
         page = report.load("text").render(nccl_inspect.read(LOGS[name]), report.Style())
         assert first in " ".join(page.split()), page

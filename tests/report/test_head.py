@@ -11,7 +11,7 @@ import sample_data
 
 import nccl_inspect
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head, load, text
+from nccl_inspect.report import Style, head, load, story, text
 from nccl_inspect.report.head import labelled
 
 _FAILED = "torch-watchdog-timeout"
@@ -91,5 +91,6 @@ def test_no_last_line_stands_before_the_first_error() -> None:
         str(sample_data.FOLDER / "launchers" / name)
         for name in ("deepspeed-exception.log.gz", "deepspeed-killed.log.gz")
     ]
-    since = head.of(nccl_inspect.read(inputs, job="deepspeed-exception")).since
-    assert since == "first error deepspeed-exception.log.gz:45"
+    job = nccl_inspect.read(inputs, job="deepspeed-exception")
+    assert head.of(job).since == ""
+    assert story.lines(job)[0].where == "deepspeed-exception.log.gz:55"
