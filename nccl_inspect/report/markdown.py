@@ -63,7 +63,16 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
 
 
 def _single(job: Job, style: Style) -> str:
-    parts = [_head(job), _story(job), _paths(job), _findings(job, style), _suppressed(job), _errors(job, style), _open(job), _foot()]
+    parts = [
+        _head(job),
+        _story(job),
+        _paths(job),
+        _findings(job, style),
+        _suppressed(job),
+        _errors(job, style),
+        _open(job),
+        _foot(),
+    ]
     return "\n\n".join(text for part in parts for text in part) + "\n"
 
 
@@ -85,8 +94,8 @@ def _head(job: Job) -> Iterator[str]:
 def _story(job: Job) -> Iterator[str]:
     if has_story(job):
         yield "### What happened"
-        told = (f"{plain(line.text)} ({code(line.where)})" if line.where else plain(line.text) for line in story.lines(job))
-        yield "\n".join(f"{number}. {text}" for number, text in enumerate(told, 1))
+        places = [(plain(line.text), f" ({code(line.where)})" if line.where else "") for line in story.lines(job)]
+        yield "\n".join(f"{number}. {text}{place}" for number, (text, place) in enumerate(places, 1))
 
 
 def _paths(job: Job) -> Iterator[str]:

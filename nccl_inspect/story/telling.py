@@ -136,9 +136,7 @@ class Story:
         number = {id(one): place for place, some in enumerate(ordered) for one in some}
         return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
 
-    def _entry(
-        self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]
-    ) -> Entry:
+    def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
         first = first_of(incidents) or incidents[0]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
