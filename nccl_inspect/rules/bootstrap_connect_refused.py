@@ -14,7 +14,6 @@ RULE = Rule(
     category="bootstrap",
     layer=Layer.LOSS,
     title="Connections to another rank are refused: nobody listens there",
-    echoes=("bootstrap-failed", "hang-in-init"),
 )
 
 _START = 5

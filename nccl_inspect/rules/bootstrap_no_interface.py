@@ -18,7 +18,6 @@ RULE = Rule(
     category="bootstrap",
     may_cause=("wait", "loss", "call", "stage", "resource"),
     title="A rank finds no network interface for bootstrap",
-    echoes=("bootstrap-connect-refused", "bootstrap-failed", "hang-in-init"),
     local=True,
 )
 

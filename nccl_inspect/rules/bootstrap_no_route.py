@@ -22,7 +22,6 @@ RULE = Rule(
     layer=Layer.RESOURCE,
     may_cause=("wait", "loss", "call", "stage"),
     title="Ranks cannot reach each other over TCP",
-    echoes=("bootstrap-failed", "hang-in-init"),
 )
 _BRIDGE = later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""

@@ -31,7 +31,6 @@ RULE = Rule(
     category="failures",
     tells=("calls-differ",),
     title="Ranks called different collectives, or with different sizes",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 """Operations for which every rank must pass the same number of elements."""

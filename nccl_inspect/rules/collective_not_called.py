@@ -26,7 +26,6 @@ RULE = Rule(
     category="failures",
     tells=("never-called",),
     title="A rank did not make a call that the others are waiting in",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 

@@ -26,7 +26,6 @@ RULE = Rule(
     category="failures",
     tells=("call-unfinished",),
     title="All ranks made a call, and it did not complete",
-    echoes=("ranks-out-of-step", "watchdog-*"),
 )
 
 

@@ -12,7 +12,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.PROGRAM,
     title="A CUDA call of NCCL or PyTorch failed",
-    echoes=("collective-unfinished", "ib-completion-error", "peer-death", "watchdog-*"),
     local=True,
 )
 _TELLING = (500, 704, 801)

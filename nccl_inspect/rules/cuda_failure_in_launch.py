@@ -9,7 +9,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.PROGRAM,
     title="A CUDA call failed while NCCL launched a collective",
-    echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect"),
     local=True,
 )

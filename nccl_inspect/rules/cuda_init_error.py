@@ -13,7 +13,6 @@ RULE = Rule(
     category="environment",
     layer=Layer.RESOURCE,
     title="CUDA cannot be initialized",
-    echoes=("gloo-not-connected", "peer-death", "rendezvous-failed", "watchdog-*"),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch", "nccl-tests-failed"),
     local=True,
 )

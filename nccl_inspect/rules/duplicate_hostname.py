@@ -19,7 +19,6 @@ RULE = Rule(
     may_cause=("wait", "loss", "call", "stage", "resource"),
     title="Two machines or containers have the same host name",
     causes=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
-    echoes=("shm-attach-failed",),
     supersedes=("net-instead-of-p2p",),
 )
 

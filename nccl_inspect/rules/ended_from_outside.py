@@ -32,7 +32,6 @@ RULE = Rule(
     tells=("ended-from-outside",),
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
-    echoes=("driver-shutting-down",),
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {

@@ -40,7 +40,6 @@ RULE = Rule(
         "topology-mismatch",
         "watchdog-*",
     ),
-    echoes=("bootstrap-failed",),
     local=True,
 )
 

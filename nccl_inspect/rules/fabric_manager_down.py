@@ -12,7 +12,6 @@ RULE = Rule(
     category="intra-node path",
     layer=Layer.HARDWARE,
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager is not running",
-    echoes=("cuda-init-error", "peer-death", "watchdog-*"),
     supersedes=("cuda-call-failed", "nccl-tests-failed", "nvls-fabric-manager", "nvls-unavailable"),
     local=True,
 )

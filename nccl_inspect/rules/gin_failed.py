@@ -7,7 +7,6 @@ RULE = Rule(
     name="gin-failed",
     category="network",
     title="GPU-initiated networking (GIN) or one-sided communication failed",
-    echoes=("internal-error",),
     is_symptom=True,
 )
 

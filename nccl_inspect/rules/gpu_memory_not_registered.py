@@ -11,7 +11,6 @@ RULE = Rule(
     category="gpudirect",
     layer=Layer.PROGRAM,
     title="GPU memory cannot be registered with the NIC",
-    echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("memory-registration-failed",),
     local=True,
 )

@@ -14,15 +14,6 @@ RULE = Rule(
     layer=Layer.SYSTEM,
     title="A GPU ran out of memory for NCCL, or for PyTorch before the job ended",
     causes=("cuda-failure-in-connect",),
-    echoes=(
-        "collective-not-called",
-        "collective-unfinished",
-        "gloo-not-connected",
-        "ib-completion-error",
-        "p2p-without-partner",
-        "rendezvous-failed",
-        "watchdog-*",
-    ),
     supersedes=("cuda-call-failed", "cuda-failure-in-launch"),
     local=True,
 )

@@ -18,7 +18,6 @@ RULE = Rule(
     category="failures",
     tells=("groups-out-of-order",),
     title="Ranks wait for each other in different process groups",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
 
 

@@ -30,7 +30,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.PROGRAM,
     title="No progress on one host after P2P connections were set up",
-    echoes=("watchdog-*",),
     supersedes=("ended-from-outside", "hang-after-init"),
 )
 _FIRST_WORK = 1

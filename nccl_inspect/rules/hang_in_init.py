@@ -40,7 +40,6 @@ RULE = Rule(
     category="failures",
     tells=("never-began",),
     title="Ranks started to initialize a communicator and never finished",
-    echoes=("nonblocking-timeout",),
     supersedes=("ended-from-outside",),
 )
 _WAITING = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"

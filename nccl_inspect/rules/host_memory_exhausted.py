@@ -8,7 +8,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="Host memory ran out when NCCL or a plugin asked for some",
-    echoes=("gin-failed", "transfer-failed", "ucx-failed"),
 )
 
 

@@ -14,7 +14,6 @@ RULE = Rule(
     severity="warning",
     title="A NIC reports an event: port down, new GIDs, or a fatal error",
     causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry", "watchdog-*"),
-    echoes=("nic-failed",),
     local=True,
 )
 _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")

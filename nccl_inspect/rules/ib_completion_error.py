@@ -8,7 +8,6 @@ RULE = Rule(
     category="network",
     layer=Layer.LOSS,
     title="A NIC rejected a transfer (status 1, 2, 9, 10, 11, 13 and others)",
-    echoes=("collective-unfinished", "nic-failed"),
 )
 _PEER_GONE = "the peer's process died or freed the memory during a transfer"
 _OF_OTHER_RULES = (4, 5, 12)

@@ -8,7 +8,6 @@ RULE = Rule(
     category="network",
     may_cause=("wait", "loss", "call"),
     title="A NIC was denied access to the buffer it had to send (status 4): ACS or an IOMMU between NIC and GPU",
-    echoes=("ib-completion-error", "ib-timeout-err12", "nic-failed"),
     local=True,
 )
 _LOCAL_PROTECTION = 4

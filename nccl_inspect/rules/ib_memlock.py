@@ -8,7 +8,6 @@ RULE = Rule(
     category="network",
     layer=Layer.SYSTEM,
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
-    echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("efa-init-failed", "host-memory-exhausted", "memory-registration-failed", "transfer-failed"),
     local=True,
 )

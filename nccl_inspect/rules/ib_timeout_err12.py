@@ -11,7 +11,6 @@ RULE = Rule(
     category="network",
     layer=Layer.LOSS,
     title="Transfers over InfiniBand or RoCE get no response (status 12)",
-    echoes=("collective-unfinished", "nic-failed"),
 )
 _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""

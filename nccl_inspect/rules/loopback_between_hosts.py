@@ -18,7 +18,6 @@ RULE = Rule(
     may_cause=("wait", "loss", "call", "stage"),
     title="Several hosts use the loopback interface",
     causes=("hang-after-init", "watchdog-*"),
-    echoes=("bootstrap-connect-refused", "bootstrap-no-route"),
     supersedes=("bootstrap-wrong-interface",),
 )
 

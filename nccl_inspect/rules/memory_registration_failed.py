@@ -9,7 +9,6 @@ RULE = Rule(
     category="network",
     layer=Layer.SYSTEM,
     title="A plugin cannot register memory with the network",
-    echoes=("gin-failed", "transfer-failed"),
 )
 _BAD_ADDRESS, _INVALID = -14, -22
 _NO_GPU_MEMORY = (

@@ -10,7 +10,6 @@ RULE = Rule(
     category="plugins",
     layer=Layer.RESOURCE,
     title="NCCL_NET requests a network that does not come up",
-    echoes=("bootstrap-connect-refused", "no-transport"),
     local=True,
 )
 

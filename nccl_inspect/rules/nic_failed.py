@@ -8,7 +8,6 @@ RULE = Rule(
     category="network",
     layer=Layer.HARDWARE,
     title="NCCL stopped using a NIC or a port after an error",
-    echoes=("transfer-failed",),
 )
 _MOVED = "nccl/ib-port-failed"
 

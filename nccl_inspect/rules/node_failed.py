@@ -9,7 +9,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.HARDWARE,
     title="A node of the job failed or was lost",
-    echoes=("process-unresponsive", "ranks-in-error"),
 )
 _MEMORY = "launchers/slurm-memory-error"
 

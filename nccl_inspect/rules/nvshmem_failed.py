@@ -8,7 +8,6 @@ RULE = Rule(
     name="nvshmem-failed",
     category="failures",
     title="NVSHMEM or rocSHMEM failed",
-    echoes=("deepep-failed",),
     is_symptom=True,
 )
 _CAUSES = {

@@ -7,7 +7,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="The limit on open files was reached",
-    echoes=("bootstrap-failed", "p2p-import-failed", "shm-attach-failed", "shm-segment-failed", "watchdog-*"),
     supersedes=("internal-error", "transfer-failed"),
     local=True,
 )

@@ -25,7 +25,6 @@ RULE = Rule(
     category="failures",
     tells=("no-partner",),
     title="A send or receive has no partner",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 

@@ -38,14 +38,6 @@ RULE = Rule(
     category="failures",
     tells=("exception", "process-ended", "process-killed", "fell-silent", "lost-connection", "launcher-report"),
     title="A rank died while the others were working",
-    echoes=(
-        "driver-shutting-down",
-        "efa-completion-error",
-        "gloo-not-connected",
-        "log-flood",
-        "nic-failed",
-        "rendezvous-failed",
-    ),
     supersedes=("nccl-tests-failed",),
 )
 _AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")

@@ -13,7 +13,6 @@ RULE = Rule(
     category="plugins",
     layer=Layer.RESOURCE,
     title="NCCL and a plugin, or the plugin and its library, are incompatible",
-    echoes=("internal-error",),
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 _ONE_IMAGE = "Take NCCL, the plugin and libfabric from one base image or installer."

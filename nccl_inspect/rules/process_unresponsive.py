@@ -29,7 +29,6 @@ RULE = Rule(
     category="failures",
     tells=("no-answer",),
     title="A process of the job does not answer NCCL's RAS",
-    echoes=("collective-not-called", "p2p-without-partner", "ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 

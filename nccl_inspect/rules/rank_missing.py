@@ -13,7 +13,6 @@ RULE = Rule(
     category="failures",
     tells=("never-began",),
     title="Ranks never started, and all others are waiting for them",
-    echoes=("bootstrap-connect-refused", "hang-in-init", "nonblocking-timeout"),
     supersedes=("ended-from-outside",),
 )
 

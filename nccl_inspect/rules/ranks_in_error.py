@@ -18,7 +18,6 @@ RULE = Rule(
     category="failures",
     tells=("left-communicator",),
     title="RAS shows ranks of a communicator that failed, or that left it while others are still in it",
-    echoes=("ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 _REMOTE = "Remote process error"

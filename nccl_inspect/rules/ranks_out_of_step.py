@@ -30,7 +30,6 @@ RULE = Rule(
     category="failures",
     tells=("out-of-step",),
     title="RAS counts different numbers of operations on the ranks of a communicator",
-    echoes=("watchdog-*",),
     local=True,
 )
 

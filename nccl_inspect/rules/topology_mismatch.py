@@ -10,7 +10,6 @@ RULE = Rule(
     layer=Layer.RESOURCE,
     title="NCCL found no rings or trees for the topology that the ranks see",
     causes=("few-channels", "ring-crosses-nodes-too-often"),
-    echoes=("rings-disagree",),
 )
 _RING_AND_TREES = range(1, 5)
 """Numbers of the patterns that every job needs; higher numbers are NVLS and CollNet."""

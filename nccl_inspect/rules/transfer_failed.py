@@ -9,7 +9,6 @@ RULE = Rule(
     category="network",
     layer=Layer.CALL,
     title="The network refused or lost a transfer",
-    echoes=("collective-unfinished", "gin-failed", "internal-error", "internal-limit-reached", "ucx-failed"),
     is_symptom=True,
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"

@@ -8,7 +8,6 @@ RULE = Rule(
     name="ucx-failed",
     category="plugins",
     title="UCX failed: in the HPC-X plugin, under MPI, NIXL or NVSHMEM",
-    echoes=("internal-error", "kv-transfer-failed"),
     is_symptom=True,
 )
 

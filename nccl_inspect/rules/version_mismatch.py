@@ -18,7 +18,6 @@ RULE = Rule(
     may_cause=("wait", "loss", "call", "stage", "resource"),
     title="Ranks of one job run different NCCL releases",
     causes=("collective-mismatch", "hang-after-p2p-setup", "topology-mismatch", "watchdog-*", "wrong-results"),
-    echoes=("hang-in-init", "rings-disagree"),
     supersedes=("bootstrap-connect-refused", "bootstrap-failed"),
 )
 _STRANGE = ("rank-misfit", "stranger", "garbled-address")

@@ -36,7 +36,6 @@ RULE = Rule(
     category="failures",
     tells=("waited",),
     title="PyTorch gave up waiting for a collective",
-    echoes=("driver-shutting-down", "watchdog-stuck"),
     supersedes=("ended-from-outside",),
 )
 _ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import Registered, Rule, Told, registered
+from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, Told, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
@@ -46,7 +46,9 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     candidates = {f.rule: f for f in findings if by_name[f.rule].rule.tells}
     kept = [finding for finding in findings if not by_name[finding.rule].rule.tells]
     if not story.roots:
-        return Decided([*findings, *_of_nothing(by_name[_NO_REASON], facts, findings)], {})
+        rules = {name: entry.rule for name, entry in by_name.items()}
+        settled = [_under_conditions(finding, findings, rules) for finding in findings]
+        return Decided([*settled, *_of_nothing(by_name[_NO_REASON], facts, findings)], {})
     of_rule: dict[str, list[Incident]] = defaultdict(list)
     tellers = _tellers(candidates)
     for incident in (*story.roots, *story.incidents):
@@ -176,7 +178,8 @@ def _joined(
     if not incidents:
         lead = story.roots[0]
         name = _rule_of(lead, tellers)
-        follows = finding.fatal and name in present and name != finding.rule
+        is_late = finding.fatal or _is_late(rules[finding.rule])
+        follows = is_late and name in present and name != finding.rule
         return finding.with_fields(because=[name], root=False) if follows and name else finding
     is_root = any(not one.because for one in incidents)
     if not is_root:
@@ -187,6 +190,22 @@ def _joined(
     own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
     ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
+
+
+def _is_late(rule: Rule) -> bool:
+    """Whether what a rule finds follows from a failure, if there is one."""
+    return bool(rule.tells) or Layer.END <= rule.reach < Layer.NONE
+
+
+def _under_conditions(finding: Finding, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Finding:
+    """A finding of a job that did not fail, under how things are, where these may lead to it."""
+    rule = rules[finding.rule]
+    layer = "stage" if "never-began" in rule.tells else rule.reach.name.lower()
+    if not _is_late(rule) or (rule.tells and layer != "stage"):
+        return finding
+    why = [other for other in findings if layer in rules[other.rule].may_cause]
+    leads = any(SEVERITIES.index(other.severity) >= SEVERITIES.index(finding.severity) for other in why)
+    return finding.with_fields(because=[other.rule for other in why], root=not leads) if why else finding
 
 
 def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[str]:

@@ -126,10 +126,12 @@ class Story:
         lead = self.lead
         shown = {(one.line.source, one.line.order) for one in lead if one.line}
         who = {actor for one in lead for actor in one.actors}
+        said = set(map(_sentence, lead))
         groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
         for effect in self.effects_of(lead):
             is_shown = effect.line is not None and (effect.line.source, effect.line.order) in shown
-            if not is_shown and not (effect.layer == Layer.END and effect.actors and effect.actors <= who):
+            is_said = effect.layer == Layer.END if effect.actors else _sentence(effect) in said
+            if not (is_shown or (is_said and effect.actors <= who)):
                 groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
         telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
         ordered = [lead, *sorted(telling, key=_when)]
