@@ -39,7 +39,6 @@ RULE = Rule(
     layer=Layer.SETTING,
     may_cause=("wait", "loss", "call", "stage"),
     title="An interface for bootstrap or TCP traffic does not reach the other hosts",
-    causes=("watchdog-*",),
 )
 _IPV4_ONLY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 only: link-local IPv6 addresses (fe80:) do not work between hosts"
 _SHARED = "ip -br addr   # on each host, inside the container: which interface do all share?"

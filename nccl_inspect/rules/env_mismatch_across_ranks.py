@@ -29,16 +29,9 @@ RULE = Rule(
     causes=(
         "bootstrap-connect-refused",
         "bootstrap-no-interface",
-        "bootstrap-no-route",
-        "bootstrap-wrong-interface",
-        "collective-mismatch",
-        "hang-after-init",
-        "hang-after-p2p-setup",
-        "hang-in-init",
         "p2p-import-failed",
         "rings-disagree",
         "topology-mismatch",
-        "watchdog-*",
     ),
     local=True,
 )

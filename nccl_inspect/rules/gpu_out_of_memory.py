@@ -13,7 +13,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="A GPU ran out of memory for NCCL, or for PyTorch before the job ended",
-    causes=("cuda-failure-in-connect",),
     supersedes=("cuda-call-failed", "cuda-failure-in-launch"),
     local=True,
 )

@@ -17,7 +17,6 @@ RULE = Rule(
     layer=Layer.SETTING,
     may_cause=("wait", "loss", "call", "stage"),
     title="Several hosts use the loopback interface",
-    causes=("hang-after-init", "watchdog-*"),
     supersedes=("bootstrap-wrong-interface",),
 )
 

@@ -9,7 +9,6 @@ RULE = Rule(
     may_cause=("wait", "loss", "call"),
     severity="info",
     title='The kernel command line lacks "iommu=pt"',
-    causes=("hang-after-init", "hang-in-init"),
 )
 
 

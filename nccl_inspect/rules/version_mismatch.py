@@ -17,7 +17,7 @@ RULE = Rule(
     category="environment",
     may_cause=("wait", "loss", "call", "stage", "resource"),
     title="Ranks of one job run different NCCL releases",
-    causes=("collective-mismatch", "hang-after-p2p-setup", "topology-mismatch", "watchdog-*", "wrong-results"),
+    causes=("topology-mismatch", "wrong-results"),
     supersedes=("bootstrap-connect-refused", "bootstrap-failed"),
 )
 _STRANGE = ("rank-misfit", "stranger", "garbled-address")
