@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import culprits, first_failure, placeholders, placement, remedies, results, verdicts
-from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Layer, Registered, Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.judgement import Judgement
@@ -43,7 +43,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
     kept = last_words.with_fatal_errors(facts, kept)
-    story = tell(facts, _without_superseded(all_findings, set(by_name)))
+    story = tell(facts, _without_repeated_symptoms(_without_superseded(all_findings, set(by_name)), by_name))
     decided, place = decide(facts, story, kept)
     kept = [finding for finding in decided if finding.rule in wanted]
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
@@ -136,15 +136,13 @@ def _sorted(
 
 def _without_repeated_symptoms(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
     """The findings without symptoms whose lines all appear in findings that say more."""
-    informative = [
-        finding for finding in findings if not by_name[finding.rule].is_symptom and finding.category != CATEGORIES[-1]
-    ]
+    symptoms = {finding.rule for finding in findings if by_name[finding.rule].reach == Layer.CALL}
+    informative = [f for f in findings if f.rule not in symptoms and f.category != CATEGORIES[-1]]
     lines = {(line.source, line.order) for finding in informative for line in finding.evidence}
     return [
         finding
         for finding in findings
-        if not by_name[finding.rule].is_symptom
-        or not lines.issuperset((line.source, line.order) for line in finding.evidence)
+        if finding.rule not in symptoms or not lines.issuperset((line.source, line.order) for line in finding.evidence)
     ]
 
 

@@ -86,8 +86,6 @@ class Rule(Frozen):
     """Rules, as names or globs, whose findings are only effects of this one: it leads, and they nest under it."""
     supersedes: tuple[str, ...] = ()
     """Rules, as names or globs, that are less specific: their findings are dropped if this one has any."""
-    is_symptom: bool = False
-    """It shows where something failed, not why: every other finding that explains why the job ended leads it."""
     nest_under_effect: bool = False
     """A cause that nests under the slow path it leads to, if there is one: the effect makes the headline."""
     cloud: str = ""

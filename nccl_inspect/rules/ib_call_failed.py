@@ -11,7 +11,6 @@ RULE = Rule(
     category="network",
     layer=Layer.CALL,
     title="A call to an InfiniBand or RoCE card failed",
-    is_symptom=True,
 )
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
 """Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""

@@ -9,7 +9,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.CALL,
     title="A check inside NCCL, RCCL or a plugin failed",
-    is_symptom=True,
 )
 _INTERNAL_ERROR = 3
 _OWNERS = {

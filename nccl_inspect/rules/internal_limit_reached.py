@@ -9,7 +9,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.CALL,
     title="A table inside NCCL or a plugin is full: requests, connections or calls",
-    is_symptom=True,
 )
 _OF_PROGRAM = "The program puts more calls into one group, or captures more into one graph, than this release supports"
 _REQUESTS = (

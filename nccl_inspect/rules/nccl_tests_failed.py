@@ -7,7 +7,7 @@ from nccl_inspect.judging.statements import is_propagated_error
 RULE = Rule(
     name="nccl-tests-failed",
     category="failures",
-    layer=Layer.CALL,
+    layer=Layer.FRAMEWORK,
     title="nccl-tests ended with an error",
 )
 _WITH_INFO = "NCCL_DEBUG=INFO   # on all ranks, then rerun: the first WARN says what failed"

@@ -8,7 +8,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.CALL,
     title="A non-blocking NCCL call did not complete in time",
-    is_symptom=True,
 )
 
 

@@ -9,7 +9,6 @@ RULE = Rule(
     category="failures",
     tells=("process-crashed",),
     title="The kernel log shows that a process crashed with a segmentation fault",
-    is_symptom=True,
 )
 
 

@@ -9,7 +9,6 @@ RULE = Rule(
     category="network",
     layer=Layer.CALL,
     title="The network refused or lost a transfer",
-    is_symptom=True,
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 

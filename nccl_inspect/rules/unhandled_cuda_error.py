@@ -9,7 +9,6 @@ RULE = Rule(
     category="failures",
     layer=Layer.CALL,
     title="A CUDA call failed in NCCL, and the log does not show which",
-    is_symptom=True,
 )
 _CUDA_ERROR = 1
 
