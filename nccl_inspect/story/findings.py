@@ -17,7 +17,7 @@ from nccl_inspect.story.actors import name_of
 from nccl_inspect.story.incident import Incident, before
 from nccl_inspect.story.telling import Story
 
-_VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "nccl-call-failed")
+_VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "call-failed")
 """Kinds that name nobody: the rule that joins their statements may know more."""
 _BY_ELIMINATION = ("fell-silent", "call-unfinished")
 """Kinds for which the rule that joins their statements may name fewer ranks."""

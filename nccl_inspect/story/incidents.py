@@ -33,8 +33,8 @@ _KINDS = {
     Layer.LOSS: "lost-connection",
     Layer.WAIT: "waited",
     Layer.PROGRAM: "exception",
-    Layer.FRAMEWORK: "nccl-call-failed",
-    Layer.CALL: "nccl-call-failed",
+    Layer.FRAMEWORK: "call-failed",
+    Layer.CALL: "call-failed",
     Layer.LAUNCHER: "launcher-report",
 }
 """What happened, by layers, where no rule says more."""

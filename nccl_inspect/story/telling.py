@@ -36,14 +36,14 @@ _PRINTER = later(
 """What stands in front of a statement and says who prints it."""
 _BEFORE = {
     "lost-connection": "lost a connection: ",
-    "nccl-call-failed": "a call of NCCL failed: ",
+    "call-failed": "a call of NCCL failed: ",
     "waited": "gave up waiting: ",
     "ended-from-outside": "was told to end: ",
 }
 """What happened by kind, where the words are those of a line."""
 _WORDED = (Layer.END, Layer.PROGRAM)
 """Layers of which only what is said in the same words is one thing."""
-_VAGUE = ("launcher-report", "nccl-call-failed")
+_VAGUE = ("launcher-report", "call-failed")
 """Kinds that say least of what happened."""
 
 
