@@ -12,6 +12,7 @@ from functools import cache
 
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import Value
 from nccl_inspect.util.patterns import later
@@ -285,6 +286,19 @@ def roles_of(event: events.Event) -> frozenset[str]:
 def _roles(dialect: str, name: str) -> frozenset[str]:
     production = shipped().named(dialect, name)
     return production.roles if production else frozenset()
+
+
+@cache
+def layer_of(dialect: str, name: str) -> Layer:
+    """How near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
+    production = shipped().named(dialect, name)
+    return production.layer if production else Layer.RESOURCE
+
+
+def is_layer_stated(dialect: str, name: str) -> bool:
+    """Whether a production itself states its layer."""
+    production = shipped().named(dialect, name)
+    return production is not None and bool(production.details.layer)
 
 
 def is_of(event: events.Event, role: str) -> bool:

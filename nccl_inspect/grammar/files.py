@@ -18,6 +18,7 @@ begin with ``#`` are comments; a line that begins with two blanks continues the 
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
 ``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`,
+``layer: NAME`` how near to a cause it is, where its roles do not say it (:mod:`nccl_inspect.grammar.layers`).
 A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
@@ -35,6 +36,7 @@ from functools import partial
 from pathlib import Path
 
 from nccl_inspect.errors import GrammarError
+from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.grammar.production import Details, Production
 from nccl_inspect.grammar.roles import ROLES
 
@@ -46,6 +48,7 @@ _KEYS = {
     "subsys",
     "says",
     "role",
+    "layer",
     "rule",
     "sample",
     "fragment",
@@ -152,6 +155,7 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
         says=_entry("says", own, {}),
         rule=_entry("rule", own, {}),
         roles=_roles(own, name),
+        layer=_layer(own, name),
         samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
         fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
     )
@@ -163,6 +167,17 @@ def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
     if unknown := sorted(given - ROLES.keys()):
         label, roles = own["production"][0], ", ".join(sorted(ROLES))
         raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; choose from {roles}")
+    return given
+
+
+def _layer(own: dict[str, list[str]], name: str) -> str:
+    """The layer that a production states, checked."""
+    given = _entry("layer", own, {})
+    if given and given not in BY_NAME:
+        label = own["production"][0]
+        raise GrammarError(
+            f"{name}: production '{label}' has no such layer '{given}'; choose from {', '.join(BY_NAME)}"
+        )
     return given
 
 

@@ -11,6 +11,7 @@ from dataclasses import field
 
 from nccl_inspect.event.types import Event
 from nccl_inspect.grammar import notation
+from nccl_inspect.grammar.layers import Layer, layer_of
 from nccl_inspect.grammar.making import Maker, maker
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar.types import Value
@@ -41,6 +42,8 @@ class Details(Frozen):
     """The rule that judges the line; empty if it leads to none."""
     roles: frozenset[str] = frozenset()
     """Names in :data:`nccl_inspect.grammar.roles.ROLES`."""
+    layer: str = ""
+    """The name of a layer of failure; empty where roles and tone say it."""
     samples: tuple[str, ...] = ()
     """Messages of real logs, or made from the format string (marked in the file)."""
     fragments: Mapping[str, str] = field(default_factory=dict)
@@ -159,6 +162,12 @@ class Production:
     def roles(self) -> frozenset[str]:
         """The roles of the line."""
         return self.details.roles
+
+    @property
+    def layer(self) -> Layer:
+        """How near to a cause the line is."""
+        tone = self.constants.get("tone", "")
+        return layer_of(self.details.layer, self.event, self.roles, tone, self.dialect)
 
     @property
     def samples(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -10,6 +11,7 @@ from pathlib import Path as File
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.facts import (
     Facts,
     first_evidence,
@@ -28,7 +30,7 @@ from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
-__all__ = ("Evidence", "Facts", "Finding", "Job", "Needs", "NotJudged", "Notice", "first_evidence", "value")
+__all__ = ("Evidence", "Facts", "Finding", "Job", "Layer", "Needs", "NotJudged", "Notice", "first_evidence", "value")
 """What nearly every rule needs comes from here, with what is defined below, in one import."""
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
@@ -42,6 +44,18 @@ CATEGORIES = (
     "failures",
     "log quality",
 )
+LAYERS = {
+    "intra-node path": Layer.RESOURCE,
+    "network": Layer.RESOURCE,
+    "gpudirect": Layer.SETTING,
+    "plugins": Layer.SETTING,
+    "bootstrap": Layer.SYSTEM,
+    "environment": Layer.SETTING,
+    "topology": Layer.SETTING,
+    "failures": Layer.RESOURCE,
+    "log quality": Layer.NONE,
+}
+"""The layer of what rules of a category find, unless they state another one."""
 _RULES = File(__file__).parents[1] / "rules"
 """Each module there is a rule."""
 _MAX_EVIDENCE = 5
@@ -59,20 +73,19 @@ class Rule(Frozen):
     """What is wrong, in one line."""
     severity: str = "error"
     """The usual severity; a finding may differ, by its effect."""
+    layer: Layer | None = None
+    """How near to a cause it is what it finds; None for that of its category."""
+    may_cause: tuple[str, ...] = ()
+    """Of a setting or a machine: the layers of failures that it may explain, and ``stage`` for ranks that never began
+    a communicator."""
+    tells: tuple[str, ...] = ()
+    """The kinds of incidents that it tells: it only joins statements of several processes."""
     causes: tuple[str, ...] = ()
     """Rules, as names or globs, whose findings this one may explain: reports name it as their cause."""
     echoes: tuple[str, ...] = ()
     """Rules, as names or globs, whose findings are only effects of this one: it leads, and they nest under it."""
     supersedes: tuple[str, ...] = ()
     """Rules, as names or globs, that are less specific: their findings are dropped if this one has any."""
-    suppresses_later: bool = False
-    """Found only if it came first: whatever else ends the job is its effect, except for the rules that echo it."""
-    suppresses_later_in_process: bool = False
-    """Whatever the same process reports after it is its effect."""
-    explains_job_end: bool = False
-    """It explains why the job ended: it makes the headline before findings that only cost time."""
-    is_symptom: bool = False
-    """It shows where something failed, not why: every other finding that explains why the job ended leads it."""
     nest_under_effect: bool = False
     """A cause that nests under the slow path it leads to, if there is one: the effect makes the headline."""
     cloud: str = ""
@@ -165,6 +178,11 @@ class Rule(Frozen):
         return NotJudged(self.name, reason, needs, paths)
 
     @property
+    def reach(self) -> Layer:
+        """How near to a cause it is what it finds."""
+        return LAYERS[self.category] if self.layer is None else self.layer
+
+    @property
     def page(self) -> str:
         """The Markdown page of the rule."""
         return (_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
@@ -183,6 +201,31 @@ class Effects(Frozen):
     errors: list[Notice]
 
 
+@frozen
+class Told(Frozen):
+    """Some ranks of the story of a job, for the rule that finds the words."""
+
+    kind: str
+    words: str
+    """The first statement about it."""
+    ranks: list[int]
+    hosts: list[str]
+    who: str
+    """They in words; empty where the log does not show them."""
+    confidence: str
+    evidence: list[Evidence]
+    effects: str
+    """What followed, in words; empty for nothing."""
+    pids: list[int] = field(default_factory=list)
+    is_partial: bool = False
+    """Whether it happened to some ranks, and others waited for them or lost them."""
+
+    @property
+    def sentence(self) -> str:
+        """Who, and what happened to them."""
+        return f"{self.who}: {self.words}" if self.who and self.who not in self.words else self.words
+
+
 Result = Finding | NotJudged | Effects
 """One result of a rule."""
 Results = Iterator[Result]
@@ -196,6 +239,8 @@ class Registered(Frozen):
     rule: Rule
     judge: Callable[..., Results]
     """Takes the facts, and for a rule that ``explains`` others the findings that it may explain."""
+    tell: Callable[[Facts, Told], Finding] | None = None
+    """Of a rule that ``tells`` kinds of incidents: takes what the story tells."""
 
 
 @cache
@@ -204,7 +249,7 @@ def registered() -> tuple[Registered, ...]:
     rules = []
     for name in modules(str(_RULES / "__init__.py")):
         loaded = import_module(f"nccl_inspect.rules.{name}")
-        rules.append(Registered(loaded.RULE, loaded.judge))
+        rules.append(Registered(loaded.RULE, loaded.judge, getattr(loaded, "tell", None)))
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.judgement import Judgement
-from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import notices_shown, rank_prefix, value
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.util.times import in_order, moment
 
@@ -36,29 +34,6 @@ def first(facts: Facts, judgement: Judgement, results: Results) -> FirstFailure 
         return None  # lines cannot be assigned to processes
     failure = _first_of(_ranks_by_process(facts, judgement), leading or errors)
     return failure if failure and (failure.ranks or failure.processes) else None
-
-
-def follows(facts: Facts, finding: Finding, other: Finding) -> bool:
-    """Whether all lines of a finding follow the first line of another, and its processes printed that one as well.
-
-    Excerpts without a prefix show no processes: then only the order of the lines counts.
-    """
-    if finding is other or not finding.evidence or not other.evidence:
-        return False
-    first = other.evidence[0]
-    own, others = _speakers(facts, finding), _speakers(facts, other)
-    return all(is_before(first, line) for line in finding.evidence) and own <= others
-
-
-def _speakers(facts: Facts, finding: Finding) -> set[Process]:
-    """The processes that printed the evidence of a finding."""
-    lines = {(line.source, line.order) for line in finding.evidence}
-    return {
-        process
-        for notice in facts.job.notices
-        for process, line in zip(notice.processes, notice.evidence, strict=False)  # evidence is of the first ones
-        if (line.source, line.order) in lines
-    }
 
 
 def _counts(results: Results, notice: Notice, is_shown: bool) -> bool:

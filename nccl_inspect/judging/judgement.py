@@ -7,6 +7,7 @@ from dataclasses import field
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import FirstFailure, Job, Notice, Paths
+from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import Record, record
 
 
@@ -30,13 +31,14 @@ class Judgement(Record):
     waiting: Waiting | None = None
     verdict: str = "unknown"
     first_failure: FirstFailure | None = None
+    story: list[Entry] = field(default_factory=list)
 
     def put_into(self, job: Job) -> None:
         """Write everything into the job that was judged."""
         job.rules, job.left_out = self.rules, self.left_out
         job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
         job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
-        job.verdict, job.first_failure = self.verdict, self.first_failure
+        job.verdict, job.first_failure, job.story = self.verdict, self.first_failure, self.story
         job.paths, job.withheld = self.paths, self.withheld
         for position, rank in self.likely_ranks.items():
             job.last_lines[position].likely_rank = rank

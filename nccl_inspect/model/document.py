@@ -16,6 +16,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path, PathKind, Selection
 from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import picked
 from nccl_inspect.util.text import printable
 
@@ -81,6 +82,7 @@ def _document(job: Job) -> dict[str, Any]:
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": job.paths,
         "findings": [finding_to_dict(finding) for finding in job.findings],
+        "story": [_entry(entry) for entry in job.story],
         "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
@@ -171,6 +173,15 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "clue": finding.clue,
         "confirm": finding.confirm or None,
         "culprits": [asdict(culprit) for culprit in finding.culprits],
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    """One entry of ``story``."""
+    return {
+        **picked(entry, "what", "ranks", "hosts"),
+        **evidence_to_dict(entry.line),
+        **picked(entry, "count", "because", "rule"),
     }
 
 

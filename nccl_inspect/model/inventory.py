@@ -122,6 +122,19 @@ class Stage(Record):
     """The longest that a rank took for it, as NCCL itself says (2.22 and later)."""
 
 
+class Begin(NamedTuple):
+    """Where a rank began a communicator."""
+
+    member: int
+    """Its rank in the communicator."""
+    process: Process
+    source: str
+    line: int
+    order: int
+    is_complete: bool
+    """Whether it finished the initialisation."""
+
+
 @record
 class InitTiming(Record):
     """Where the time of one initialisation of a communicator went, as one of its ranks says (2.22 and later)."""
@@ -163,6 +176,8 @@ class LastLine(Deferring):
     """When it was printed, as the line has it."""
     likely_rank: int | None = None
     """Where its lines name no rank: which one it probably is, by elimination; set by the rules."""
+    first: int = 0
+    """Where its first line is in the same source, in the order of reading; 0 where that is another source."""
     evidence: Evidence | None = None
     """The last line of the process that the model keeps: that line itself, or one shortly before it."""
 

@@ -11,6 +11,7 @@ from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.inventory import (
     Artifact,
+    Begin,
     Calls,
     Gpu,
     Host,
@@ -28,6 +29,7 @@ from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.setting_names import Alike
+from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import Deferring, Record, record
 
 if TYPE_CHECKING:
@@ -126,6 +128,8 @@ class CommunicatorInfo(Deferring):
     """The lines that print its channels, rings and trees."""
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
+    begins: list[Begin] = field(default_factory=list, compare=False)
+    """Where each of its ranks began."""
     evidence: list[Evidence] = field(default_factory=list)
 
 
@@ -183,6 +187,8 @@ class Notice(Deferring):
     """What the grammar states of its production: the releases of NCCL that print it, its rule, its roles."""
     location: str | None = None
     """``file:line`` of a WARN: the same words from two places are two statements."""
+    lines: list[Evidence] = field(default_factory=list, compare=False)
+    """Where each of the processes said it first."""
     until: list[int] = field(default_factory=list)
     """Where each of the processes said it last: the number of the line in the order of reading."""
 
@@ -237,6 +243,8 @@ class Job(Deferring):
     """Errors in the log that no finding shows, set by the rules."""
     first_failure: FirstFailure | None = None
     """Of a failed job, where the log shows it; set by the rules."""
+    story: list[Entry] = field(default_factory=list)
+    """What happened, in order, from where it began; empty where nothing failed; set by the rules."""
     waiting: Waiting | None = None
     """Where the log ends while ranks wait for others; set by the rules."""
     quiet: float | None = None

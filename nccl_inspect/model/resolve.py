@@ -145,7 +145,7 @@ class _Builder:
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown),
             processes=len(self._processes),
-            failed=job_end.has_failed(notices),
+            failed=any(job_end.failed_calls(notices)),
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
             partial=self._fold.partial,
@@ -291,6 +291,7 @@ class _Builder:
             trees=lambda: layout.global_trees(comm),
             network_lines=lambda: [line for some in networks.values() for line in self._network_line(some)],
             announced=lambda: [member.rank for member in by_rank if member.started],
+            begins=lambda: lifetime.begins(by_rank, self._fold.where),
             guessed=lambda: self._attribution.is_guessed(burst for member in present for burst in member.bursts),
             evidence=lambda: self._quotes.first_steps([member.first for member in present], MAX_EVIDENCE),
         )
@@ -316,8 +317,11 @@ class _Builder:
     def _last_line(self, log: ProcessLog) -> LastLine:
         place = self._fold.where(log.last)
         line = LastLine(log.process, self._ranks[log.process], *place, log.final.device, log.final.time)
-        end_text = self._quotes.message
-        return line.defer(evidence=lambda: last_lines.kept(log, self._last_stated.get(log.process), end_text))
+        line.first = (
+            self._fold.where(log.first)[2] if source_and_line(log.first)[0] == source_and_line(log.last)[0] else 0
+        )
+        stated, text = self._last_stated.get, self._quotes.message
+        return line.defer(evidence=lambda: last_lines.kept(log, stated(log.process), text))
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))

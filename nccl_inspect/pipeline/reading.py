@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect import platforms, topology
+from nccl_inspect import judge, platforms, topology
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.exports import record_lines
@@ -13,7 +13,6 @@ from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources import files
 from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.judging import engine as rules
-from nccl_inspect.judging import judge as judging
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.machine_type import platform_of
 from nccl_inspect.model import resolve
@@ -272,7 +271,7 @@ class Judge:
             from nccl_inspect.artifacts import joining  # most logs come alone
 
             job.artifacts = joining.of_job(beside, job, gathered)
-        judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms).put_into(job)
+        judge.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms).put_into(job)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
         job.head = head.of(job)

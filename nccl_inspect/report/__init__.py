@@ -43,7 +43,7 @@ _MODULES: Package[Format] = Package(
     __name__,
     __file__,
     *("brief", "words", "tables", "pairs", "columns", "host_matrix", "beside"),
-    *("digest", "gaps", "head", "folding", "jobs", "markup"),
+    *("digest", "gaps", "head", "folding", "jobs", "markup", "story"),
     first="text",
 )
 names, load = _MODULES.names, _MODULES.load

@@ -16,8 +16,8 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import head, jobs
-from nccl_inspect.report.digest import facts, first_unexplained, lead_of, short_names, under
+from nccl_inspect.report import head, jobs, story
+from nccl_inspect.report.digest import facts, first_unexplained, has_story, lead_of, short_names, under
 from nccl_inspect.report.markup import code, plain
 from nccl_inspect.report.tables import by_kind
 from nccl_inspect.report.words import shortened
@@ -88,7 +88,10 @@ def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     told = _told(lead, job) if lead else None
     yield BriefLine("", f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline)
     yield from _labelled("where", first.where)
-    yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
+    if has_story(job):
+        yield BriefLine("story", story.in_one(job))
+    else:
+        yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead:
         yield BriefLine("cause", _fitted(_cause(lead, told or lead)))
         yield from _labelled("cost", "" if lead.fatal else _fitted(lead.impact))

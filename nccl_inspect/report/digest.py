@@ -59,9 +59,19 @@ def _leads(job: Job) -> list[Finding]:
 def lead_of(job: Job) -> Finding | None:
     """The finding in the headline; None if an error without a rule is there, or nothing explains the verdict."""
     leads = _leads(job)
-    if job.verdict == "failed" and not any(finding.fatal for finding in leads):
-        return None
-    return leads[0] if leads else None
+    return None if job.verdict == "failed" and not _explain(leads, job) else next(iter(leads), None)
+
+
+def _explain(leads: list[Finding], job: Job) -> bool:
+    """Whether a failed job failed of one of these, or of what follows from the first."""
+    first = next((finding.rule for finding in leads), "")
+    return any(finding.fatal for finding in leads) or any(f.fatal and first in f.because for f in job.findings)
+
+
+def has_story(job: Job) -> bool:
+    """Whether reports print what happened: where it leads on from what is in the headline."""
+    lead = lead_of(job)
+    return len(job.story) > 1 and (job.story[0].rule or None) == (lead.rule if lead else None)
 
 
 def first_unexplained(job: Job) -> Notice | None:
@@ -79,7 +89,7 @@ def who(finding: Finding) -> str:
 def reason(job: Job) -> str:
     """The reason for the verdict, in one sentence."""
     leads = _leads(job)
-    if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
+    if job.verdict == "failed" and not _explain(leads, job) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_first_message(job.unexplained)}"
     if job.verdict == "failed" and not any(finding.fatal for finding in job.findings):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
@@ -200,7 +210,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
 
 def _stops(job: Job) -> Iterator[tuple[str, str]]:
     """The first error, or for how long ranks have been waiting."""
-    if job.first_failure:
+    if job.first_failure and not has_story(job):
         yield "first error", _first_failure(job, job.first_failure, short_names(job))
     if job.waiting and (quiet := gaps.quiet(job.waiting)):
         yield "waiting", quiet
@@ -381,6 +391,12 @@ def under(lead: Finding, job: Job) -> list[Finding]:
     """The findings nested under a finding: its causes and its effects."""
     leaders = folded(job.findings)
     return [finding for finding in job.findings if leaders.get(finding.rule) == lead.rule]
+
+
+def untold(lead: Finding, job: Job) -> list[Finding]:
+    """The findings nested under a finding, without its effects that the story of the job tells."""
+    told = {entry.rule for entry in job.story[1:]} if has_story(job) else set()
+    return [finding for finding in under(lead, job) if finding.rule in lead.because or finding.rule not in told]
 
 
 def folded(findings: list[Finding]) -> dict[str, str]:

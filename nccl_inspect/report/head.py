@@ -14,7 +14,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.report.digest import first_unexplained, lead_of, short_names, under, verdict_line
+from nccl_inspect.report.digest import first_unexplained, has_story, lead_of, short_names, under, verdict_line
 from nccl_inspect.report.words import clock, duration, shortened
 from nccl_inspect.util.wording import count, ranks_word
 
@@ -40,7 +40,7 @@ def of(job: Job, is_now: bool = False) -> Head:
     places = _places(job, located, notice)
     reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
     since = (
-        _begin(job, lead, notice),
+        "" if has_story(job) else _begin(job, lead, notice),
         *(_silence(job, places) if job.verdict == "failed" else ()),
         _end(job, is_now),
     )

@@ -19,8 +19,8 @@ from nccl_inspect.judging import capture
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
-from nccl_inspect.report import Style, head, jobs
-from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, verdict_word, who
+from nccl_inspect.report import Style, head, jobs, story
+from nccl_inspect.report.digest import facts, has_story, meaning, reason, short_names, steps_under, verdict_word, who
 from nccl_inspect.report.folding import is_brief
 from nccl_inspect.report.head import labelled
 from nccl_inspect.report.page import data, sections
@@ -55,6 +55,8 @@ def render(job: Job, style: Style) -> str:
         "jobs": jobs.rows(job.jobs),
         "jobs_head": jobs.HEAD,
         "jobs_headline": jobs.headline(job) if job.jobs else "",
+        "story": story.lines(job) if has_story(job) else [],
+        "story_rows": story.rows(job) if has_story(job) else [],
         "culprits": data.culprits(job),
         "facts": [(label, text) for label, text in facts(job) if label not in ("log", "environment")],
         "names": names,

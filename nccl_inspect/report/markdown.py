@@ -15,8 +15,19 @@ from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head, jobs
-from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, under, who
+from nccl_inspect.report import Style, head, jobs, story
+from nccl_inspect.report.digest import (
+    accepted_causes,
+    facts,
+    folded,
+    has_story,
+    meaning,
+    short_names,
+    steps_under,
+    under,
+    untold,
+    who,
+)
 from nccl_inspect.report.folding import MORE, AlreadyShown, in_one_line, is_brief
 from nccl_inspect.report.head import labelled
 from nccl_inspect.report.markup import code, details, plain, step, table
@@ -52,7 +63,16 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
 
 
 def _single(job: Job, style: Style) -> str:
-    parts = [_head(job), _paths(job), _findings(job, style), _suppressed(job), _errors(job, style), _open(job), _foot()]
+    parts = [
+        _head(job),
+        _story(job),
+        _paths(job),
+        _findings(job, style),
+        _suppressed(job),
+        _errors(job, style),
+        _open(job),
+        _foot(),
+    ]
     return "\n\n".join(text for part in parts for text in part) + "\n"
 
 
@@ -69,6 +89,13 @@ def _head(job: Job) -> Iterator[str]:
         else:
             rows[-1][1] += f", {text}"
     yield table(("", ""), [(f"**{label}**", plain(text)) for label, text in rows])
+
+
+def _story(job: Job) -> Iterator[str]:
+    if has_story(job):
+        yield "### What happened"
+        places = [(plain(line.text), f" ({code(line.where)})" if line.where else "") for line in story.lines(job)]
+        yield "\n".join(f"{number}. {text}{place}" for number, (text, place) in enumerate(places, 1))
 
 
 def _paths(job: Job) -> Iterator[str]:
@@ -89,7 +116,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     shown = AlreadyShown(style.verbose)
     for finding in whole:
         yield from _finding(finding, style, names, shown)
-        for other in under(finding, job):
+        for other in under(finding, job) if style.verbose else untold(finding, job):
             yield from _folded(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
             yield f"**Because** {plain(words)}"

@@ -9,15 +9,17 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, gaps, head
+from nccl_inspect.report import Style, gaps, head, story
 from nccl_inspect.report.digest import (
     accepted_causes,
     facts,
     folded,
+    has_story,
     meaning,
     short_names,
     steps_under,
     under,
+    untold,
     who,
 )
 from nccl_inspect.report.folding import MORE, MOST_STEPS, AlreadyShown, in_one_line, is_brief
@@ -42,6 +44,8 @@ _PARAGRAPH, _COMMUNICATORS, _FIXES, _EVIDENCE = (
     (3, 2, 2, 1, 1),
 )
 """Lines of a paragraph of a finding, rows of communicators, steps and lines of evidence, by how tight a report is."""
+_STORY = (6, 6, 5, 4, 3)
+"""Lines of what happened, by how tight a report is."""
 _STEPS_UNDER = 2
 """Steps of nested findings."""
 
@@ -63,6 +67,7 @@ def render(job: Job, style: Style) -> str:
 def _single(job: Job, style: Style) -> str:
     parts = [
         _verdict(job, style),
+        _story(job, style),
         _job(job, style),
         _paths(job, style),
         _findings(job, style),
@@ -119,6 +124,22 @@ def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
     return [*lines[: most - 1], cut(f"{lines[most - 1]}…", style.width)]
 
 
+def _story(job: Job, style: Style) -> Iterator[str]:
+    """What happened, in order, each thing on one line."""
+    if not has_story(job):
+        return
+    yield paint("what happened", "bold", style)
+    told = story.lines(job)
+    width = max(len(line.where) for line in told)
+    for line in told[: _STORY[style.tight]]:
+        text = printable(line.text)
+        if style.verbose or style.width < NARROW:
+            yield from block(line.where, text, style, hang=width + 2)
+        else:
+            yield cut(f"  {line.where:{width}}  {text}", style.width)
+    yield ""
+
+
 def _job(job: Job, style: Style) -> Iterator[str]:
     communicators = 0
     for label, text in facts(job):
@@ -159,7 +180,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
             continue
         yield from _summary(finding, style, None if style.verbose else first)
         yield from _details(finding, style, names, shown)
-        for other in under(finding, job):
+        for other in under(finding, job) if style.verbose else untold(finding, job):
             yield from _folded_finding(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
             yield from block("because", printable(words), style)

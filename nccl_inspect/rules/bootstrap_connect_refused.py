@@ -7,13 +7,13 @@ from nccl_inspect.judging.connecting import (
     has_built_communicator,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Needs, Notice, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="bootstrap-connect-refused",
     category="bootstrap",
+    layer=Layer.LOSS,
     title="Connections to another rank are refused: nobody listens there",
-    echoes=("bootstrap-failed", "hang-in-init"),
 )
 
 _START = 5

@@ -8,7 +8,7 @@ from nccl_inspect.judging.connecting import (
     has_built_communicator,
     link_local_refused,
 )
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import ranks_concerned
 from nccl_inspect.judging.networks.fabrics import network_mismatches
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
@@ -17,8 +17,8 @@ from nccl_inspect.judging.statements import entry_for_role, error_of
 RULE = Rule(
     name="bootstrap-failed",
     category="bootstrap",
+    layer=Layer.RESOURCE,
     title="Ranks failed to connect to each other during bootstrap",
-    suppresses_later_in_process=True,
 )
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
 _TWO_JOBS = "processes of two jobs, or of two launches of one job, share the address of rank 0"

@@ -11,7 +11,7 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
@@ -19,8 +19,9 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="bootstrap-no-route",
     category="bootstrap",
+    layer=Layer.RESOURCE,
+    may_cause=("wait", "loss", "call", "stage"),
     title="Ranks cannot reach each other over TCP",
-    echoes=("bootstrap-failed", "hang-in-init"),
 )
 _BRIDGE = later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""

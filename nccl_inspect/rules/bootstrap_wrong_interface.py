@@ -17,7 +17,7 @@ from nccl_inspect.judging.connecting import (
     peer,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.interfaces import (
@@ -36,9 +36,9 @@ from nccl_inspect.util.wording import listed, some_names
 RULE = Rule(
     name="bootstrap-wrong-interface",
     category="bootstrap",
+    layer=Layer.SETTING,
+    may_cause=("wait", "loss", "call", "stage"),
     title="An interface for bootstrap or TCP traffic does not reach the other hosts",
-    causes=("watchdog-*",),
-    echoes=("bootstrap-connect-refused", "bootstrap-failed", "bootstrap-no-route", "hang-in-init"),
 )
 _IPV4_ONLY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 only: link-local IPv6 addresses (fe80:) do not work between hosts"
 _SHARED = "ip -br addr   # on each host, inside the container: which interface do all share?"

@@ -13,14 +13,24 @@ from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import (
+    Evidence,
+    Facts,
+    Finding,
+    Notice,
+    Results,
+    Rule,
+    Told,
+    first_evidence,
+)
+from nccl_inspect.judging.retelling import retell
 from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="collective-mismatch",
     category="failures",
+    tells=("calls-differ",),
     title="Ranks called different collectives, or with different sizes",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 """Operations for which every rank must pass the same number of elements."""
@@ -64,6 +74,18 @@ def judge(facts: Facts) -> Results:
         hosts=hosts_in(notices),
         evidence=_evidence(mismatched) or first_evidence(notices),
         fatal=True,
+    )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks whose call differs from that of the others under the same number."""
+    return retell(
+        RULE,
+        told,
+        _cause(sizes=False, certain=True),
+        "Look at {who} first: the others agree.",
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call and names the ranks that differ",
+        impact="ranks wait for each other forever, or results are wrong; NCCL itself does not compare calls",
     )
 
 

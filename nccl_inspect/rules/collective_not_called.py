@@ -12,13 +12,20 @@ from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
+from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
 RULE = Rule(
     name="collective-not-called",
     category="failures",
+    tells=("never-called",),
     title="A rank did not make a call that the others are waiting in",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 
@@ -60,6 +67,18 @@ def judge(facts: Facts) -> Results:
             ],
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks that never made a call that others wait in."""
+    return retell(
+        RULE,
+        told,
+        "its process is busy or stuck elsewhere, took another branch, or ended",
+        STACK,
+        "Read the output of {who} before the others began to wait: a loop, I/O, a branch.",
+        RECORD,
+    )
 
 
 def _cause(standstill: Standstill) -> str:

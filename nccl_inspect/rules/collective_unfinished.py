@@ -11,13 +11,21 @@ from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Facts, Needs, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Needs,
+    Results,
+    Rule,
+    Told,
+)
+from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
 RULE = Rule(
     name="collective-unfinished",
     category="failures",
+    tells=("call-unfinished",),
     title="All ranks made a call, and it did not complete",
-    echoes=("ranks-out-of-step", "watchdog-*"),
 )
 
 
@@ -58,6 +66,18 @@ def judge(facts: Facts) -> Results:
             ],
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks that wait for each other in a call that all made."""
+    return retell(
+        RULE,
+        told,
+        "one of them made another call, or its GPU or network is stuck; the log does not show which",
+        STACK,
+        "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
+        RECORD,
+    )
 
 
 def _others(standstill: Standstill) -> str:

@@ -1,6 +1,6 @@
 """The command that ``nccl-inspect run`` started failed, whatever NCCL's lines show."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
 from nccl_inspect.util import signals
 from nccl_inspect.util.wording import count
@@ -9,7 +9,7 @@ RULE = Rule(
     name="command-failed",
     category="failures",
     title="The command that nccl-inspect run started failed",
-    is_symptom=True,
+    layer=Layer.CALL,
 )
 _FIX = {
     "SIGKILL": "dmesg -T | grep -i 'killed process'   # on its host: did memory run out?",

@@ -13,15 +13,15 @@ from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Ended
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Results, Rule
 
 RULE = Rule(
     name="container-killed",
     category="failures",
+    layer=Layer.SYSTEM,
     title="Kubernetes or Docker ended a container of the job",
     explains=DEATHS,
     local=True,
-    explains_job_end=True,
 )
 _LOSS = "peer-death"
 _MEMORY = "OOMKilled"

@@ -1,6 +1,6 @@
 """A CUDA call of NCCL or PyTorch failed, and the log does not show in which part."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.process_ends import exceptions
@@ -10,8 +10,8 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="cuda-call-failed",
     category="failures",
+    layer=Layer.PROGRAM,
     title="A CUDA call of NCCL or PyTorch failed",
-    echoes=("collective-unfinished", "ib-completion-error", "peer-death", "watchdog-*"),
     local=True,
 )
 _TELLING = (500, 704, 801)

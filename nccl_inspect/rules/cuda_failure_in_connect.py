@@ -10,7 +10,6 @@ RULE = Rule(
     name="cuda-failure-in-connect",
     category="failures",
     title="A CUDA call failed while NCCL set up its connections",
-    echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("cuda-call-failed",),
     local=True,
 )

@@ -1,14 +1,14 @@
 """A CUDA call failed while NCCL launched a collective: usually the program had already broken the CUDA context."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="cuda-failure-in-launch",
     category="failures",
+    layer=Layer.PROGRAM,
     title="A CUDA call failed while NCCL launched a collective",
-    echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect"),
     local=True,
 )

@@ -1,6 +1,6 @@
 """CUDA itself cannot be initialized."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Effects, Facts, Layer, Notice, Results, Rule, value
 from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
@@ -11,8 +11,8 @@ from nccl_inspect.util.text import cut
 RULE = Rule(
     name="cuda-init-error",
     category="environment",
+    layer=Layer.RESOURCE,
     title="CUDA cannot be initialized",
-    echoes=("gloo-not-connected", "peer-death", "rendezvous-failed", "watchdog-*"),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch", "nccl-tests-failed"),
     local=True,
 )

@@ -1,6 +1,6 @@
 """Each process sees only its own GPU, and CUDA cannot share memory between them."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
@@ -11,6 +11,8 @@ from nccl_inspect.model.job import Selection
 RULE = Rule(
     name="cuda-ipc-isolated-gpus",
     category="intra-node path",
+    layer=Layer.SETTING,
+    may_cause=("resource", "call"),
     title="Each process sees only its own GPU, and memory cannot be shared between them",
     supersedes=("cuda-failure-in-connect", "p2p-import-failed"),
 )

@@ -1,14 +1,14 @@
 """A kernel of DeepEP got no answer, or found something that must not be."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.statements import find_text
 
 RULE = Rule(
     name="deepep-failed",
     category="failures",
     title="DeepEP: a kernel got no answer from another rank, or found an inconsistency",
-    is_symptom=True,
+    layer=Layer.CALL,
 )
 
 

@@ -1,6 +1,6 @@
 """A process exited while NCCL still used its GPU: its last errors are an effect of the exit."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.statements import job_end
@@ -9,6 +9,7 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="driver-shutting-down",
     category="failures",
+    layer=Layer.END,
     severity="warning",
     title="A process exited while NCCL still used its GPU",
 )

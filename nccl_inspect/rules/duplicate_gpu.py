@@ -14,7 +14,6 @@ RULE = Rule(
     name="duplicate-gpu",
     category="environment",
     title="Two ranks of one communicator use the same GPU",
-    echoes=("bootstrap-connect-refused",),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from operator import eq
 
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.model.job import Selection
@@ -15,9 +15,10 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="duplicate-hostname",
     category="bootstrap",
+    layer=Layer.SETTING,
+    may_cause=("wait", "loss", "call", "stage", "resource"),
     title="Two machines or containers have the same host name",
     causes=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
-    echoes=("shm-attach-failed",),
     supersedes=("net-instead-of-p2p",),
 )
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiProvider
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule, first_evidence, value
 from nccl_inspect.judging.networks.efa_completions import code_of, completions, is_gone
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS
 
 RULE = Rule(
     name="efa-completion-error",
     category="plugins",
+    layer=Layer.LOSS,
     cloud="AWS",
     title="A transfer over EFA failed",
 )

@@ -20,7 +20,6 @@ RULE = Rule(
     cloud="AWS",
     title="aws-ofi-nccl fails to initialize",
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
-    echoes=("network-not-found",),
     supersedes=("memory-registration-failed",),
     nest_under_effect=True,
     local=True,

@@ -11,7 +11,6 @@ RULE = Rule(
     cloud="AWS",
     title="libfabric is too old for this NCCL or for aws-ofi-nccl",
     causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
-    echoes=("network-not-found",),
     supersedes=("efa-init-failed", "memory-registration-failed", "plugin-does-not-fit"),
     nest_under_effect=True,
     local=True,

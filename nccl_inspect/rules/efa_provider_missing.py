@@ -15,7 +15,6 @@ RULE = Rule(
     cloud="AWS",
     title="aws-ofi-nccl finds no usable libfabric provider",
     causes=("mixed-networks", "socket-instead-of-efa", "socket-instead-of-rdma"),
-    echoes=("network-not-found",),
     supersedes=("efa-init-failed",),
     nest_under_effect=True,
     local=True,

@@ -6,7 +6,16 @@ import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import (
+    Effects,
+    Facts,
+    Finding,
+    Notice,
+    Results,
+    Rule,
+    Told,
+    value,
+)
 from nccl_inspect.judging.hangs.progress import ends_after_nccl
 from nccl_inspect.judging.process_ends import exceptions, hydra
 from nccl_inspect.judging.process_ends.ends import process_ends, since_start
@@ -20,10 +29,9 @@ from nccl_inspect.util.records import Frozen, frozen
 RULE = Rule(
     name="ended-from-outside",
     category="failures",
+    tells=("ended-from-outside",),
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
-    echoes=("driver-shutting-down",),
-    explains_job_end=True,
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {
@@ -37,6 +45,7 @@ _KILLED = (
     "unknown from this log: SIGKILL comes from the kernel if the host or the cgroup ran out of memory, or from Slurm "
     "or a user who ended the job"
 )
+_LOST = "none on the paths; unsaved work is lost"
 _NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
 _ASK_SLURM = "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what did Slurm record?"
 _ASK_KUBERNETES = "kubectl describe pod <pod>; kubectl get events   # was it evicted, or deleted?"
@@ -69,13 +78,32 @@ def judge(facts: Facts) -> Results:
     yield RULE.finding(
         f"the job was ended: {_REASONS[end.reason] if end.reason else _signal_words(notices)}",
         cause=_cause(end),
-        impact="none on the paths; unsaved work is lost",
+        impact=_LOST,
         fix=_fix(end),
         severity="error" if end.is_broken else "warning" if end.is_doubtful else None,
         confidence="possible" if end.is_doubtful or end.is_partial else "certain",
         fatal=end.is_broken,
         notices=notices,
         explains_errors=effects,
+    )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe a signal that ended processes: an error if it ended some only, and others waited for these."""
+    return RULE.finding(
+        told.sentence,
+        cause=f"{_SIGNAL}. {told.effects}",
+        impact="the others wait for these ranks, or lose their connections" if told.is_partial else _LOST,
+        fix=[
+            "Ask whoever ended it: scheduler (preemption, time limit), node maintenance, a user.",
+            "journalctl -u slurmd -u kubelet --since <time>   # on that host: who sent the signal?",
+        ],
+        severity="error" if told.is_partial else None,
+        confidence=told.confidence,
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+        fatal=told.is_partial,
     )
 
 

@@ -24,22 +24,15 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="env-mismatch-across-ranks",
     category="environment",
+    may_cause=("wait", "loss", "call", "stage", "resource", "end", "launcher"),
     title="A variable that must be the same on all ranks differs",
     causes=(
         "bootstrap-connect-refused",
         "bootstrap-no-interface",
-        "bootstrap-no-route",
-        "bootstrap-wrong-interface",
-        "collective-mismatch",
-        "hang-after-init",
-        "hang-after-p2p-setup",
-        "hang-in-init",
         "p2p-import-failed",
         "rings-disagree",
         "topology-mismatch",
-        "watchdog-*",
     ),
-    echoes=("bootstrap-failed",),
     local=True,
 )
 

@@ -1,7 +1,7 @@
 """CUDA is not ready because the fabric manager is not running."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
@@ -10,8 +10,8 @@ from nccl_inspect.judging.statements import error_of, find_text
 RULE = Rule(
     name="fabric-manager-down",
     category="intra-node path",
+    layer=Layer.HARDWARE,
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager is not running",
-    echoes=("cuda-init-error", "peer-death", "watchdog-*"),
     supersedes=("cuda-call-failed", "nccl-tests-failed", "nvls-fabric-manager", "nvls-unavailable"),
     local=True,
 )

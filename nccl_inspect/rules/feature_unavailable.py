@@ -1,11 +1,12 @@
 """The program or a setting requests a feature that is not supported here."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="feature-unavailable",
     category="environment",
+    layer=Layer.RESOURCE,
     title="A requested feature is not supported by this build, driver or hardware",
 )
 _GPU_NETWORK = (

@@ -1,14 +1,13 @@
 """GPU-initiated networking (GIN) or one-sided communication (RMA) failed."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="gin-failed",
     category="network",
     title="GPU-initiated networking (GIN) or one-sided communication failed",
-    echoes=("internal-error",),
-    is_symptom=True,
+    layer=Layer.CALL,
 )
 
 

@@ -1,6 +1,16 @@
 """Gloo, which connects processes alongside NCCL, found no interface or could not reach all processes."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import (
+    Effects,
+    Facts,
+    Finding,
+    Layer,
+    Notice,
+    Results,
+    Rule,
+    first_evidence,
+    value,
+)
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.util.wording import listed
@@ -8,6 +18,7 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="gloo-not-connected",
     category="bootstrap",
+    layer=Layer.LOSS,
     title="Gloo, which connects processes alongside NCCL, found no interface or could not reach all processes",
 )
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")

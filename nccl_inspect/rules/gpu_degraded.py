@@ -1,12 +1,13 @@
 """A GPU has fewer NVLinks or PCIe lanes than the others."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, value
 from nccl_inspect.judging.statements import find_text
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="gpu-degraded",
     category="topology",
+    layer=Layer.HARDWARE,
     severity="warning",
     title="A GPU has fewer NVLinks or PCIe lanes than the others",
     local=True,

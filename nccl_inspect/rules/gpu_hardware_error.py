@@ -1,6 +1,6 @@
 """A GPU, its memory or an NVLink failed."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
@@ -12,22 +12,10 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="gpu-hardware-error",
     category="failures",
+    layer=Layer.HARDWARE,
     title="A GPU, its memory or an NVLink failed",
     causes=("bandwidth-low", "wrong-results"),
-    echoes=(
-        "collective-not-called",
-        "collective-unfinished",
-        "cuda-init-error",
-        "gloo-not-connected",
-        "ib-completion-error",
-        "p2p-without-partner",
-        "peer-death",
-        "process-unresponsive",
-        "ranks-in-error",
-        "rendezvous-failed",
-        "straggler",
-        "watchdog-*",
-    ),
+    echoes=("straggler",),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),
     local=True,
 )

@@ -1,6 +1,6 @@
 """A NIC cannot register GPU memory, so GPUDirect RDMA fails where NCCL chose it."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, value
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.model.statements import usage
@@ -9,8 +9,8 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="gpu-memory-not-registered",
     category="gpudirect",
+    layer=Layer.PROGRAM,
     title="GPU memory cannot be registered with the NIC",
-    echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("memory-registration-failed",),
     local=True,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions, ray
@@ -11,17 +11,8 @@ from nccl_inspect.judging.statements import rank_prefix
 RULE = Rule(
     name="gpu-out-of-memory",
     category="failures",
+    layer=Layer.SYSTEM,
     title="A GPU ran out of memory for NCCL, or for PyTorch before the job ended",
-    causes=("cuda-failure-in-connect",),
-    echoes=(
-        "collective-not-called",
-        "collective-unfinished",
-        "gloo-not-connected",
-        "ib-completion-error",
-        "p2p-without-partner",
-        "rendezvous-failed",
-        "watchdog-*",
-    ),
     supersedes=("cuda-call-failed", "cuda-failure-in-launch"),
     local=True,
 )

@@ -11,11 +11,13 @@ from nccl_inspect.judging.remedies import COMMENT
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_script import Option
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Results, Rule
 
 RULE = Rule(
     name="gpus-bound-to-tasks",
     category="intra-node path",
+    layer=Layer.SETTING,
+    may_cause=("resource", "call"),
     title="The Slurm script limits each task to its own GPU",
     explains=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
 )

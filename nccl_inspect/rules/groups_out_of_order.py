@@ -1,16 +1,23 @@
 """Ranks wait for each other in different process groups: the flight recorder shows the cycle."""
 
 from nccl_inspect.artifacts.causes import CYCLE
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
+from nccl_inspect.judging.retelling import STACK, retell
 from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
     name="groups-out-of-order",
     category="failures",
+    tells=("groups-out-of-order",),
     title="Ranks wait for each other in different process groups",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
 
 
@@ -48,3 +55,14 @@ def judge(facts: Facts) -> Results:
             evidence=flight_recorder.lines(facts, ring, 4),
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks that call their groups in another order than others."""
+    return retell(
+        RULE,
+        told,
+        "each waits in a call that the other has not made yet",
+        STACK,
+        "Call the groups in the same order on all ranks.",
+    )

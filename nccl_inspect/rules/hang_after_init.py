@@ -27,6 +27,7 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="hang-after-init",
     category="failures",
+    tells=("never-connected",),
     title="No progress after initialization until the job was ended",
     supersedes=("ended-from-outside",),
 )

@@ -1,7 +1,7 @@
 """On one host with only P2P connections, the first collective never returned."""
 
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.evidence import ras
 from nccl_inspect.judging.facts import first_lines, hosts_of_paths, ranks_of_paths
 from nccl_inspect.judging.hangs import standstill
@@ -28,8 +28,8 @@ from nccl_inspect.util.wording import count
 RULE = Rule(
     name="hang-after-p2p-setup",
     category="failures",
+    layer=Layer.PROGRAM,
     title="No progress on one host after P2P connections were set up",
-    echoes=("watchdog-*",),
     supersedes=("ended-from-outside", "hang-after-init"),
 )
 _FIRST_WORK = 1

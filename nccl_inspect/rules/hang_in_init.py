@@ -14,6 +14,7 @@ from nccl_inspect.judging.engine import (
     NotJudged,
     Results,
     Rule,
+    Told,
     first_evidence,
 )
 from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
@@ -28,6 +29,7 @@ from nccl_inspect.judging.hangs.progress import (
     suspects,
     suspicion,
 )
+from nccl_inspect.judging.retelling import STACK, retell
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.records import Frozen, frozen
@@ -36,11 +38,13 @@ from nccl_inspect.util.wording import count, does, ranks_word
 RULE = Rule(
     name="hang-in-init",
     category="failures",
+    tells=("never-began",),
     title="Ranks started to initialize a communicator and never finished",
-    echoes=("nonblocking-timeout",),
     supersedes=("ended-from-outside",),
 )
-_STACK = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"
+_WAITING = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"
+_LOOK_FOR = "Look for {who}: check the pod list, the scheduler and their own logs."
+_LAST_LINE = "Look at the output of {who} from its last line on."
 _REACH = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
 _SAME_RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release?"
@@ -98,6 +102,17 @@ def judge(facts: Facts) -> Results:
         else:
             yield _cut_or_stuck(facts, _how_far(hang), hang.ranks, standstill.evidence(facts) or comm.evidence[:2])
         return  # what follows the first stuck communicator waits for it
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks that never began a communicator in which others wait."""
+    cause, steps = "its process is busy or stuck before that call, or ended", [STACK, _LAST_LINE]
+    if not told.pids:
+        cause, steps = "it was not launched, died before NCCL, or its log is not here", [_LOOK_FOR, _REACH]
+    impact = "the ranks wait for each other; NCCL itself waits without a timeout"
+    finding = retell(RULE, told, cause, *steps, _EACH_STEP, impact=impact)
+    is_open = not (facts.job.ended_by or facts.job.failed)
+    return finding.with_fields(evidence=[*finding.evidence[:2], *facts.job.ended_by[-2:]], open_end=is_open)
 
 
 def _touching(paths: Selection, ranks: set[int]) -> Selection:
@@ -159,9 +174,7 @@ def _finding(facts: Facts, hang: _Hang) -> Finding:
         impact="the job does not start; NCCL itself waits without a timeout",
         fix=[
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
-            f"Look for {ranks_word(absent)}: check the pod list, the scheduler and their own logs."
-            if absent
-            else _STACK,
+            _LOOK_FOR.replace("{who}", ranks_word(absent)) if absent else _WAITING,
             _REACH,
             _EACH_STEP,
         ],
@@ -238,7 +251,7 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         "the log was cut off there, or the ranks wait for each other because one never started or "
         f"died before, or because the hosts cannot reach each other{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
-        fix=[_STACK, _REACH, _EACH_STEP],
+        fix=[_WAITING, _REACH, _EACH_STEP],
         confirm="Check whether the log continues: every rank of a healthy job prints 'Init COMPLETE'. If not, pass "
         f"{_END}.",
         severity="info",
@@ -258,7 +271,7 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a timeout",
         fix=[
-            _STACK,
+            _WAITING,
             "Open all ports of the data network between all hosts, with one MTU; test with nccl-tests.",
             _EACH_STEP,
         ],

@@ -1,13 +1,13 @@
 """Host memory ran out in NCCL or in a plugin."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="host-memory-exhausted",
     category="failures",
+    layer=Layer.SYSTEM,
     title="Host memory ran out when NCCL or a plugin asked for some",
-    echoes=("gin-failed", "transfer-failed", "ucx-failed"),
 )
 
 

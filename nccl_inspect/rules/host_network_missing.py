@@ -13,12 +13,14 @@ from nccl_inspect.util.records import Frozen, frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
 from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="host-network-missing",
     category="network",
+    layer=Layer.SETTING,
+    may_cause=("wait", "loss", "call", "stage", "resource"),
     title="The manifest gives the pod neither its node's network nor additional ones",
     explains=(
         "socket-instead-of-ib",

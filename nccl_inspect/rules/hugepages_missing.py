@@ -11,12 +11,14 @@ from nccl_inspect.judging.evidence.workloads import EFA, Change
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
 from nccl_inspect.util.patterns import later
 
 RULE = Rule(
     name="hugepages-missing",
     category="network",
+    layer=Layer.SYSTEM,
+    may_cause=("system", "resource", "call", "end"),
     title="The manifest requests EFA devices but no huge pages",
     explains=(
         "efa-init-failed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.impact import Outcome
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
@@ -10,10 +10,10 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="ib-async-event",
     category="network",
+    layer=Layer.HARDWARE,
     severity="warning",
     title="A NIC reports an event: port down, new GIDs, or a fatal error",
-    causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry", "watchdog-*"),
-    echoes=("nic-failed",),
+    causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry"),
     local=True,
 )
 _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")

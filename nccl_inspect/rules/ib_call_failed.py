@@ -1,7 +1,7 @@
 """A call to the NIC failed for a reason that has no rule of its own."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Effects, Facts, Layer, Notice, Results, Rule, value
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
@@ -9,8 +9,8 @@ from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 RULE = Rule(
     name="ib-call-failed",
     category="network",
+    layer=Layer.CALL,
     title="A call to an InfiniBand or RoCE card failed",
-    is_symptom=True,
 )
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
 """Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""

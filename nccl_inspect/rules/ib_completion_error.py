@@ -1,13 +1,13 @@
 """A NIC or its peer rejected a transfer: the statuses of InfiniBand verbs that have no rule of their own."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, value
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="ib-completion-error",
     category="network",
+    layer=Layer.LOSS,
     title="A NIC rejected a transfer (status 1, 2, 9, 10, 11, 13 and others)",
-    echoes=("collective-unfinished", "nic-failed"),
 )
 _PEER_GONE = "the peer's process died or freed the memory during a transfer"
 _OF_OTHER_RULES = (4, 5, 12)

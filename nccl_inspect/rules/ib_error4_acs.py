@@ -6,8 +6,8 @@ from nccl_inspect.util.wording import count
 RULE = Rule(
     name="ib-error4-acs",
     category="network",
+    may_cause=("wait", "loss", "call"),
     title="A NIC was denied access to the buffer it had to send (status 4): ACS or an IOMMU between NIC and GPU",
-    echoes=("ib-completion-error", "ib-timeout-err12", "nic-failed"),
     local=True,
 )
 _LOCAL_PROTECTION = 4

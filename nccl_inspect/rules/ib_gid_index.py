@@ -1,7 +1,7 @@
 """RoCE connections fail: the address (GID) of a NIC does not reach its peer."""
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.model.job import Setting
@@ -9,6 +9,8 @@ from nccl_inspect.model.job import Setting
 RULE = Rule(
     name="ib-gid-index",
     category="network",
+    layer=Layer.SETTING,
+    may_cause=("wait", "loss", "call"),
     title="RoCE connections fail: wrong GID index, or the GID does not reach the peer",
     causes=("nvshmem-connect-failed", "nvshmem-failed", "kv-transfer-failed", "ucx-failed"),
 )

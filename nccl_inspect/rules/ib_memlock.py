@@ -1,13 +1,13 @@
 """The limit on locked memory prevents NICs from registering buffers."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule, value
 from nccl_inspect.judging.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 
 RULE = Rule(
     name="ib-memlock",
     category="network",
+    layer=Layer.SYSTEM,
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
-    echoes=("ib-completion-error", "watchdog-*"),
     supersedes=("efa-init-failed", "host-memory-exhausted", "memory-registration-failed", "transfer-failed"),
     local=True,
 )

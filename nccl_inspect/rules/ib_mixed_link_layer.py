@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in, ranks_of_paths
 from nccl_inspect.model.job import Selection
 from nccl_inspect.util.wording import does, listed, some_names
@@ -11,6 +11,7 @@ from nccl_inspect.util.wording import does, listed, some_names
 RULE = Rule(
     name="ib-mixed-link-layer",
     category="network",
+    layer=Layer.SETTING,
     title="InfiniBand and RoCE ports are mixed",
 )
 _BOTH = {"IB", "RoCE"}

@@ -1,6 +1,6 @@
 """Transfers between NICs get no response: status 12, retries exceeded."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Effects, Facts, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
 from nccl_inspect.model.job import Setting
@@ -9,8 +9,8 @@ from nccl_inspect.util.wording import count, listed
 RULE = Rule(
     name="ib-timeout-err12",
     category="network",
+    layer=Layer.LOSS,
     title="Transfers over InfiniBand or RoCE get no response (status 12)",
-    echoes=("collective-unfinished", "nic-failed"),
 )
 _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""

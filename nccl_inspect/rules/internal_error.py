@@ -1,14 +1,14 @@
 """A check inside NCCL, RCCL or a plugin failed."""
 
 from nccl_inspect.judging import propagated_errors, stated_errors
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule
 from nccl_inspect.judging.statements import is_propagated_error
 
 RULE = Rule(
     name="internal-error",
     category="failures",
+    layer=Layer.CALL,
     title="A check inside NCCL, RCCL or a plugin failed",
-    is_symptom=True,
 )
 _INTERNAL_ERROR = 3
 _OWNERS = {

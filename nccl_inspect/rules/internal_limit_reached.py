@@ -1,14 +1,14 @@
 """A table of fixed size inside NCCL or a plugin is full."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.statements import entry_for_role
 
 RULE = Rule(
     name="internal-limit-reached",
     category="failures",
+    layer=Layer.CALL,
     title="A table inside NCCL or a plugin is full: requests, connections or calls",
-    is_symptom=True,
 )
 _OF_PROGRAM = "The program puts more calls into one group, or captures more into one graph, than this release supports"
 _REQUESTS = (

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule
 from nccl_inspect.judging.statements import entry_for_role, is_propagated_error
 
 RULE = Rule(
     name="invalid-usage",
     category="failures",
+    layer=Layer.PROGRAM,
     title="The program calls NCCL in an invalid way",
 )
 _MEMORY = "memory of another device, or memory that was freed: NCCL needs memory of the communicator's own GPU"

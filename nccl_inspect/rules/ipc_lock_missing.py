@@ -11,11 +11,13 @@ from nccl_inspect.judging.remedies import RDMA_IN_DOCKER
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
 
 RULE = Rule(
     name="ipc-lock-missing",
     category="network",
+    layer=Layer.SYSTEM,
+    may_cause=("system", "resource", "call", "end"),
     title="The manifest does not allow the container to lock memory (IPC_LOCK, memlock)",
     explains=("ib-memlock", "memory-registration-failed", "efa-init-failed"),
 )

@@ -1,14 +1,14 @@
 """A KV cache could not be moved between the servers of an inference job."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.statements import find_text
 
 RULE = Rule(
     name="kv-transfer-failed",
     category="failures",
     title="A KV cache could not be moved between prefill and decode",
-    is_symptom=True,
+    layer=Layer.CALL,
 )
 
 

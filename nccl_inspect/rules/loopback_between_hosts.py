@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.connecting import has_built_communicator, is_single_host
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.interfaces import allows_loopback, listed_interfaces
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
@@ -14,9 +14,9 @@ from nccl_inspect.util.records import Frozen, frozen
 RULE = Rule(
     name="loopback-between-hosts",
     category="bootstrap",
+    layer=Layer.SETTING,
+    may_cause=("wait", "loss", "call", "stage"),
     title="Several hosts use the loopback interface",
-    causes=("hang-after-init", "watchdog-*"),
-    echoes=("bootstrap-connect-refused", "bootstrap-no-route"),
     supersedes=("bootstrap-wrong-interface",),
 )
 

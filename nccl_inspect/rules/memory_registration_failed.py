@@ -1,14 +1,14 @@
 """A network plugin cannot register memory with the NIC."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, value
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD
 
 RULE = Rule(
     name="memory-registration-failed",
     category="network",
+    layer=Layer.SYSTEM,
     title="A plugin cannot register memory with the network",
-    echoes=("gin-failed", "transfer-failed"),
 )
 _BAD_ADDRESS, _INVALID = -14, -22
 _NO_GPU_MEMORY = (

@@ -16,7 +16,8 @@ RULE = Rule(
     name="mixed-networks",
     category="network",
     title="Ranks of one communicator use different networks",
-    echoes=("hang-after-init", "hang-in-init", "socket-instead-of-*", "watchdog-*"),
+    echoes=("socket-instead-of-*",),
+    may_cause=("stage", "wait"),
     local=True,
 )
 

@@ -1,14 +1,14 @@
 """MSCCL++ failed."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.statements import find_text
 
 RULE = Rule(
     name="mscclpp-failed",
     category="failures",
     title="MSCCL++ failed",
-    is_symptom=True,
+    layer=Layer.CALL,
 )
 
 

@@ -1,6 +1,6 @@
 """A check of the machine by NCCL itself found a problem."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import members_named
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed, read_range
@@ -8,6 +8,7 @@ from nccl_inspect.util.wording import listed, read_range
 RULE = Rule(
     name="nccl-check-failed",
     category="topology",
+    layer=Layer.CALL,
     severity="warning",
     title="NCCL's own check of the machine found a problem",
 )

@@ -1,12 +1,13 @@
 """nccl-tests ended with an error that nothing else in the log explains."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.statements import is_propagated_error
 
 RULE = Rule(
     name="nccl-tests-failed",
     category="failures",
+    layer=Layer.FRAMEWORK,
     title="nccl-tests ended with an error",
 )
 _WITH_INFO = "NCCL_DEBUG=INFO   # on all ranks, then rerun: the first WARN says what failed"

@@ -11,7 +11,6 @@ RULE = Rule(
     name="nccl-too-old",
     category="environment",
     title="The NCCL release is older than the GPUs",
-    echoes=("topology-mismatch",),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),
 )
 _NO_KERNEL = [

@@ -1,15 +1,15 @@
 """The requested network does not come up."""
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="network-not-found",
     category="plugins",
+    layer=Layer.RESOURCE,
     title="NCCL_NET requests a network that does not come up",
-    echoes=("bootstrap-connect-refused", "no-transport"),
     local=True,
 )
 

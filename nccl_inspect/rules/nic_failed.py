@@ -1,13 +1,13 @@
 """NCCL stopped using a NIC or a port after an error."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="nic-failed",
     category="network",
+    layer=Layer.HARDWARE,
     title="NCCL stopped using a NIC or a port after an error",
-    echoes=("transfer-failed",),
 )
 _MOVED = "nccl/ib-port-failed"
 

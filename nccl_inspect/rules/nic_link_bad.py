@@ -1,10 +1,11 @@
 """A port that NCCL uses is down, or slower than the others."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="nic-link-bad",
     category="network",
+    layer=Layer.HARDWARE,
     severity="warning",
     title="A port that NCCL uses is down, or slower than the others",
     local=True,

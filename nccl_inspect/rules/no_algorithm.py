@@ -1,12 +1,13 @@
 """No algorithm and protocol is left for a collective."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, value
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="no-algorithm",
     category="environment",
+    layer=Layer.RESOURCE,
     title="No algorithm and protocol is left for a collective",
 )
 _SETTING = later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")

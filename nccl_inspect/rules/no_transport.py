@@ -8,7 +8,6 @@ RULE = Rule(
     name="no-transport",
     category="intra-node path",
     title="No path between two ranks: P2P, SHM and NET are all disabled or impossible",
-    echoes=("watchdog-*",),
 )
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 

@@ -1,14 +1,14 @@
 """A node of the job failed, as a launcher or scheduler reports."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.statements import message_of
 
 RULE = Rule(
     name="node-failed",
     category="failures",
+    layer=Layer.HARDWARE,
     title="A node of the job failed or was lost",
-    echoes=("process-unresponsive", "ranks-in-error"),
 )
 _MEMORY = "launchers/slurm-memory-error"
 

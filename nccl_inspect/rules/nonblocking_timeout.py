@@ -1,13 +1,13 @@
 """A non-blocking NCCL call did not complete in time."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="nonblocking-timeout",
     category="failures",
+    layer=Layer.CALL,
     title="A non-blocking NCCL call did not complete in time",
-    is_symptom=True,
 )
 
 

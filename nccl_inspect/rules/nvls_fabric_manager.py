@@ -17,8 +17,6 @@ RULE = Rule(
     name="nvls-fabric-manager",
     category="intra-node path",
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
-    causes=("hang-after-init", "hang-in-init"),
-    echoes=("watchdog-*",),
     supersedes=("nvls-unavailable",),
     local=True,
 )

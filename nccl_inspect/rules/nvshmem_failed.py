@@ -1,15 +1,14 @@
 """NVSHMEM or rocSHMEM failed."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, value
 from nccl_inspect.judging.statements import find_text
 
 RULE = Rule(
     name="nvshmem-failed",
     category="failures",
     title="NVSHMEM or rocSHMEM failed",
-    echoes=("deepep-failed",),
-    is_symptom=True,
+    layer=Layer.CALL,
 )
 _CAUSES = {
     "bootstrap": "the processes did not find each other: no interface that reaches all hosts, another number of "

@@ -1,12 +1,12 @@
 """The limit on open files of a process was reached."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="open-files-limit",
     category="failures",
+    layer=Layer.SYSTEM,
     title="The limit on open files was reached",
-    echoes=("bootstrap-failed", "p2p-import-failed", "shm-attach-failed", "shm-segment-failed", "watchdog-*"),
     supersedes=("internal-error", "transfer-failed"),
     local=True,
 )

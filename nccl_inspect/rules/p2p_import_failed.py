@@ -12,7 +12,6 @@ RULE = Rule(
     name="p2p-import-failed",
     category="intra-node path",
     title="The memory of a GPU could not be shared with another rank of its host",
-    echoes=("watchdog-*",),
     local=True,
 )
 _NOT_PERMITTED = 800

@@ -1,13 +1,14 @@
 """GPUs connected by NVLink may not read each other's memory."""
 
 from nccl_inspect.event.types import Notice
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.impact import SHM, estimate
 from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="p2p-nvlink-fault",
     category="intra-node path",
+    layer=Layer.HARDWARE,
     title="The driver refuses peer access between GPUs connected by NVLink: a hardware fault",
     causes=("nvls-fabric-manager", "wrong-results"),
     local=True,

@@ -11,13 +11,20 @@ from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
+from nccl_inspect.judging.retelling import STACK, retell
 
 RULE = Rule(
     name="p2p-without-partner",
     category="failures",
+    tells=("no-partner",),
     title="A send or receive has no partner",
-    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 
@@ -46,6 +53,17 @@ def judge(facts: Facts) -> Results:
             ],
             fatal=True,
         )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks that did not make the other end of a send or receive."""
+    return retell(
+        RULE,
+        told,
+        "no pending call of the other side matches it",
+        STACK,
+        "Compare the sends and receives of both ranks: uneven microbatches, a wrong peer, a skipped stage.",
+    )
 
 
 def _cause(still: Standstill) -> str:

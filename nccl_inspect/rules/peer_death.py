@@ -1,18 +1,18 @@
 """A rank died while the others were working."""
 
 import signal
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import (
     Effects,
-    Evidence,
     Facts,
     Finding,
     Notice,
     Results,
     Rule,
+    Told,
     first_evidence,
     registered,
 )
@@ -21,12 +21,13 @@ from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
 from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray, slurm_tasks, victims
-from nccl_inspect.judging.process_ends.ends import in_order, last_words, logged_at, process_ends, since_start
+from nccl_inspect.judging.process_ends.ends import in_order, last_words, process_ends, since_start
 from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_losses
 from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.reports import report_of
-from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
+from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
+from nccl_inspect.judging.retelling import retell
 from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
@@ -35,25 +36,9 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="peer-death",
     category="failures",
+    tells=("exception", "process-ended", "process-killed", "fell-silent", "lost-connection", "launcher-report"),
     title="A rank died while the others were working",
-    echoes=(
-        "collective-not-called",
-        "collective-unfinished",
-        "driver-shutting-down",
-        "efa-completion-error",
-        "gloo-not-connected",
-        "hang-after-init",
-        "log-flood",
-        "nic-failed",
-        "p2p-without-partner",
-        "process-unresponsive",
-        "ranks-in-error",
-        "ranks-out-of-step",
-        "rendezvous-failed",
-        "watchdog-*",
-    ),
     supersedes=("nccl-tests-failed",),
-    suppresses_later=True,
 )
 _AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
 """Prefixes of NCCL's statements about a peer that no longer responds."""
@@ -69,6 +54,13 @@ _KILLED = (
 _OVER = "the program failed after NCCL's work was done: all communicators were already finalized"
 _DEAD = "the job is dead: a communicator does not survive the loss of a rank"
 _ONLY_EFFECT = "'Connection closed by remote peer' on the others is the effect, not the cause"
+_ENDED = "its process ended while the others were working"
+_WORDS = {
+    "fell-silent": "its lines stop without an error or a regular end: killed, crashed, or its machine was lost",
+    "exception": "its program raised an exception; what others report of lost connections follows from that",
+}
+"""Why, by the kind of what happened."""
+_WHY_DEAD = "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host"
 _SLURM_KILLED = "Out Of Memory"
 _SHOWN = 4
 """The most echoes to show beside the last line of the lost rank."""
@@ -86,7 +78,7 @@ def judge(facts: Facts) -> Results:
     begins += [trace.begin for trace in exceptions.exceptions_of(facts).echoes]
     stores, of_hardware = _effects(facts, departed)
     yield Effects([*late, *lost, *caught, *begins, *stores])
-    follow = [*caught, *_waits(facts, killed, departed), *stores, *of_hardware]
+    follow = [*caught, *victims.waits_after(facts, killed, departed), *stores, *of_hardware]
     if _came_before(facts, [*closed, *given_up, *killed], follow, killed, departed):
         return
     if killed:
@@ -95,7 +87,7 @@ def judge(facts: Facts) -> Results:
     weak = bool(departed) and departed[0].is_unconfirmed
     if weak and not departed[0].is_crash_or_kill and _nccl_failed(facts):
         return  # ranks ended because of that: a launcher's report of them is an effect
-    silent = fell_silent(facts, [*closed, *given_up]) if weak and closed else []
+    silent = silence_of(facts, [*closed, *given_up]).gone if weak and closed else []
     if departed and (not silent or _is_one_of(silent, departed[0])):
         yield _departed(facts, departed, [*closed, *given_up])
         return
@@ -103,6 +95,25 @@ def judge(facts: Facts) -> Results:
         yield _finding(facts, Silence([], []), late, sure=False)
     else:
         yield from _silenced(facts, [*closed, *lost], given_up)
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe processes that ended of their own, or fell silent."""
+    ranks = set(told.ranks)
+    ends = [
+        end for end in process_ends(facts) if ranks.intersection(end.ranks) or (not end.ranks and end.pid in told.pids)
+    ]
+    if ends and told.kind != "fell-silent":
+        finding = _departed(facts, ends, [])
+        return finding if set(finding.ranks) == ranks else finding.with_fields(ranks=sorted(ranks))
+    return retell(
+        RULE,
+        told,
+        _WORDS.get(told.kind, _ENDED),
+        "Read the output of {who} first, with its traceback.",
+        _WHY_DEAD,
+        impact=_OVER if facts.is_over() else _DEAD,
+    )
 
 
 def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
@@ -245,35 +256,6 @@ def _is_of_one(notice: Notice) -> bool:
     return "ends-one" in notice.roles or report_of(notice).process == "task"
 
 
-def _waits(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> list[Notice]:
-    """The time-outs of ranks that waited for a process that was killed or had ended.
-
-    A rank prints its time-out again when it ends, the last time without the hour: the first line is what counts.
-    """
-    gone = [end for end in departed if end.is_crash_or_kill or end.is_by_exception]
-    waits = facts.with_event(CollectiveTimeout)
-    if killed:
-        return waits
-    first: dict[Hashable, Notice] = {}
-    for wait in waits:
-        first.setdefault(_call(wait), wait)
-    effects = {call for call, wait in first.items() if any(_is_before(end, wait) for end in gone)}
-    return [wait for wait in waits if _call(wait) in effects]
-
-
-def _call(wait: Notice) -> Hashable:
-    """What distinguishes a call that timed out from others of its source."""
-    event = wait.event
-    assert isinstance(event, CollectiveTimeout)
-    return (wait.evidence[0].source, event.operation, event.seq, event.ran_ms)
-
-
-def _is_before(end: ProcessEnd, wait: Notice) -> bool:
-    """Whether a process ended before another timed out: by the lines of a source, else by their times."""
-    when = logged_at(end.notice)
-    return precedes(end.begin, wait) or (bool(when) and when < logged_at(wait))
-
-
 def _led_to(end: ProcessEnd, error: Notice) -> bool:
     """Whether another rank's error may be an effect of the end of a process: lines of several sources have no order."""
     here, there = end.begin.evidence[0], error.evidence[0]
@@ -321,20 +303,16 @@ def _is_slurm_kill(notice: Notice) -> bool:
 
 def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that the kernel, or the scheduler of the job, killed because memory ran out."""
+    from nccl_inspect.judging.process_ends import wording  # most jobs end well
+
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in slurm_tasks.ranks_of(facts, end)}
     return RULE.finding(
         f"a process was killed because host memory ran out: {message_of(killed[0]).strip()}",
-        cause="the memory of the host, or the limit of the pod or job, was exhausted: data loaders, a checkpoint that "
-        "is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
+        cause=wording.MEMORY,
         impact=f"{_DEAD}. The others lose connections, or wait until PyTorch times out",
-        fix=[
-            "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 requests all memory of the node.",
-            "Use less: fewer data loader workers, checkpoints loaded and saved in shards; an emptyDir of "
-            "medium Memory counts toward the limit of the pod.",
-            "dmesg -T | grep -i 'killed process'   # on its host: which process, and how much",
-        ],
+        fix=wording.MEMORY_FIX,
         confidence="likely" if by_task else "certain",
         ranks=ranks | by_task,
         hosts={end.host for end in gone},
@@ -362,17 +340,17 @@ def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) ->
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
         ranks=suspected or {rank for end in departed for rank in end.ranks},
         hosts={end.host for end in departed},
-        evidence=[*first_evidence(begin), *_raised(first), *first_evidence([*lines, *words.values(), *echoes[:2]])],
+        evidence=[
+            *first_evidence(begin),
+            *([first.raised.line] if first.raised else []),
+            *first_evidence([*lines, *words.values(), *echoes[:2]]),
+        ],
         fatal=True,
     )
 
 
 def _is_doubtful(facts: Facts, end: ProcessEnd) -> bool:
     return end.is_nameless or end.is_rank_unconfirmed or ray.is_maybe_caught(facts, end.notice)
-
-
-def _raised(end: ProcessEnd) -> list[Evidence]:
-    return [end.raised.line] if end.raised else []
 
 
 def _is_reset(notice: Notice) -> bool:

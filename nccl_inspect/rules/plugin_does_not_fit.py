@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, first_evidence
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule, first_evidence
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.util.patterns import later
@@ -11,8 +11,8 @@ from nccl_inspect.util.patterns import later
 RULE = Rule(
     name="plugin-does-not-fit",
     category="plugins",
+    layer=Layer.RESOURCE,
     title="NCCL and a plugin, or the plugin and its library, are incompatible",
-    echoes=("internal-error",),
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 _ONE_IMAGE = "Take NCCL, the plugin and libfabric from one base image or installer."

@@ -8,7 +8,6 @@ RULE = Rule(
     category="plugins",
     title="A network plugin exists, but cannot be loaded",
     causes=("mixed-networks", "socket-instead-of-*"),
-    echoes=("network-not-found",),
     supersedes=("plugin-does-not-fit",),
     nest_under_effect=True,
     local=True,

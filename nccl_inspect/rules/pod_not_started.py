@@ -7,7 +7,6 @@ RULE = Rule(
     name="pod-not-started",
     category="environment",
     title="Kubernetes did not start a pod, or ended it",
-    echoes=("rendezvous-failed", "rank-missing"),
 )
 _NO_NODE = "kubernetes/pod-not-scheduled"
 

@@ -10,11 +10,13 @@ from nccl_inspect.judging.evidence.workloads import Case, Change
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
 
 RULE = Rule(
     name="pods-isolated",
     category="topology",
+    layer=Layer.SYSTEM,
+    may_cause=("resource", "call"),
     title="The manifest gives each pod one GPU, and pods of a node do not share memory",
     explains=(
         "one-gpu-per-pod",

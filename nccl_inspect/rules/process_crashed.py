@@ -7,16 +7,8 @@ from nccl_inspect.judging.statements import message_of
 RULE = Rule(
     name="process-crashed",
     category="failures",
+    tells=("process-crashed",),
     title="The kernel log shows that a process crashed with a segmentation fault",
-    echoes=(
-        "collective-not-called",
-        "collective-unfinished",
-        "p2p-without-partner",
-        "process-unresponsive",
-        "ranks-in-error",
-        "ranks-out-of-step",
-    ),
-    is_symptom=True,
 )
 
 

@@ -1,10 +1,11 @@
 """The limit on processes and threads was reached."""
 
-from nccl_inspect.judging.engine import Facts, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Facts, Layer, Notice, Results, Rule, value
 
 RULE = Rule(
     name="process-limit",
     category="failures",
+    layer=Layer.SYSTEM,
     title="No more threads can be started: the process limit was reached",
     supersedes=("internal-error",),
     local=True,

@@ -14,13 +14,21 @@ from nccl_inspect.util.wording import count, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Lost
-from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Evidence,
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
+from nccl_inspect.judging.retelling import STACK, retell
 
 RULE = Rule(
     name="process-unresponsive",
     category="failures",
+    tells=("no-answer",),
     title="A process of the job does not answer NCCL's RAS",
-    echoes=("collective-not-called", "p2p-without-partner", "ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 
@@ -60,6 +68,18 @@ def judge(facts: Facts) -> Results:
         hosts=hosts_with(facts.job, ranks),
         evidence=[*(line for _, line in alive), *map(_line, silent, range(len(silent)))],
         fatal=True,
+    )
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks that do not answer."""
+    return retell(
+        RULE,
+        told,
+        "their processes are stopped, dead, or left the job",
+        STACK,
+        "dmesg -T | grep -iE 'oom|xid|segfault'   # on their hosts",
+        impact="the others wait for them, or lose their connections",
     )
 
 

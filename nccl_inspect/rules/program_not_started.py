@@ -1,10 +1,11 @@
 """The launcher could not start the program, or the scheduler refused the job."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, first_evidence, value
 
 RULE = Rule(
     name="program-not-started",
     category="failures",
+    layer=Layer.SYSTEM,
     title="The launcher could not start the program",
 )
 _REFUSED = "launchers/slurm-not-allocated"

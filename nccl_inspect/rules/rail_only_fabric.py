@@ -1,6 +1,6 @@
 """Connections between different rails fail while those within a rail work."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Needs, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, hosts_in, nics_used, ranks_in
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import Path, PathKind, Selection
@@ -9,6 +9,7 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="rail-only-fabric",
     category="network",
+    layer=Layer.SETTING,
     title="NICs of different rails cannot reach each other",
     supersedes=("ib-gid-index", "ib-timeout-err12"),
 )

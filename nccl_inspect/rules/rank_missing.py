@@ -11,8 +11,8 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="rank-missing",
     category="failures",
+    tells=("never-began",),
     title="Ranks never started, and all others are waiting for them",
-    echoes=("bootstrap-connect-refused", "hang-in-init", "nonblocking-timeout"),
     supersedes=("ended-from-outside",),
 )
 

@@ -16,8 +16,8 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="ranks-in-error",
     category="failures",
+    tells=("left-communicator",),
     title="RAS shows ranks of a communicator that failed, or that left it while others are still in it",
-    echoes=("ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 _REMOTE = "Remote process error"

@@ -15,13 +15,21 @@ from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
-from nccl_inspect.judging.engine import Evidence, Facts, Results, Rule
+from nccl_inspect.judging.engine import (
+    Evidence,
+    Facts,
+    Finding,
+    Results,
+    Rule,
+    Told,
+)
+from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
 RULE = Rule(
     name="ranks-out-of-step",
     category="failures",
+    tells=("out-of-step",),
     title="RAS counts different numbers of operations on the ranks of a communicator",
-    echoes=("watchdog-*",),
     local=True,
 )
 
@@ -67,6 +75,17 @@ def judge(facts: Facts) -> Results:
         evidence=[_line(answer, mismatch, ranks) for mismatch in lagging],
     )
     yield replace(finding, confidence="possible") if lag.looked_at > lag.ranks else finding
+
+
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe ranks that launched fewer operations than others."""
+    return retell(
+        RULE,
+        told,
+        "they never made the calls, are late, or wait elsewhere",
+        STACK,
+        RECORD,
+    )
 
 
 def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:

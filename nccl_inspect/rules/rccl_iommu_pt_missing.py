@@ -6,9 +6,9 @@ from nccl_inspect.judging.engine import Facts, Results, Rule
 RULE = Rule(
     name="rccl-iommu-pt-missing",
     category="intra-node path",
+    may_cause=("wait", "loss", "call"),
     severity="info",
     title='The kernel command line lacks "iommu=pt"',
-    causes=("hang-after-init", "hang-in-init"),
 )
 
 

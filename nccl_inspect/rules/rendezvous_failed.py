@@ -15,7 +15,6 @@ RULE = Rule(
     name="rendezvous-failed",
     category="bootstrap",
     title="Processes could not meet in PyTorch's store",
-    echoes=("gloo-not-connected",),
 )
 _PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: which process uses it?"
 _REACH = "nc -vz $MASTER_ADDR $MASTER_PORT; getent hosts $MASTER_ADDR   # from this host or pod: does it answer?"

@@ -1,6 +1,6 @@
 """Ranks of one communicator print rings or trees that contradict each other."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count
@@ -8,6 +8,7 @@ from nccl_inspect.util.wording import count
 RULE = Rule(
     name="rings-disagree",
     category="topology",
+    layer=Layer.RESOURCE,
     severity="warning",
     title="Ranks of one communicator print different rings or trees",
 )

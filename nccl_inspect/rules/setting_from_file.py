@@ -19,6 +19,7 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="setting-from-file",
     category="environment",
+    may_cause=("setting",),
     severity="warning",
     title="The manifest or script sets a variable that another finding blames",
     explains=(

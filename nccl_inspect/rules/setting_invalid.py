@@ -8,6 +8,7 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="setting-invalid",
     category="environment",
+    may_cause=("call", "stage", "resource"),
     severity="info",
     title="A setting has a value that NCCL cannot parse or use",
     local=True,

@@ -6,7 +6,6 @@ RULE = Rule(
     name="shm-attach-failed",
     category="intra-node path",
     title="A shared memory segment that another rank created could not be opened",
-    echoes=("watchdog-*",),
     local=True,
 )
 _NOT_THERE = 2

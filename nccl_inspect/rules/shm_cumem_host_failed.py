@@ -10,7 +10,6 @@ RULE = Rule(
     category="intra-node path",
     title="Shared host memory allocated with CUDA's cuMem interface does not work",
     causes=("shm-segment-failed",),
-    echoes=("watchdog-*",),
     local=True,
 )
 _REFUSED = (1, 217, 801)

@@ -11,7 +11,6 @@ RULE = Rule(
     name="shm-segment-failed",
     category="intra-node path",
     title="A shared memory segment in /dev/shm could not be created",
-    echoes=("bootstrap-connect-refused", "watchdog-*"),
     supersedes=("shm-attach-failed",),
     local=True,
 )

@@ -11,11 +11,13 @@ from nccl_inspect.judging.remedies import COMMENT
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Results, Rule
 
 RULE = Rule(
     name="shm-volume-missing",
     category="intra-node path",
+    layer=Layer.SYSTEM,
+    may_cause=("system", "resource", "call", "end"),
     title="The manifest gives the container a /dev/shm that is too small",
     explains=("shm-segment-failed",),
 )

@@ -12,14 +12,14 @@ from nccl_inspect.judging.evidence.workloads import DEATHS
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_job import Entry
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Layer, Results, Rule
 
 RULE = Rule(
     name="slurm-ended-job",
     category="failures",
+    layer=Layer.SYSTEM,
     title="Slurm ended the job: time limit, failed node or memory",
     explains=(*DEATHS, "node-failed"),
-    explains_job_end=True,
 )
 _BY_TIME = ("ended-from-outside", "peer-death", "process-unresponsive")
 """A hanging job also reaches its time limit, which explains how it ended, not why it hung."""

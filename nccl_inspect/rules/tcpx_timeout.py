@@ -1,6 +1,6 @@
 """GPUDirect-TCPX or TCPXO times out while waiting for its receive daemon or for a peer."""
 
-from nccl_inspect.judging.engine import Effects, Facts, Needs, Notice, Results, Rule, value
+from nccl_inspect.judging.engine import Effects, Facts, Layer, Needs, Notice, Results, Rule, value
 from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import message_of
@@ -9,6 +9,7 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="tcpx-timeout",
     category="plugins",
+    layer=Layer.LOSS,
     cloud="GCP",
     title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
     causes=("tcpxo-no-interface", "tcpxo-offload-failed"),

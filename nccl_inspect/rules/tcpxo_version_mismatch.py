@@ -12,7 +12,6 @@ RULE = Rule(
     cloud="GCP",
     title="Releases of GPUDirect-TCPXO are incompatible",
     causes=("tcpxo-init-failed",),
-    echoes=("tcpxo-offload-failed",),
 )
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 

@@ -1,15 +1,15 @@
 """The ranks do not agree on the topology, or NCCL found no order for it."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Finding, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings
 from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, finished_init
 
 RULE = Rule(
     name="topology-mismatch",
     category="environment",
+    layer=Layer.RESOURCE,
     title="NCCL found no rings or trees for the topology that the ranks see",
     causes=("few-channels", "ring-crosses-nodes-too-often"),
-    echoes=("rings-disagree",),
 )
 _RING_AND_TREES = range(1, 5)
 """Numbers of the patterns that every job needs; higher numbers are NVLS and CollNet."""

@@ -1,15 +1,14 @@
 """A transfer failed, or could not be passed to the network, and the log does not show why."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.remedies import LIBFABRIC_SAYS
 
 RULE = Rule(
     name="transfer-failed",
     category="network",
+    layer=Layer.CALL,
     title="The network refused or lost a transfer",
-    echoes=("collective-unfinished", "gin-failed", "internal-error", "internal-limit-reached", "ucx-failed"),
-    is_symptom=True,
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 

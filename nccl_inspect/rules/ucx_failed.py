@@ -1,15 +1,14 @@
 """UCX failed: in the HPC-X plugin, under MPI, NIXL or NVSHMEM."""
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.statements import find_text
 
 RULE = Rule(
     name="ucx-failed",
     category="plugins",
     title="UCX failed: in the HPC-X plugin, under MPI, NIXL or NVSHMEM",
-    echoes=("internal-error", "kv-transfer-failed"),
-    is_symptom=True,
+    layer=Layer.CALL,
 )
 
 _COMPARE = (

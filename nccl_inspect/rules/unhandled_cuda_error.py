@@ -1,15 +1,14 @@
 """A CUDA call failed in NCCL, and the log shows neither which nor why."""
 
 from nccl_inspect.judging import propagated_errors, stated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 from nccl_inspect.judging.hardware import cuda
 
 RULE = Rule(
     name="unhandled-cuda-error",
     category="failures",
+    layer=Layer.CALL,
     title="A CUDA call failed in NCCL, and the log does not show which",
-    echoes=("internal-error",),
-    is_symptom=True,
 )
 _CUDA_ERROR = 1
 

@@ -1,11 +1,12 @@
 """A system call failed in NCCL, and the log does not show which."""
 
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Facts, Results, Rule
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
 
 RULE = Rule(
     name="unhandled-system-error",
     category="failures",
+    layer=Layer.CALL,
     title="A system call failed, and the log does not show which",
     supersedes=("nccl-tests-failed",),
 )

@@ -15,9 +15,9 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="version-mismatch",
     category="environment",
+    may_cause=("wait", "loss", "call", "stage", "resource"),
     title="Ranks of one job run different NCCL releases",
-    causes=("collective-mismatch", "hang-after-p2p-setup", "topology-mismatch", "watchdog-*", "wrong-results"),
-    echoes=("hang-in-init", "rings-disagree"),
+    causes=("topology-mismatch", "wrong-results"),
     supersedes=("bootstrap-connect-refused", "bootstrap-failed"),
 )
 _STRANGE = ("rank-misfit", "stranger", "garbled-address")

@@ -11,6 +11,7 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="watchdog-stuck",
     category="failures",
+    tells=("watchdog-stuck",),
     title="PyTorch's watchdog itself got stuck, and ended the process",
 )
 _AT_END = (

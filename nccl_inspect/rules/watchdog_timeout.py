@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, Told, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.hangs.origin import Origin, origin
@@ -18,6 +18,7 @@ from nccl_inspect.judging.hangs.watchdog import (
     communicator_of,
     enqueued,
     in_calls,
+    in_words,
     latecomers,
     pair_of,
     waits,
@@ -25,6 +26,7 @@ from nccl_inspect.judging.hangs.watchdog import (
 )
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.retelling import STACK, retell
 from nccl_inspect.judging.statements import error_of, message_of, rank_prefix
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import capital, does, listed, ranks_word
@@ -32,8 +34,8 @@ from nccl_inspect.util.wording import capital, does, listed, ranks_word
 RULE = Rule(
     name="watchdog-timeout",
     category="failures",
+    tells=("waited",),
     title="PyTorch gave up waiting for a collective",
-    echoes=("driver-shutting-down", "watchdog-stuck"),
     supersedes=("ended-from-outside",),
 )
 _ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"
@@ -129,6 +131,18 @@ def judge(facts: Facts) -> Results:
     )
 
 
+def tell(facts: Facts, told: Told) -> Finding:
+    """Describe the ranks for which, by what all ranks say, the others waited."""
+    return retell(
+        RULE,
+        told,
+        "by what all ranks say, the others waited for it: it is busy or stuck elsewhere, or made another call",
+        STACK,
+        *_RECORD,
+        impact="PyTorch ends the process, and with it the job",
+    )
+
+
 def _timeout(facts: Facts) -> _Timeout | None:
     everything = by_time(waits(facts))
     if not everything:
@@ -146,7 +160,7 @@ def _timeout(facts: Facts) -> _Timeout | None:
 def _summary(timeout: _Timeout) -> str:
     of_group = f" of process group {timeout.group}" if timeout.group is not None else ""
     in_comm = f", communicator {timeout.comm.id} with {timeout.comm.nranks} ranks" if timeout.comm else ""
-    return f"{_calls(timeout.waits, of_group + in_comm)} and timed out"
+    return f"{in_words(timeout.waits, of_group + in_comm)} and timed out"
 
 
 def _cause(facts: Facts, timeout: _Timeout, suspicion: _Suspicion) -> str:
@@ -215,28 +229,6 @@ def _of_threads(facts: Facts) -> str:
     if not ended:
         return ""
     return f". A thread of the program had ended with {ended[0].text} ({short(ended[0].line)})"
-
-
-def _calls(waits: list[Wait], place: str) -> str:
-    """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
-    calls: dict[tuple[int, str], list[Wait]] = {}
-    for wait in sorted(waits, key=lambda wait: wait.seq):
-        calls.setdefault((wait.seq, wait.operation), []).append(wait)
-    parts: list[str] = []
-    last = None
-    for (seq, operation), waiting in calls.items():
-        timeout = waiting[0].timeout_ms // 1000
-        limit = "" if timeout == last else f" waited {timeout} s"
-        last = timeout
-        work = f" (work {seq}{'' if parts else place})" if seq >= 0 else ""
-        parts.append(f"{_who(waiting)}{limit} for {operation}{work}")
-    return listed(parts, limit=3)
-
-
-def _who(waiting: list[Wait]) -> str:
-    ranks = {wait.rank for wait in waiting if wait.rank is not None}
-    members = {wait.member for wait in waiting if wait.member is not None}
-    return ranks_word(ranks) if ranks else f"{ranks_word(members)} of its process group" if members else "a rank"
 
 
 def _late(late: list[Wait]) -> _Suspicion:

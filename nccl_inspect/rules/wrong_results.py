@@ -1,12 +1,13 @@
 """nccl-tests compared the results and found wrong ones."""
 
-from nccl_inspect.judging.engine import Facts, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="wrong-results",
     category="failures",
+    layer=Layer.PROGRAM,
     title="nccl-tests found wrong results",
 )
 

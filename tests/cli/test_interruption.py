@@ -84,7 +84,7 @@ def test_ctrl_c_at_many_moments(tmp_path: Path) -> None:
 def test_once_all_is_read_the_report_is_finished(tmp_path: Path) -> None:
     """The signal comes from within the rules, which run when everything is read."""
     code = (
-        "import os, signal, sys\nfrom nccl_inspect.judging import judge as judging\nreal = judging.judge\n"
+        "import os, signal, sys\nfrom nccl_inspect import judge as judging\nreal = judging.judge\n"
         "def judge(*args):\n    [os.kill(os.getpid(), signal.SIGINT) for _ in range(SIGNALS)]\n    return real(*args)\n"
         "judging.judge = judge\nfrom nccl_inspect.__main__ import main\nmain()"
     )

@@ -16,8 +16,9 @@ from repository import ROOT
 from rule_pages import RULES
 
 import nccl_inspect
+from nccl_inspect import judge
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.judging import engine, judge
+from nccl_inspect.judging import engine
 from nccl_inspect.judging.agreement import AGREEMENTS
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.relations import Relations, relations

@@ -189,6 +189,7 @@ QUICK = {
     "sigkill-lazy": ("kubectl",),
 }
 VICTIMS = {("p2p-off-eager", "warnings"), ("p2p-off-eager", "warnings, RAS"), ("sigkill-lazy", "log of node 3")}
+VICTIMS |= {("p2p-off-lazy", "warnings"), ("p2p-off-lazy", "warnings, RAS")}
 """The process that crashed is another one, and nothing else is in these lines."""
 VICTIMS |= {(name, f"{piece}, all evidence") for name, piece in VICTIMS if "RAS" not in piece}
 ALL = {recording.name: tuple(PARTS)[number % 3 :: 3] for number, recording in enumerate(BROKEN)}

@@ -9,6 +9,7 @@ from command_line import invoke
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine as grammar
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging import engine
 from nccl_inspect.judging.relations import relations
@@ -70,7 +71,7 @@ def complaints(production: Production, most: int | None) -> Iterator[str]:
         rules = {finding.rule for finding in found}
         # any other finding may replace a symptom
         wanted = {production.rule, *OTHERS.get(production.rule, ())}
-        if production.rule and not RULES[production.rule].is_symptom and not rules & wanted:
+        if production.rule and RULES[production.rule].reach != Layer.CALL and not rules & wanted:
             yield f"it leads to {rules}, not to {production.rule}"
         if job.unexplained:
             yield f"unexplained: {job.unexplained[0].message}"

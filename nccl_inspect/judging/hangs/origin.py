@@ -87,7 +87,7 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     for group, some in by_group.items():
         if differing := _different(group, some):
             return Origin(set(), differing, some, {wait.rank for wait in some if wait.rank is not None})
-    calls = [_call(facts, group, some, comm) for group, some, comm in _with_communicators(facts, by_group)]
+    calls = [_call(facts, group, some, comm) for group, some, comm in with_communicators(facts, by_group)]
     waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
     reached = {rank for call in calls for rank in call.reached}
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
@@ -125,7 +125,7 @@ def _by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
     return by_group
 
 
-def _with_communicators(
+def with_communicators(
     facts: Facts, by_group: Mapping[str, list[Wait]]
 ) -> Iterator[tuple[str, list[Wait], CommunicatorInfo | None]]:
     """Each group with its communicator, those first of which the waits leave one: it is no other group's."""

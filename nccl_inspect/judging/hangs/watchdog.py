@@ -10,6 +10,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import glog_seconds
+from nccl_inspect.util.wording import listed, ranks_word
 
 PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
@@ -36,6 +37,7 @@ class Wait(Frozen):
 def waits(facts: Facts) -> list[Wait]:
     """Each wait once, although PyTorch reports it several times."""
     by_key: dict[tuple[object, ...], Wait] = {}
+    first: dict[tuple[object, ...], Notice] = {}
     groups = _groups(facts)
     for notice in facts.with_event(CollectiveTimeout):
         event = notice.event
@@ -44,9 +46,13 @@ def waits(facts: Facts) -> list[Wait]:
         group = group_of(notice.message) or _next_group(groups.get((event.global_rank, event.rank, seq), []), notice)
         member = None if event.operation in PAIRWISE else event.rank
         rank = job_rank(event.global_rank, member, group)
+        own = event.global_rank, event.rank, seq, event.operation
+        if group is None:
+            first.setdefault(own, notice)
         key = group, rank, event.rank, seq, event.operation
         if key not in by_key:
-            by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, notice)
+            begun = first.get(own, notice)  # the text of an exception has the group, and is printed later
+            by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, begun)
     return _without_repeats(list(by_key.values()))
 
 
@@ -62,6 +68,28 @@ def by_time(waiting: list[Wait]) -> list[Wait]:
     """Waits in the order in which they timed out, which is not that of lines where each host has its own file."""
     times = {id(wait): _printed_at(wait.notice) for wait in waiting}
     return waiting if None in times.values() else sorted(waiting, key=lambda wait: times[id(wait)] or 0.0)
+
+
+def in_words(waits: list[Wait], place: str) -> str:
+    """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
+    calls: dict[tuple[int, str], list[Wait]] = {}
+    for wait in sorted(waits, key=lambda wait: wait.seq):
+        calls.setdefault((wait.seq, wait.operation), []).append(wait)
+    parts: list[str] = []
+    last = None
+    for (seq, operation), waiting in calls.items():
+        timeout = waiting[0].timeout_ms // 1000
+        limit = "" if timeout == last else f" waited {timeout} s"
+        last = timeout
+        work = f" (work {seq}{'' if parts else place})" if seq >= 0 else ""
+        parts.append(f"{_who(waiting)}{limit} for {operation}{work}")
+    return listed(parts, limit=3)
+
+
+def _who(waiting: list[Wait]) -> str:
+    ranks = {wait.rank for wait in waiting if wait.rank is not None}
+    members = {wait.member for wait in waiting if wait.member is not None}
+    return ranks_word(ranks) if ranks else f"{ranks_word(members)} of its process group" if members else "a rank"
 
 
 def _began(wait: Wait) -> float | None:

@@ -290,6 +290,9 @@ def connected_below(facts: Facts, notice: Notice) -> bool:
     comms = facts.job.communicators
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
+    some = first_lines(facts.job.paths)[:1]
+    if any(is_before(connection, line) for connection in some for line in notice.evidence):
+        return False  # as most are: then the first lines of all paths need not be made
     begins = _first_connections(facts)
     return notice.count == len(notice.evidence) and all(
         line.order < begins.get(line.source, 0) for line in notice.evidence

@@ -37,11 +37,6 @@ class Silence(Frozen):
     """Ranks of which one did, if no more is known."""
 
 
-def fell_silent(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
-    """The processes that fell silent before the first echo without a regular end, if others continued."""
-    return silence_of(facts, echoes).gone
-
-
 def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
     """Which ranks went away: those without a line after the first echo, and those that the survivors point at.
 

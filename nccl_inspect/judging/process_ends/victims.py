@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
+from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.watchdog import without_output
-from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.process_ends import exceptions, ray
+from nccl_inspect.judging.process_ends.ends import logged_at
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.evidence import Evidence
@@ -74,3 +76,32 @@ def remedies(suspected: set[int]) -> list[str]:
         f"py-spy dump --pid <pid>   # on {who}, before the time limit: where does it wait?",
         "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
     ]
+
+
+def waits_after(facts: Facts, killed: list[Notice], departed: list[ProcessEnd]) -> list[Notice]:
+    """The time-outs of ranks that waited for a process that was killed or had ended.
+
+    A rank prints its time-out again when it ends, the last time without the hour: the first line is what counts.
+    """
+    gone = [end for end in departed if end.is_crash_or_kill or end.is_by_exception]
+    waits = facts.with_event(CollectiveTimeout)
+    if killed:
+        return waits
+    first: dict[Hashable, Notice] = {}
+    for wait in waits:
+        first.setdefault(_call(wait), wait)
+    effects = {call for call, wait in first.items() if any(_is_before(end, wait) for end in gone)}
+    return [wait for wait in waits if _call(wait) in effects]
+
+
+def _call(wait: Notice) -> Hashable:
+    """What distinguishes a call that timed out from others of its source."""
+    event = wait.event
+    assert isinstance(event, CollectiveTimeout)
+    return (wait.evidence[0].source, event.operation, event.seq, event.ran_ms)
+
+
+def _is_before(end: ProcessEnd, wait: Notice) -> bool:
+    """Whether a process ended before another timed out: by the lines of a source, else by their times."""
+    when = logged_at(end.notice)
+    return precedes(end.begin, wait) or (bool(when) and when < logged_at(wait))

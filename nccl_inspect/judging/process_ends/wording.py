@@ -42,6 +42,16 @@ _UNDECIDED = (
 )
 _UNKNOWN = "unknown from this log; likely: "
 _FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
+MEMORY = (
+    "the memory of the host, or the limit of the pod or job, was exhausted: data loaders, a checkpoint that is "
+    "gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory"
+)
+MEMORY_FIX = (
+    "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 requests all memory of the node.",
+    "Use less: fewer data loader workers, checkpoints loaded and saved in shards; an emptyDir of medium Memory counts "
+    "toward the limit of the pod.",
+    "dmesg -T | grep -i 'killed process'   # on its host: which process, and how much",
+)
 
 
 def end_summary(ends: list[ProcessEnd]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from nccl_inspect.event import types as events
@@ -11,7 +11,7 @@ from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.fold import ProcessLog, Step
-from nccl_inspect.model.inventory import InitTiming, Stage
+from nccl_inspect.model.inventory import Begin, InitTiming, Stage
 from nccl_inspect.model.statements.index import StatementLine
 from nccl_inspect.model.statements.quotes import Quotes
 from nccl_inspect.util.times import in_order, moment
@@ -141,3 +141,16 @@ def _bootstrap(timings: list[Event | None]) -> Iterator[float]:
     for event in timings:
         if isinstance(event, events.Notice):
             yield float(event.value("total"))
+
+
+def begins(members: Iterable[Member], where: Callable[[int], tuple[str, int, int]]) -> list[Begin]:
+    """Where members began.
+
+    Args:
+        members: of one communicator.
+        where: tells source, line and order of a place.
+    """
+    return [
+        Begin(member.rank, member.log.process, *where((member.started or member.first).place), bool(member.completed))
+        for member in members
+    ]

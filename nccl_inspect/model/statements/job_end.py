@@ -6,7 +6,7 @@ Only what launchers, shells, schedulers and PyTorch's watchdog really print coun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, Event, Notice, ProcessEnded
@@ -76,17 +76,16 @@ _IN_PROGRESS = 7
 _INTERNAL = 3
 
 
-def has_failed(notices: Sequence[job.Notice]) -> bool:
-    """Whether a call of NCCL failed; what fails because its process is ending already does not count."""
+def failed_calls(notices: Sequence[job.Notice]) -> Iterator[job.Notice]:
+    """Yield what says that a call of NCCL failed; what fails because its process is ending already does not count."""
     ending: dict[Process, int] = {}
     for notice in notices:
         if is_shutting_down(notice.event):
             ending.update({process: notice.place for process in notice.processes if process not in ending})
-    return any(
-        _is_failed_call(notice)
-        and not all(ending.get(process, notice.place) < notice.place for process in notice.processes)
-        for notice in notices
-    )
+    for notice in notices:
+        is_late = all(ending.get(process, notice.place) < notice.place for process in notice.processes)
+        if not is_late and _is_failed_call(notice):
+            yield notice
 
 
 def _is_failed_call(notice: job.Notice) -> bool:

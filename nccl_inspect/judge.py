@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import culprits, first_failure, placeholders, placement, remedies, results, verdicts
-from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Layer, Registered, Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.judgement import Judgement
@@ -17,6 +17,8 @@ from nccl_inspect.judging.statements import is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.story.findings import decide
+from nccl_inspect.story.telling import tell
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
@@ -41,6 +43,10 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
     kept = last_words.with_fatal_errors(facts, kept)
+    story = tell(facts, _without_repeated_symptoms(_without_superseded(all_findings, set(by_name)), by_name))
+    decided, place = decide(facts, story, kept)
+    kept = [finding for finding in decided if finding.rule in wanted]
+    left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
     culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [finding.with_fields(fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
@@ -51,7 +57,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         kept, suppressed = terms.split_accepted(terms.with_user_severities(kept))
     accepted = {entry.finding.rule for entry in suppressed}
     aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
-    findings = _sorted(_with_causes(facts, kept, by_name, accepted), by_name, aside)
+    findings = _sorted(_with_causes(kept, by_name, accepted, place), by_name, aside, place)
     findings = remedies.in_order(findings, _MAX_STEPS)
     paths, withheld = verdicts.of_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
@@ -69,6 +75,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     )
     is_dead, is_waiting = last_words.is_death(facts), standstill.is_at_the_end(facts)
     judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
+    judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = first_failure.first(facts, judgement, returned)
     return judgement
 
@@ -105,41 +112,37 @@ def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> li
     return [question for question in asked if present.isdisjoint(relations().leading(question.rule))]
 
 
-def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule], accepted: set[str]) -> list[Finding]:
-    """The findings, each with its causes."""
+def _with_causes(
+    findings: list[Finding], by_name: dict[str, Rule], accepted: set[str], place: Mapping[str, int]
+) -> list[Finding]:
+    """The findings, each with its causes: those of failures by the story, the others by what rules declare."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
-    leaders = [by_name[name] for name in present if by_name[name].suppresses_later]
-    reasons = [by_name[f.rule] for f in findings if f.fatal and not by_name[f.rule].is_symptom]
-    upset = [f for f in findings if by_name[f.rule].suppresses_later_in_process and f.fatal]
     joined = []
     for finding in findings:
         rule = by_name[finding.rule]
-        before = [by_name[other.rule] for other in upset if first_failure.follows(facts, finding, other)]
         causes = [by_name[other.rule] for other in findings if finding.rule in other.explains]
-        before += [cause for cause in causes if not cause.explains]
-        first = [*(reasons if rule.is_symptom else leaders), *before]
         shown = [cause for cause in causes if cause.explains]
-        joined.append(_joined(finding, rule, present, accepted, first, shown))
+        joined.append(_joined(finding, rule, present, accepted, place, shown))
     return joined
 
 
-def _sorted(findings: list[Finding], by_name: dict[str, Rule], aside: set[str]) -> list[Finding]:
+def _sorted(
+    findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
+) -> list[Finding]:
     """The findings in the order of the report."""
     worst = {finding.rule: _worst(finding, findings, by_name) for finding in findings}
-    return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
+    return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside, place))
 
 
 def _without_repeated_symptoms(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
     """The findings without symptoms whose lines all appear in findings that say more."""
-    informative = [
-        finding for finding in findings if not by_name[finding.rule].is_symptom and finding.category != CATEGORIES[-1]
-    ]
+    symptoms = {finding.rule for finding in findings if by_name[finding.rule].reach == Layer.CALL}
+    informative = [f for f in findings if f.rule not in symptoms and f.category != CATEGORIES[-1]]
     lines = {(line.source, line.order) for finding in informative for line in finding.evidence}
     return [
         finding
         for finding in findings
-        if not by_name[finding.rule].is_symptom
-        or not lines.issuperset((line.source, line.order) for line in finding.evidence)
+        if finding.rule not in symptoms or not lines.issuperset((line.source, line.order) for line in finding.evidence)
     ]
 
 
@@ -186,35 +189,31 @@ def _joined(
     rule: Rule,
     present: dict[str, int],
     accepted: set[str],
-    leaders: Iterable[Rule],
+    place: Mapping[str, int],
     shown: Iterable[Rule],
 ) -> Finding:
     """The finding with its causes, leading ones first.
 
     Args:
-        finding: as returned by its rule.
+        finding: as returned by its rule, or with its causes by the story.
         rule: its rule.
         present: rules with findings, and their severities.
         accepted: rules with findings that the user accepts.
-        leaders: rules with findings that came first, in this job or before this finding; for a symptom, all that
-            explain why the job ended.
+        place: rules with a place in the story.
         shown: rules with findings that explain it by a file beside the log.
     """
     own = SEVERITIES.index(finding.severity)
-    leading, causing = relations().leading(rule.name), relations().causes(rule.name)
+    is_told = rule.name in place or not finding.root
+    leading = () if is_told else relations().leading(rule.name)
+    causing = relations().causes(rule.name)
     # A cause that the user made less severe than its effect does not hide it.
-    before = [cause for cause in leaders if cause.name not in finding.explains]
-    first = [
-        cause.name
-        for cause in before
-        if finding.fatal and rule.name != cause.name and rule.name not in relations().leading(cause.name)
-    ]
     proven = [cause.name for cause in shown]
     over = [cause.name for cause in shown if not cause.nest_under_effect]
-    leads = [name for name in (*leading, *first, *over) if present.get(name, -1) >= own]
-    causes = [name for name in (*proven, *leading, *first, *causing) if name in present or name in accepted]
+    leads = [name for name in (*leading, *over) if present.get(name, -1) >= own]
+    causes = [name for name in (*proven, *finding.because, *leading, *causing) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
-    return finding.with_fields(because=[name for name in causes if name != finding.rule], root=not leads)
+    because = [name for name in causes if name != finding.rule]
+    return finding.with_fields(because=because, root=finding.root and not leads)
 
 
 def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
@@ -223,7 +222,9 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
     return max(SEVERITIES.index(other.severity) for other in (finding, *under))
 
 
-def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tuple[object, ...]:
+def _order(
+    finding: Finding, rule: Rule, severity: int, aside: set[str], place: Mapping[str, int]
+) -> tuple[object, ...]:
     """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible.
 
     A setting of which the log shows neither a bad path nor a failed job comes last.
@@ -233,6 +234,7 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
         rule: its rule.
         severity: its own, or that of the causes nested under it.
         aside: rules whose findings are accepted or ignored; their effects follow the reported roots.
+        place: of rules in the story.
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
@@ -241,7 +243,8 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
         not finding.root,
         is_effect,
         about_log,
-        not (finding.fatal or rule.explains_job_end),
+        not (finding.fatal or place.get(finding.rule) == 0),
+        place.get(finding.rule, len(place)) if finding.fatal else 0,
         -severity,
         rule.nest_under_effect,
         confidence,

@@ -1,0 +1,75 @@
+"""What happened to a job, in order, as reports print it: at most six lines with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccl_inspect.model.job import Job
+from nccl_inspect.model.story import Entry
+from nccl_inspect.report.digest import short_names
+from nccl_inspect.report.words import shortened
+from nccl_inspect.util.wording import count, ranks_word
+
+_VERBS = ("was ", "raised ", "ended ", "waited ", "lost ", "fell ", "gave ", "died")
+"""How a sentence goes on after its subject."""
+_MOST_HOSTS = 2
+_MOST_ROWS = 64
+"""Rows of a table by rank; of more ranks each host has one, and of more hosts the first are shown."""
+
+
+class StoryLine(NamedTuple):
+    """One thing that happened."""
+
+    where: str
+    """File and line."""
+    text: str
+    is_lead: bool
+
+
+def lines(job: Job) -> list[StoryLine]:
+    """The story of a job, first where it began."""
+    names = short_names(job)
+    return [_line(entry, names) for entry in job.story]
+
+
+def in_one(job: Job) -> str:
+    """The story of a job in one line."""
+    return "; then ".join(f"{line.text} ({line.where})" if line.where else line.text for line in lines(job))
+
+
+class StoryRow(NamedTuple):
+    """A rank, or the ranks of a host, with what happened to it."""
+
+    host: str
+    who: str
+    marks: list[bool]
+    """For each line of the story whether it is about it."""
+
+
+def rows(job: Job) -> list[StoryRow]:
+    """The ranks that the story names, by host; of many the hosts."""
+    told = {rank for entry in job.story for rank in entry.ranks}
+    by_host = [(host.name, [rank for rank in sorted(host.ranks) if rank in told]) for host in job.hosts]
+    if len(told) > _MOST_ROWS:
+        return [_row(job, host, ranks_word(ranks), ranks) for host, ranks in by_host if ranks][:_MOST_ROWS]
+    placed = {rank: host for host, ranks in by_host for rank in ranks}
+    order = sorted(told, key=lambda rank: (placed.get(rank, ""), rank))
+    return [_row(job, placed.get(rank, ""), f"rank {rank}", [rank]) for rank in order]
+
+
+def _row(job: Job, host: str, who: str, ranks: Iterable[int]) -> StoryRow:
+    return StoryRow(host, who, [not set(ranks).isdisjoint(entry.ranks) for entry in job.story])
+
+
+def _line(entry: Entry, names: dict[str, str]) -> StoryLine:
+    where = f"{names.get(entry.line.source, entry.line.source)}:{entry.line.line}" if entry.line.source else ""
+    times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
+    return StoryLine(where, f"{_sentence(entry)}{times}", entry.because is None)
+
+
+def _sentence(entry: Entry) -> str:
+    who = ranks_word(entry.ranks) if entry.ranks else shortened(entry.hosts, _MOST_HOSTS)
+    if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
+        return f"a process {entry.what}" if entry.what.startswith(_VERBS) else entry.what
+    return f"{who} {entry.what}" if entry.what.startswith(_VERBS) else f"{who}: {entry.what}"

@@ -1,0 +1,33 @@
+"""A call of NCCL failed, and nothing in the log says why."""
+
+from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, Told
+
+RULE = Rule(
+    name="failure-unexplained",
+    category="log quality",
+    tells=("unexplained",),
+    severity="info",
+    title="A call of NCCL failed, and the log does not say why",
+)
+
+
+def judge(_: Facts) -> Results:
+    """Judge nothing by itself: only the story of a job knows that nothing else explains its end."""
+    yield from ()
+
+
+def tell(_: Facts, told: Told) -> Finding:
+    """Tell what failed without a reason."""
+    return RULE.finding(
+        f"a call of NCCL failed, and the log does not say why: {told.words}",
+        cause="the statements that precede a failure are missing: they were not printed, were filtered out, or are in "
+        "the output of another rank",
+        impact="the job is dead, and its reason is not known",
+        fix=[
+            "NCCL_DEBUG=INFO   # on all ranks, and run again: the first warning names the reason",
+            "kubectl logs --tail=-1 <pod>   # the whole output of every rank: the first that failed knows more",
+        ],
+        ranks=told.ranks,
+        hosts=told.hosts,
+        evidence=told.evidence,
+    )

@@ -1,0 +1,1 @@
+"""What happened, in order: one causal story of everything that went wrong in a job."""

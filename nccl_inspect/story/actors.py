@@ -1,0 +1,237 @@
+"""Who is who: every name of a process (host and pid, rank prefix, launcher's report) leads to one actor.
+
+An actor is a rank of the job, else a process. Ranks are known from communicators of all ranks, from reports that name
+pid and rank, and by elimination: communicators list their members in ascending order of the ranks of the job.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from nccl_inspect.event.base import NO_HOST, Process
+from nccl_inspect.event.types import ProcessEnded
+from nccl_inspect.judging import placement
+from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.process_ends.reports import ranks_of, report_of, reports
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import listed, ranks_word
+
+Actor: TypeAlias = int | Process
+"""A rank of the job; a process where its rank is not known."""
+_MOST_ELIMINATED = 64
+"""Processes whose ranks are sought by elimination."""
+_OF_DEFAULT_GROUP = later(r"\[PG ID 0 PG GUID 0(?:\(default_pg\))? Rank (\d{1,7})\]")
+_NUMBER = later(r"\d{1,9}")
+_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_BEFORE_PREFIX, _BEFORE_GROUP = 120, 200
+"""Characters of a line in which these names of its printer stand."""
+
+
+class Actors:
+    """The processes of a job with their ranks.
+
+    Args:
+        facts: about the job.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        job = facts.job
+        self.world = job.world_size if job.rank_space == "global" else None
+        """How many ranks there are; None where the log does not show it."""
+        self.processes = list(dict.fromkeys(last.process for last in job.last_lines))
+        pids = Counter(process.pid for process in self.processes)
+        self._by_pid = {process.pid: process for process in self.processes if pids[process.pid] == 1}
+        self._ranks: dict[Process, int] = {}
+        for last in job.last_lines if self.world is not None else ():
+            if len(last.ranks) == 1:
+                self._ranks[last.process] = last.ranks[0]
+        self._take_reports(facts)
+        if len(self._ranks) < len(self.processes) <= _MOST_ELIMINATED:
+            self._ranks = _eliminated(self._ranks, self.processes, job.communicators, self.world)
+        if self.world is None:
+            self._ranks = _by_hosts(self._ranks, job.last_lines)
+        for position, rank in placement.likely_ranks(facts).items():
+            self._ranks.setdefault(job.last_lines[position].process, rank)
+        self._processes = {rank: process for process, rank in self._ranks.items()}
+
+    @property
+    def known(self) -> set[int]:
+        """The ranks with a process in the log."""
+        return set(self._processes)
+
+    @property
+    def everyone(self) -> set[Actor]:
+        """All processes with a line of NCCL, and the ranks of the job that have none."""
+        return {self.of_process(process) for process in self.processes} | set(range(self.world or 0))
+
+    def of_process(self, process: Process) -> Actor:
+        """The rank of a process, else the process."""
+        return self._ranks.get(process, process)
+
+    def of_pid(self, pid: int | None) -> Actor | None:
+        """The only actor with a pid."""
+        process = self._by_pid.get(pid if pid is not None else -1)
+        return None if process is None else self.of_process(process)
+
+    def of_line(self, text: str) -> int | None:
+        """The rank that a line of PyTorch names as its own."""
+        match = _PREFIX.search(text[:_BEFORE_PREFIX]) or _OF_DEFAULT_GROUP.search(text[:_BEFORE_GROUP])
+        return int(match[1]) if match else None
+
+    def process_of(self, actor: Actor) -> Process | None:
+        """Its process, where the log has one."""
+        return actor if isinstance(actor, Process) else self._processes.get(actor)
+
+    def hosts_of(self, actors: Iterable[Actor]) -> list[str]:
+        """The hosts of some actors."""
+        processes = (self.process_of(actor) for actor in actors)
+        return sorted({p.host for p in processes if p is not None and not p.host.startswith(NO_HOST)})
+
+    def _take_reports(self, facts: Facts) -> None:
+        """Join pid and rank where one report has both."""
+        for notice in reports(facts, lambda event: event.ended_pid is not None):
+            event: ProcessEnded = report_of(notice)
+            self._join(event.ended_pid, ranks_of(facts, notice))
+        for notice in facts.notices("torch/failure-exitcode"):
+            pid = value(notice, "pid")
+            self._join(pid if isinstance(pid, int) else None, ranks_of(facts, notice))
+
+    def _join(self, pid: int | None, ranks: list[int]) -> None:
+        process = self._by_pid.get(pid if pid is not None else -1)
+        if process is not None and len(ranks) == 1:
+            self._ranks.setdefault(process, ranks[0])
+
+
+@once
+def actors_of(facts: Facts) -> Actors:
+    """The processes of a job with their ranks."""
+    return Actors(facts)
+
+
+def ranks_among(actors: Iterable[Actor]) -> list[int]:
+    """The actors whose ranks are known."""
+    return sorted(actor for actor in actors if isinstance(actor, int))
+
+
+def name_of(actors: Iterable[Actor]) -> str:
+    """Actors in words: ``ranks 1-3``, ``node-2 pid 11``; empty for none."""
+    actors = list(actors)
+    ranks = ranks_among(actors)
+    others = sorted(f"{actor.host} pid {actor.pid}" for actor in actors if isinstance(actor, Process))
+    return ", ".join(filter(None, (ranks_word(ranks) if ranks else "", listed(others, limit=3) if others else "")))
+
+
+def _eliminated(
+    known: Mapping[Process, int],
+    processes: Iterable[Process],
+    communicators: Iterable[CommunicatorInfo],
+    world: int | None,
+) -> dict[Process, int]:
+    """The ranks of processes such that the members of each communicator ascend; those of which only one is possible."""
+    everyone = sorted(processes)
+    size = world if world is not None else len(everyone)
+    taken = set(known.values())
+    free = {rank for rank in range(size) if rank not in taken}
+    possible = {process: {known[process]} if process in known else set(free) for process in everyone}
+    chains = [chain for comm in communicators if len(chain := _chain(comm)) > 1]
+    chains = [chain for chain in chains if all(process in possible for process, _, _ in chain)]
+    if not chains:
+        return dict(known)
+    has_changed = True
+    while has_changed:
+        before = sum(map(len, possible.values()))
+        for chain in chains:
+            _ascend(chain, possible, size)
+            _keep_room(chain, chains, possible)
+        _exclude(possible)
+        if not all(possible.values()):
+            return dict(known)  # they are numbered in another way
+        has_changed = sum(map(len, possible.values())) < before
+    return {process: min(ranks) for process, ranks in possible.items() if len(ranks) == 1}
+
+
+def _by_hosts(known: Mapping[Process, int], lasts: Sequence[LastLine]) -> dict[Process, int]:
+    """The ranks of all processes where the hosts are numbered like their blocks of ranks, as the known ones show."""
+    by_host: dict[str, dict[int, Process]] = defaultdict(dict)
+    for last in lasts:
+        if last.device is not None:
+            by_host[last.process.host].setdefault(last.device, last.process)
+    sizes = {len(devices) for devices in by_host.values()}
+    names = {_NUMBER.sub("", host) for host in by_host}
+    if len(sizes) != 1 or len(names) != 1 or sum(map(len, by_host.values())) != len({last.process for last in lasts}):
+        return dict(known)
+    hosts = sorted(by_host, key=lambda host: list(map(int, _NUMBER.findall(host))))
+    ordered = (by_host[host][device] for host in hosts for device in sorted(by_host[host]))
+    likely = {process: rank for rank, process in enumerate(ordered)}
+    away = {process.host for process, rank in known.items() if likely.get(process) == rank != 0}
+    agrees = all(likely.get(process) == rank for process, rank in known.items())
+    return likely if agrees and away - {hosts[0]} else dict(known)
+
+
+def _chain(comm: CommunicatorInfo) -> list[tuple[Process, int, int]]:
+    """The processes of a communicator in the order of its ranks, with these and those that follow up to its size."""
+    begins = sorted(comm.begins, key=lambda begin: begin.member)
+    if len({begin.process for begin in begins}) < len(begins):
+        return []  # ranks are threads
+    return [(begin.process, begin.member, comm.nranks - begin.member - 1) for begin in begins]
+
+
+def _ascend(chain: list[tuple[Process, int, int]], possible: dict[Process, set[int]], size: int) -> None:
+    """Leave the members of a communicator only ranks that ascend, with room for those that are missing."""
+    rank, last = -1, -1
+    for process, member, _ in chain:
+        low = rank + member - last
+        possible[process] = {own for own in possible[process] if own >= low}
+        rank, last = min(possible[process], default=low), member
+    rank, last = size, -1
+    for process, _, behind in reversed(chain):
+        high = rank - (behind - last)
+        possible[process] = {own for own in possible[process] if own <= high}
+        rank, last = max(possible[process], default=high), behind
+
+
+def _keep_room(
+    chain: list[tuple[Process, int, int]],
+    chains: list[list[tuple[Process, int, int]]],
+    possible: dict[Process, set[int]],
+) -> None:
+    """Leave the places of missing members to processes of no communicator of that size: such ones are siblings."""
+    places = _size(chain)
+    others = {process for other in chains if _size(other) == places for process, _, _ in other}
+    taken = {min(possible[process]) for process in others if len(possible[process]) == 1}
+    for (process, member, _), (after, next_member, _) in pairwise(chain):
+        missing = next_member - member - 1
+        if not missing or len(possible[process]) > 1 or len(possible[after]) > 1:
+            continue
+        between = set(range(min(possible[process]) + 1, min(possible[after]))) - taken
+        for other in others if len(between) == missing else ():
+            possible[other] -= between
+
+
+def _size(chain: list[tuple[Process, int, int]]) -> int:
+    _, member, behind = chain[0]
+    return member + behind + 1
+
+
+def _exclude(possible: dict[Process, set[int]]) -> None:
+    """A rank that one process has no other has; one that only one process can have it has."""
+    for process, ranks in possible.items():
+        if len(ranks) == 1:
+            (rank,) = ranks
+            for other, left in possible.items():
+                if other != process:
+                    left.discard(rank)
+    fits: dict[int, list[Process]] = {}
+    for process, ranks in possible.items():
+        for rank in ranks:
+            fits.setdefault(rank, []).append(process)
+    if len(fits) == len(possible):  # else a rank may have no process here
+        for rank, some in fits.items():
+            if len(some) == 1:
+                possible[some[0]] = {rank}

@@ -1,0 +1,295 @@
+"""Which incident explains which, and where it began.
+
+Inside a process what came first, or lies lower before anything is said of others, explains the rest. Between
+processes who ended, failed or lags of its own explains why others wait for it or lose it. Settings explain what
+nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.story.actors import Actor, Actors
+from nccl_inspect.story.incident import Incident, Order, before, first_of
+
+_TOGETHER = 6.0
+"""Seconds within which signals to several processes are one."""
+_REACTION = 5.0
+"""Seconds after which a process cannot be the one that another lost: it failed only then."""
+_COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
+"""What the program did, by the calls of all ranks: no setting leads to that."""
+_OWN = (*(layer for layer in Layer if layer <= Layer.RESOURCE), Layer.END)
+_TWO_SIDED = ("call-unfinished", "no-answer")
+"""What shows that ranks wait, and not which of them is at fault."""
+
+
+class Edges:
+    """Joins the incidents of a job: each gets those that explain it.
+
+    Args:
+        actors: the processes of the job.
+        incidents: of all kinds.
+        rules: by name.
+    """
+
+    def __init__(self, actors: Actors, incidents: list[Incident], rules: dict[str, Rule]) -> None:
+        self._actors, self._rules = actors, rules
+        self.incidents = incidents
+        self.heads: dict[Actor, Incident] = {}
+        """Where the trouble of each process begins."""
+        self._nameless: list[Incident] = []
+        """What nobody is known to have said or done."""
+        self._within_processes()
+        self._between_processes()
+        self._by_layers()
+        self._by_settings()
+
+    @property
+    def roots(self) -> list[Incident]:
+        """Incidents that nothing explains."""
+        return [incident for incident in self.incidents if not incident.because]
+
+    # In one process
+
+    def _within_processes(self) -> None:
+        of_actor: dict[Actor, list[Incident]] = defaultdict(list)
+        for incident in self.incidents:
+            if incident.is_condition:
+                continue
+            if not incident.actors:
+                self._nameless.append(incident)
+            for actor in incident.actors:
+                of_actor[actor].append(incident)
+        for actor, own in of_actor.items():
+            head = self.heads[actor] = _head(own)
+            for incident in own:
+                if incident is not head and len(incident.actors) == 1:
+                    incident.because.append(head)
+        for incident in self.incidents:  # of several processes: explained only if something else leads in each of them
+            several = () if incident.is_condition or len(incident.actors) < 2 else incident.actors
+            if several and all(self.heads[actor] is not incident for actor in several):
+                incident.because.append(self.heads[min(several, key=str)])
+
+    # Between processes
+
+    def _between_processes(self) -> None:
+        heads = list({id(head): head for head in self.heads.values()}.values())
+        loose = [incident for incident in self._nameless if not incident.lags]
+        lagging = [incident for incident in self.incidents if incident.lags]
+        everyone = [*heads, *loose]
+        own = [head for head in heads if _is_own(head)]
+        told = [one for one in self.incidents if one.kind == "ended-from-outside" and one.is_report]
+        for end in loose:  # a launcher ends because a worker of it was ended
+            if end.layer == Layer.END and not end.is_kill and not end.gave_up:
+                end.because += _first(one for one in told if before(one, end) is True)
+        own += [one for one in loose if one.layer in _OWN and not (one.gave_up or one.because)]
+        reasons = sorted((one for one in own if not self._is_setting(one)), key=Order)
+        outside = [incident for incident in everyone if incident.is_signal]
+        first_out = first_of(outside)
+        troubled = [head for head in heads if head.is_foreign]
+        self._why_they_lag(lagging, reasons, troubled, outside, first_out)
+        held = [incident for incident in lagging if not incident.because]
+        if first_out is None or any(before(head, first_out) is True for head in troubled):
+            held = self._why_they_do_not_answer(held)
+        standing = _standing(reasons)
+        for foreign in everyone:
+            if foreign.is_foreign or foreign.gave_up:
+                self._explain_foreign(foreign, standing, held, first_out)
+        for signal in outside:
+            waiting = [head for head in heads if head.is_foreign and not head.because]
+            self._explain_signal(signal, first_out, [*standing, *held], waiting)
+        self._find_owner([one for one in loose if one in standing], held)
+        for weak in loose:
+            if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
+                others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
+                lower = (one for one in others if one.layer < weak.layer or _is_retelling(weak, one))
+                weak.because += _first(lower)
+        for gone in (
+            one for one in self._left("no-answer") if one not in held
+        ):  # who answers no more is a cause only where nothing else is
+            gone.because += _first(one for one in (*standing, *held, *outside) if not one.because and one is not gone)
+
+    def _is_setting(self, incident: Incident) -> bool:
+        """Whether it may only be why others failed: it is weighed when nothing else explains these."""
+        rule = self._rules.get(incident.kind)
+        return incident.is_condition and rule is not None and bool(rule.may_cause)
+
+    def _why_they_lag(
+        self,
+        lagging: Iterable[Incident],
+        reasons: Collection[Incident],
+        troubled: list[Incident],
+        outside: list[Incident],
+        first_out: Incident | None,
+    ) -> None:
+        """Who ended or failed of its own, or got the first signal alone, lags because of that."""
+        known = set(map(id, reasons))
+        for late in lagging:
+            for actor in late.peers:
+                head = self.heads.get(actor)
+                if head is None:
+                    continue
+                others = [*troubled, *(signal for signal in outside if signal is not head)]
+                is_alone = head is first_out and not self._actors.everyone <= head.actors
+                if id(head) in known or (is_alone and others and all(before(head, one) is True for one in others)):
+                    late.because.append(head)
+
+    @staticmethod
+    def _find_owner(nameless: list[Incident], held: list[Incident]) -> None:
+        """The exception of a thread of nobody belongs to the only rank that stopped."""
+        raised = [one for one in nameless if one.layer == Layer.PROGRAM]
+        if len(raised) == len(held) == 1 and len(held[0].peers) == 1:
+            raised[0].actors = held[0].peers
+            held[0].because.append(raised[0])
+
+    def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
+        """Who does not answer any more lags because of that."""
+        silent = [one for one in self._left("no-answer") if any(late.peers == one.peers for late in held)]
+        for late in held:
+            late.because += _first(one for one in silent if one.peers == late.peers)
+        return [*(late for late in held if not late.because), *silent]
+
+    def _explain_foreign(
+        self, foreign: Incident, standing: list[Incident], held: list[Incident], first_out: Incident | None
+    ) -> None:
+        """Who lost or awaited another: because of whom it names, else of the first that failed in time."""
+        named = (one for one in standing if one.actors & foreign.peers) if foreign.peers else ()
+        in_time = (one for one in standing if one is not foreign and not _is_too_late(one, foreign))
+        foreign.because += _first(named) or _first(in_time) or ([] if foreign in held else held[:1])
+        if foreign.because or first_out is None or first_out.actors == foreign.actors:
+            return
+        if before(first_out, foreign) is True:
+            foreign.because.append(first_out)
+
+    def _explain_signal(
+        self, signal: Incident, first_out: Incident | None, causes: list[Incident], waiting: list[Incident]
+    ) -> None:
+        """A signal follows from what failed before it, and from those that waited before it."""
+        earlier = [one for one in causes if one is not signal and (one.is_report or before(one, signal) is not False)]
+        why = earlier or [head for head in waiting if before(head, signal) is True]
+        if why:
+            signal.because.append(why[0])
+        elif signal is not first_out and first_out is not None and not are_together(first_out, signal):
+            signal.because.append(first_out)
+
+    # What nothing of this explains
+
+    def _by_layers(self) -> None:
+        """What is said of a failed call is explained by what lies lower, in whatever process."""
+        lower = [one for one in self.roots if one.finding is not None and one.layer <= Layer.RESOURCE]
+        lower = [one for one in lower if one.kind in self._rules and (not one.is_condition or _is_fatal(one))]
+        lower.sort(key=lambda one: (one.layer, Order(one)))
+        likely = [one for one in lower if one.confidence != "possible"]
+        for symptom in self.roots:
+            is_weak = symptom.layer in (Layer.CALL, Layer.FRAMEWORK, Layer.END, Layer.RESOURCE)
+            is_weak |= symptom.layer == Layer.LAUNCHER and symptom.is_report
+            if is_weak and not symptom.is_kill and not symptom.is_condition:
+                able = likely if symptom.layer == Layer.RESOURCE else lower
+                symptom.because += _first(one for one in able if not one.because and one.layer < symptom.layer)
+        reports = [one for one in self.roots if one.layer == Layer.LAUNCHER and one.is_report]
+        told = set(map(id, reports))
+        first = _first(one for one in self.roots if id(one) not in told and not one.is_condition)
+        for report in reports:
+            report.because += first
+        waiting = _first(one for one in self.roots if one.is_foreign)
+        for end in self.roots:
+            if end.gave_up:
+                end.because += waiting
+        losses = sorted((one for one in self.roots if one.is_foreign and one.finding is not None), key=_by_surety)
+        for later in losses[1:]:  # the first status says most
+            later.because += losses[:1] if before(losses[0], later) is True else []
+        two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
+        for other in self.roots:
+            if other.is_foreign and other not in two_sided:
+                other.because += two_sided[:1]
+
+    def _by_settings(self) -> None:
+        """Settings explain what nothing else does."""
+        settings = [one for one in self.incidents if self._may_explain(one)]
+        for root in self.roots if settings else ():
+            classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" else ""}
+            if root in settings or root.kind in _COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
+                continue
+            why = [
+                one for one in settings if not one.because and not classes.isdisjoint(self._rules[one.kind].may_cause)
+            ]
+            root.because += sorted(why, key=lambda one: one.layer)[:1]
+
+    def _may_explain(self, incident: Incident) -> bool:
+        return self._is_setting(incident) and _is_fatal(incident)
+
+    def _left(self, kind: str) -> list[Incident]:
+        return [incident for incident in self.roots if incident.kind == kind]
+
+
+def _is_own(head: Incident) -> bool:
+    """Whether the trouble of a process is its own."""
+    return not (head.is_foreign or head.layer == Layer.LAUNCHER or head.gave_up)
+
+
+def _is_fatal(incident: Incident) -> bool:
+    finding = incident.finding
+    return finding is not None and (finding.fatal or finding.severity == "error")
+
+
+def _head(own: list[Incident]) -> Incident:
+    """Where the trouble of one process begins."""
+    if kills := [one for one in own if one.is_kill and one.layer <= Layer.SYSTEM]:
+        return min(kills, key=lambda one: one.layer)
+    said = sorted((one for one in own if not one.is_report), key=Order)
+    if not said:
+        return min(own, key=lambda one: (one.layer == Layer.LAUNCHER, one.layer, one.place))
+    first = said[0]
+    if first.is_foreign:
+        crash = next((one for one in own if one.is_kill), None)
+        return crash if crash is not None and crash.words.endswith("SIGKILL") else first
+    if first.layer == Layer.LAUNCHER:
+        return first
+    until = next((n for n, one in enumerate(said) if one.is_foreign or one.layer == Layer.LAUNCHER), len(said))
+    return min(said[:until], key=lambda one: (one.layer, one.is_retold))  # of equals the first
+
+
+def _standing(reasons: list[Incident]) -> list[Incident]:
+    """The reasons that follow from no other one; a resource or a call fails because of what came before."""
+    firm = [one for one in reasons if one.layer <= Layer.PROGRAM or one.is_kill]
+    strong = set(map(id, firm))
+    for weak in reasons:
+        if id(weak) in strong:
+            continue
+        lower = (one for one in reasons if one is not weak and one.layer < weak.layer and id(one) not in strong)
+        weak.because += _first(one for one in (*firm, *lower) if one.is_report or before(one, weak) is True)
+    return [one for one in reasons if not one.because]
+
+
+def _is_too_late(head: Incident, foreign: Incident) -> bool:
+    """Whether a process failed only after another had lost somebody, or the network: it cannot be that one."""
+    if foreign.notice is not None and "completion-error" in foreign.notice.roles and before(foreign, head) is True:
+        return True  # it had retried for long
+    if head.is_report:
+        return False
+    times = head.time, foreign.time
+    return times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
+
+
+def are_together(one: Incident, other: Incident) -> bool:
+    """Whether two signals were sent at once, as far as their lines have times."""
+    if one.time is None or other.time is None:
+        return one.time is other.time
+    return abs(one.time - other.time) < _TOGETHER
+
+
+def _is_retelling(later: Incident, earlier: Incident) -> bool:
+    """Whether what nobody is known to have said may only follow from an incident of its layer."""
+    is_vague = later.finding is None or later.layer == Layer.CALL
+    return is_vague and later.layer == earlier.layer and Order(earlier) < Order(later)
+
+
+def _by_surety(incident: Incident) -> tuple[bool, Order]:
+    return incident.confidence == "possible", Order(incident)
+
+
+def _first(incidents: Iterable[Incident]) -> list[Incident]:
+    return [found] if (found := next(iter(incidents), None)) is not None else []

@@ -1,0 +1,215 @@
+"""Joins the story of a job and the findings of rules: which lead, which follow, and which rule words the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from nccl_inspect.event.types import ErrorCascade
+from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, Told, registered
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import error_of
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.statements import job_end
+from nccl_inspect.story.actors import name_of
+from nccl_inspect.story.incident import Incident, before
+from nccl_inspect.story.telling import Story
+
+_VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "call-failed")
+"""Kinds that name nobody: the rule that joins their statements may know more."""
+_BY_ELIMINATION = ("fell-silent", "call-unfinished")
+"""Kinds for which the rule that joins their statements may name fewer ranks."""
+_MOST_LINES = 3
+_NO_REASON = "failure-unexplained"
+"""The rule for a failed job that nothing explains."""
+
+
+class Decided(NamedTuple):
+    """The findings of a job in the light of its story."""
+
+    findings: list[Finding]
+    place: dict[str, int]
+    """By rule, of what the story is about: its place in the order; roots come first."""
+
+
+def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
+    """Decide which findings lead and which follow from these.
+
+    Args:
+        facts: about the job.
+        story: of it.
+        findings: of all rules.
+    """
+    by_name = {entry.rule.name: entry for entry in registered()}
+    candidates = {f.rule: f for f in findings if by_name[f.rule].rule.tells}
+    kept = [finding for finding in findings if not by_name[finding.rule].rule.tells]
+    if not story.roots:
+        rules = {name: entry.rule for name, entry in by_name.items()}
+        settled = [_under_conditions(finding, findings, rules) for finding in findings]
+        return Decided([*settled, *_of_nothing(by_name[_NO_REASON], facts, findings)], {})
+    of_rule: dict[str, list[Incident]] = defaultdict(list)
+    tellers = _tellers(candidates)
+    for incident in (*story.roots, *story.incidents):
+        rule = _rule_of(incident, tellers)
+        if rule and incident not in of_rule[rule]:
+            of_rule[rule].append(incident)
+    place = {rule: number for number, rule in enumerate(of_rule)}
+    present = {finding.rule for finding in kept}
+    for rule, incidents in of_rule.items():
+        if rule in present:
+            continue
+        roots = [one for one in incidents if not one.because]
+        candidate = candidates.pop(rule, None)
+        told = _told_by(by_name[rule], facts, story, roots, candidate) if roots else candidate
+        if told is not None:
+            kept.append(told)
+    kept += candidates.values()
+    rules = {name: entry.rule for name, entry in by_name.items()}
+    joined = [_joined(story, finding, of_rule, kept, tellers, rules) for finding in kept]
+    return Decided([*joined, *_of_nothing(by_name[_NO_REASON], facts, joined)], place)
+
+
+def _of_nothing(entry: Registered, facts: Facts, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield what a rule tells of a failed job if none of the findings says that it failed."""
+    if not facts.job.failed or any(finding.fatal for finding in findings):
+        return
+    calls = sorted(job_end.failed_calls(facts.job.notices), key=lambda notice: notice.place)
+    said = [call for call in calls if not isinstance(call.event, ErrorCascade)] or calls[-1:]
+    assert entry.tell is not None
+    ranks = sorted({rank for call in said for rank in call.ranks})
+    hosts = sorted({host for call in said for host in call.hosts})
+    words = error_of(said[0]) or said[0].message
+    lines = [line for call in said for line in call.evidence][:_MOST_LINES]
+    yield entry.tell(facts, Told("unexplained", words, ranks, hosts, "", "certain", lines, ""))
+
+
+def _tellers(candidates: Iterable[str]) -> dict[str, str]:
+    """The rule that tells each kind: of several the one that has a finding."""
+    tellers: dict[str, str] = {}
+    for entry in registered():
+        for kind in entry.rule.tells:
+            if kind not in tellers or entry.rule.name in set(candidates):
+                tellers[kind] = entry.rule.name
+    return tellers
+
+
+def _rule_of(incident: Incident, tellers: Mapping[str, str]) -> str | None:
+    return incident.finding.rule if incident.finding else incident.teller or tellers.get(incident.kind)
+
+
+def _told_by(
+    entry: Registered, facts: Facts, story: Story, roots: list[Incident], candidate: Finding | None
+) -> Finding | None:
+    """Return what a rule finds about the roots of its kinds: its own finding if that names the same ranks."""
+    same = story.alike(roots[0])
+    ranks = story.ranks_in(same)
+    kind = roots[0].kind
+    if candidate is not None:
+        closer = (
+            kind in ("fell-silent", "call-unfinished") and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
+        )
+        is_same = not ranks or set(candidate.ranks) == set(ranks)
+        is_stated = kind == "calls-differ" and not roots[0].lags
+        if is_same or closer or is_stated or kind in _VAGUE or candidate.confidence == "possible":
+            return candidate
+    if entry.tell is None or kind in _VAGUE:
+        return candidate
+    told = _told(story, same)
+    is_of_all = candidate is not None and (candidate.confidence == "certain" or not told.is_partial)
+    is_told = candidate is not None and (candidate.open_end or (kind == "ended-from-outside" and is_of_all))
+    if candidate is not None and is_told:  # where the log may only be cut its rule says both
+        return candidate.with_fields(ranks=ranks)
+    finding = entry.tell(facts, told)
+    beside = [one for one in roots if one not in same]
+    if not beside:
+        return finding
+    who = name_of(story.actors_in(beside[:1]))
+    also = f"independently of it, {who + ': ' if who else ''}{beside[0].words}"
+    order = "" if before(same[0], beside[0]) is not None else "; the order is unknown"
+    return finding.with_fields(cause=f"{finding.cause}. Also found, {also}{order}")
+
+
+def _told(story: Story, incidents: list[Incident]) -> Told:
+    first = incidents[0]
+    actors = story.actors_in(incidents)
+    effects = story.effects_of(incidents)
+    others = {actor for one in effects if one.is_foreign for actor in one.actors} - actors
+    lines = [one.line for one in (*incidents, *effects) if one.line is not None and one.line.text]
+    return Told(
+        kind=first.kind,
+        words=first.words,
+        ranks=story.ranks_in(incidents),
+        hosts=story.hosts_in(incidents),
+        who=name_of(actors),
+        confidence=first.confidence,
+        evidence=lines[:_MOST_LINES],
+        effects=f"{name_of(others)} waited for it or lost it" if others else "",
+        pids=story.pids_in(incidents),
+        is_partial=bool(others),
+    )
+
+
+def _causes(finding: Finding, incidents: Iterable[Incident], present: set[str], tellers: dict[str, str]) -> list[str]:
+    """The nearest causes that have a finding."""
+    queue = [cause for one in incidents for cause in one.because]
+    names: list[str] = []
+    for cause in queue:  # grows
+        name = _rule_of(cause, tellers)
+        if name in present and name != finding.rule:
+            names.append(name)
+        else:
+            queue += [one for one in cause.because if one not in queue]
+    return list(dict.fromkeys(names))
+
+
+def _joined(
+    story: Story,
+    finding: Finding,
+    of_rule: dict[str, list[Incident]],
+    kept: list[Finding],
+    tellers: dict[str, str],
+    rules: Mapping[str, Rule],
+) -> Finding:
+    """A finding with its causes by the story."""
+    incidents = of_rule.get(finding.rule, ())
+    present = {other.rule for other in kept}
+    if not incidents:
+        lead = story.roots[0]
+        name = _rule_of(lead, tellers)
+        is_late = finding.fatal or _is_late(rules[finding.rule])
+        follows = is_late and name in present and name != finding.rule
+        return finding.with_fields(because=[name], root=False) if follows and name else finding
+    is_root = any(not one.because for one in incidents)
+    if not is_root:
+        because = _causes(finding, incidents, present, tellers)
+    else:
+        because = [] if finding.confidence == "certain" else _suspects(incidents, kept, rules)
+    local = rules[finding.rule].local and len(story.actors_in(incidents)) == 1
+    own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
+    ranks = finding.ranks or story.ranks_in(own)
+    return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
+
+
+def _is_late(rule: Rule) -> bool:
+    """Whether what a rule finds follows from a failure, if there is one."""
+    return bool(rule.tells) or Layer.END <= rule.reach < Layer.NONE
+
+
+def _under_conditions(finding: Finding, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Finding:
+    """A finding of a job that did not fail, under how things are, where these may lead to it."""
+    rule = rules[finding.rule]
+    layer = "stage" if "never-began" in rule.tells else rule.reach.name.lower()
+    if not _is_late(rule) or (rule.tells and layer != "stage"):
+        return finding
+    why = [other for other in findings if layer in rules[other.rule].may_cause]
+    leads = any(SEVERITIES.index(other.severity) >= SEVERITIES.index(finding.severity) for other in why)
+    return finding.with_fields(because=[other.rule for other in why], root=not leads) if why else finding
+
+
+def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[str]:
+    """How things are that may lead to what nothing explains: clues alone end no job."""
+    layers = {one.layer.name.lower() for one in incidents if not (one.because or one.is_condition)}
+    clues = (finding.rule for finding in findings if finding.clue)
+    return [name for name in clues if not layers.isdisjoint(rules[name].may_cause)]

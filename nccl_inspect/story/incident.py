@@ -1,0 +1,130 @@
+"""An incident: what happened to processes at one place of the log, with its layer; and which of two came first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nccl_inspect.grammar.layers import FOREIGN, Layer
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Notice
+from nccl_inspect.story.actors import Actor
+from nccl_inspect.util.patterns import later
+
+_STAMP = later(r"\d{4}-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
+_GLOG = later(r"\b[EWIF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d\.\d{1,9})")
+_STAMPED = 200
+"""Characters of a line in which its time stands."""
+_SLACK = 1.5
+"""Seconds within which the order of lines says more than times: many lines have whole seconds only."""
+
+
+@dataclass(eq=False)
+class Incident:
+    """What happened to processes at one place in time."""
+
+    kind: str
+    """The kind of what happened, or the rule that found it."""
+    layer: Layer
+    actors: frozenset[Actor]
+    """Whom it happened to; empty where the line does not say."""
+    line: Evidence | None
+    words: str
+    peers: frozenset[Actor] = frozenset()
+    """Whom it names as gone, late or different."""
+    is_report: bool = False
+    """Said by another one, afterwards: its place in the log is not when it happened."""
+    is_kill: bool = False
+    """Nothing in the process leads to such an end: a signal, or a hardware fault."""
+    confidence: str = "certain"
+    finding: Finding | None = None
+    notice: Notice | None = None
+    teller: str = ""
+    """The rule that tells it, where another one tells the others of its kind."""
+    because: list[Incident] = field(default_factory=list)
+    effects: int = 0
+    """How many incidents it explains."""
+    block: str = ""
+    """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
+
+    def __post_init__(self) -> None:
+        self.time = clock(self.line.text) if self.line else None
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is how things are and no event: nothing in the log leads to it."""
+        return self.is_report and self.finding is not None and self.layer == Layer.SETTING
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a process says it of others."""
+        return self.layer in FOREIGN
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether it is a signal to end processes, when that was sent."""
+        return self.layer == Layer.LAUNCHER and not self.is_report
+
+    @property
+    def lags(self) -> bool:
+        """Whether others wait for its peers, by the progress of all."""
+        return bool(self.peers) and self.layer == Layer.PROGRAM and self.is_report
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a process aborted, as one does that gave up waiting, and its own words are missing."""
+        return self.layer == Layer.END and self.words.endswith("SIGABRT")
+
+    @property
+    def is_retold(self) -> bool:
+        """Whether a program only passes on an error of CUDA that a rule judges where it occurred."""
+        text = self.notice.message if self.notice else self.words
+        return self.finding is None and ("CUDA error: " in text or "CUDA_ERROR_" in text)
+
+    @property
+    def place(self) -> tuple[float, str, int]:
+        """Sorts incidents where nothing else does."""
+        return (self.time or 0.0, self.line.source if self.line else "", self.line.order if self.line else 0)
+
+
+class Order:
+    """Sorts incidents by time where it is known, else by lines."""
+
+    def __init__(self, incident: Incident) -> None:
+        self.incident = incident
+
+    def __lt__(self, other: Order) -> bool:
+        known = before(self.incident, other.incident)
+        return known if known is not None else self.incident.place[1:] < other.incident.place[1:]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Order) and self.incident is other.incident
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def clock(text: str) -> float | None:
+    """Seconds of the year at which a line was printed, by its own stamp; None without one."""
+    match = _STAMP.search(text[:_STAMPED]) or _GLOG.search(text[:_STAMPED])
+    if match is None:
+        return None
+    month, day, hour, minute = map(int, match.groups()[:4])
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5].replace(",", "."))
+
+
+def before(one: Incident, other: Incident) -> bool | None:
+    """Whether one happened before another; None where the log does not show it."""
+    times = one.time, other.time
+    if times[0] is not None and times[1] is not None and abs(times[0] - times[1]) > _SLACK:
+        return times[0] < times[1]
+    if one.line and other.line and one.line.source == other.line.source and one.block == other.block:
+        return one.line.order < other.line.order
+    if times[0] is not None and times[1] is not None and times[0] != times[1]:
+        return times[0] < times[1]
+    return None
+
+
+def first_of(incidents: Iterable[Incident]) -> Incident | None:
+    """The first of some incidents."""
+    return min(incidents, key=Order, default=None)

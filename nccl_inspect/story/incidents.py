@@ -1,0 +1,370 @@
+"""Collects incidents from every source alike: statements, exceptions, ends of processes, signals, findings."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator
+
+from nccl_inspect.event.base import NO_HOST, Process
+from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
+from nccl_inspect.grammar import engine as grammar
+from nccl_inspect.grammar.layers import FOREIGN, Layer
+from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.process_ends.ends import process_ends, since_start
+from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
+from nccl_inspect.judging.process_ends.hydra import terminations
+from nccl_inspect.judging.process_ends.reports import ranks_of
+from nccl_inspect.judging.process_ends.silence import closed_by_others, is_last
+from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Notice
+from nccl_inspect.story.actors import Actor, Actors
+from nccl_inspect.story.incident import Incident, clock
+from nccl_inspect.util import signals
+from nccl_inspect.util.patterns import later
+
+_KILLS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
+_WIDTH = 160
+_KINDS = {
+    Layer.LOSS: "lost-connection",
+    Layer.WAIT: "waited",
+    Layer.PROGRAM: "exception",
+    Layer.FRAMEWORK: "call-failed",
+    Layer.CALL: "call-failed",
+    Layer.LAUNCHER: "launcher-report",
+}
+"""What happened, by layers, where no rule says more."""
+HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
+"""Statements of helper threads, which are printed at every end as well."""
+_OF_NOBODY = "torch/python-interrupted"
+_AGENT = later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
+_REMOTE = later(
+    r"remote process exited or there was a network error|ncclRemoteError|Connection closed by remote peer"
+    r"|communicator was aborted"
+)
+_TIMED_OUT = later(r"(?i)\] timed out|Socket Timeout$|wait timeout after")
+_ABSENT = later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
+_STICKY = later(
+    r"illegal memory access|illegal address|device-side assert|unspecified launch failure|misaligned|ECC"
+    r"|launch timed out"
+)
+_OWN_NAME = later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
+_PID = later(r":(\d+):\d+ \[")
+_CLOSING = later(r"Sending process (\d+) closing")
+_FORCED = later(r"[Pp]rocess (\d+) via ")
+_SIGNALLED = later(r"Received (\S+) death signal")
+
+
+class Collector:
+    """Collects the incidents of a job.
+
+    Args:
+        facts: about the job.
+        actors: its processes.
+        findings: of rules about one fact, without those that others supersede.
+    """
+
+    def __init__(self, facts: Facts, actors: Actors, findings: Iterable[Finding]) -> None:
+        self.facts, self.actors = facts, actors
+        self.rules = {entry.rule.name: entry.rule for entry in registered()}
+        self.findings = [finding for finding in findings if finding.category != "log quality"]
+        self._errors = {(line.source, line.order) for notice in facts.errors() for line in notice.evidence}
+        self._of_line: dict[tuple[str, int], Finding] = {}
+        for finding in sorted(self.findings, key=self._layer_of, reverse=True):
+            for line in () if self._is_condition(finding) or _is_slow(finding) else finding.evidence:
+                self._of_line[line.source, line.order] = finding
+
+    def all(self) -> list[Incident]:
+        """All incidents but those of the progress table."""
+        found = [*self._statements(), *self._exceptions(), *self._ends(), *self._outside()]
+        shown = {(incident.line.source, incident.line.order) for incident in found if incident.line}
+        kinds = {incident.finding.rule for incident in found if incident.finding}
+        return [*found, *self._of_findings(shown, kinds)]
+
+    def _rule(self, finding: Finding) -> Rule:
+        return self.rules[finding.rule]
+
+    def _layer_of(self, finding: Finding) -> Layer:
+        return self._rule(finding).reach
+
+    def _is_condition(self, finding: Finding) -> bool:
+        """Whether it is about how processes are set up, which is more than an error says."""
+        rule = self._rule(finding)
+        lines = ((line.source, line.order) for line in finding.evidence)
+        return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
+
+    # Statements
+
+    def _statements(self) -> Iterator[Incident]:
+        for notice in self.facts.job.notices:
+            if isinstance(notice.event, (ProcessEnded, ErrorCascade)) or not self._counts(notice):
+                continue
+            finding = self._finding(notice)
+            layer = Layer.PROGRAM if _compares_calls(notice) else self._layer(notice, finding)
+            if layer == Layer.NONE or notice.production == "torch/rank-traceback":  # of :meth:`_exceptions`
+                continue
+            kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
+            if finding and self._layer_of(finding) != Layer.CALL:
+                kind = finding.rule
+            kind = self._kind_told(notice) or kind
+            kind = "process-killed" if layer == Layer.SYSTEM and "ends-job" in notice.roles else kind
+            kind = "calls-differ" if _compares_calls(notice) else kind
+            by_actor: dict[frozenset[Actor], Evidence] = {}
+            for process, line in zip(notice.processes, notice.lines, strict=False):
+                by_actor.setdefault(self._actor(notice, process, line), line)
+            for actors, line in by_actor.items():
+                yield Incident(
+                    kind,
+                    layer,
+                    actors,
+                    line,
+                    _short(notice),
+                    peers=self._peers(notice),
+                    is_report=layer == Layer.LAUNCHER,
+                    confidence=finding.confidence if finding else "certain",
+                    finding=finding,
+                    notice=notice,
+                )
+
+    def _kind_told(self, notice: Notice) -> str:
+        """The kind of what it says, where a rule about processes tells that and its production names the rule."""
+        tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
+        return tells[0] if len(tells) == 1 else ""
+
+    def _counts(self, notice: Notice) -> bool:
+        """Whether a statement is about a failure that was not survived."""
+        tone = getattr(notice.event, "tone", None)
+        if notice.production in HELPERS:
+            is_aborted = any(comm.state == "aborted" for comm in self.facts.job.communicators)
+            return (
+                is_aborted and not self.facts.is_over() and any(notice is one for one in closed_by_others(self.facts))
+            )
+        if not notice.roles.isdisjoint(("forced-end", "catchable", "program-exception")) or tone == "loose":
+            return False  # of :meth:`_outside` and :meth:`_exceptions`
+        is_wait = isinstance(notice.event, CollectiveTimeout) or "watchdog-status" in notice.roles
+        if not (is_wait or is_error(notice) or (tone == "echo" and notice.level != "INFO")):
+            return False
+        return not (is_survived(notice, self.facts.job) or exceptions.connected_below(self.facts, notice))
+
+    def _layer(self, notice: Notice, finding: Finding | None) -> Layer:
+        text = notice.message
+        if _REMOTE.search(text) and not isinstance(notice.event, CollectiveTimeout):
+            return Layer.LOSS
+        if "CUDA error: " in text and _STICKY.search(text):
+            return Layer.PROGRAM
+        if isinstance(notice.event, CudaFailure) or "program-cuda-error" in notice.roles:
+            if cuda.is_out_of_memory(notice):
+                return Layer.SYSTEM
+            return Layer.PROGRAM if _STICKY.search(text) else Layer.RESOURCE
+        dialect, _, name = notice.production.partition("/")
+        layer = grammar.layer_of(dialect, name)
+        if layer in (Layer.WAIT, Layer.NONE) or grammar.is_layer_stated(dialect, name) or finding is None:
+            return layer
+        return min(layer, self._layer_of(finding))
+
+    def _finding(self, notice: Notice) -> Finding | None:
+        lines = ((line.source, line.order) for line in notice.evidence)
+        own = next((self._of_line[line] for line in lines if line in self._of_line), None)
+        own = own or next((finding for finding in self.findings if finding.rule == notice.rule), None)
+        dialect, _, name = notice.production.partition("/")
+        is_effect = own is not None and self._layer_of(own) == Layer.CALL
+        return None if is_effect and grammar.layer_of(dialect, name) in FOREIGN else own  # it follows from the loss
+
+    def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
+        named: Actor | None = self.actors.of_line(line.text)
+        if named is None and isinstance(rank := value(notice, "global_rank"), int):
+            named = rank
+        if named is None and process.host and not process.host.startswith(NO_HOST):
+            named = self.actors.of_process(process)
+        return frozenset() if named is None else frozenset((named,))
+
+    def _peers(self, notice: Notice) -> frozenset[Actor]:
+        """The ranks that a statement names as gone."""
+        ranks = [value(notice, name) for name in ("peer_rank", "peerRank")]
+        if notice.production in HELPERS and self.actors.world is not None:
+            hosts = [host for host in self.facts.job.hosts if host.name in notice.hosts]
+            places = {place: rank for host in hosts for place, rank in enumerate(sorted(host.ranks))}
+            ranks += [places.get(value(notice, "local_rank"))]
+        return frozenset(rank for rank in ranks if isinstance(rank, int))
+
+    # Exceptions
+
+    def _exceptions(self) -> Iterator[Incident]:
+        raised = exceptions.exceptions_of(self.facts)
+        several = len(self.facts.job.sources) > 1  # their lines have no order, reports of ends have times
+        ends = process_ends(self.facts) if several else []
+        times = {rank: clock(end.notice.evidence[0].text) for end in ends for rank in end.ranks}
+        for trace in (*raised.traces, *raised.echoes):
+            if (incident := self._of_trace(trace)) is not None:
+                incident.time = incident.time or times.get(trace.rank)
+                yield incident
+        if raised.traces or raised.echoes or process_ends(self.facts):
+            return
+        for loose in [entry for entry in raised.loose if entry.is_error or entry.notice][-1:]:
+            if not loose.is_loss_of_peer:
+                yield self._of_exception(loose, () if loose.rank is None else (loose.rank,), confidence="likely")
+        for loose in raised.of_threads[-1:]:
+            words = f"a thread raised {loose.text}"
+            yield Incident("exception", Layer.PROGRAM, frozenset(), loose.line, words, confidence="likely")
+
+    def _of_trace(self, trace: Trace) -> Incident | None:
+        last = trace.last
+        if last is None or last.is_termination:
+            return None  # its text was lost, or a signal ended it
+        is_foreign = last.is_loss_of_peer or bool(_REMOTE.search(last.whole))
+        if not is_foreign and exceptions.is_of_nccl(last):
+            return None  # of :meth:`_statements`
+        first = trace.first if trace.first and not is_foreign else last
+        finding = self._of_line.get((first.line.source, first.line.order))
+        name = last.notice.production.partition("/") if last.notice else ("", "", "")
+        if last.notice and grammar.is_layer_stated(name[0], name[2]):
+            layer = grammar.layer_of(name[0], name[2])
+        elif _TIMED_OUT.search(last.whole):
+            layer = Layer.WAIT
+        elif is_foreign:
+            layer = Layer.LOSS
+        else:
+            layer = min(Layer.PROGRAM, self._layer_of(finding)) if finding else Layer.PROGRAM
+        absent = _ABSENT.search(last.whole)
+        return Incident(
+            finding.rule if finding else _KINDS[layer],
+            layer,
+            frozenset((trace.rank,)),
+            first.line,
+            f"raised {last.text}",
+            peers=frozenset(map(int, absent[1].replace(",", " ").split())) if absent else frozenset(),
+            finding=finding,
+        )
+
+    def _of_exception(
+        self, raised: RaisedException, ranks: Iterable[Actor], layer: Layer = Layer.PROGRAM, confidence: str = "certain"
+    ) -> Incident:
+        finding = self._of_line.get((raised.line.source, raised.line.order)) if layer == Layer.PROGRAM else None
+        return Incident(
+            finding.rule if finding else _KINDS[layer],
+            layer,
+            frozenset(ranks),
+            raised.line,
+            f"raised {raised.text}",
+            confidence=confidence,
+            finding=finding,
+        )
+
+    # Ends of processes
+
+    def _ends(self) -> Iterator[Incident]:
+        found = (_FORCED.search(notice.message) for notice in self.facts.with_role("forced-end"))
+        forced = {int(match[1]) for match in found if match}
+        seen: set[Actor] = set()
+        for end in process_ends(self.facts):
+            if end.code == -signal.SIGKILL and end.pid in forced:
+                continue  # it did not end when its launcher asked it to
+            actors: set[Actor] = set(end.ranks)
+            if not actors and (by_pid := self.actors.of_pid(end.pid)) is not None:
+                actors = {by_pid}
+            actors -= seen
+            seen |= actors
+            if end.ranks and not actors:
+                continue
+            raised = end.raised
+            if raised is not None and actors and not raised.is_loss_of_peer and not exceptions.is_of_nccl(raised):
+                yield self._of_exception(raised, actors)
+            elif end.echo is not None and actors:
+                layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
+                yield self._of_exception(end.echo, actors, layer)
+            is_kill = end.code in _KILLS
+            yield Incident(
+                "process-killed" if is_kill else "process-ended",
+                Layer.END,
+                frozenset(actors),
+                end.notice.evidence[0],
+                end.how,
+                is_report=True,
+                is_kill=is_kill,
+            )
+
+    def _outside(self) -> Iterator[Incident]:
+        """Signals of launchers, schedulers and users, and to whom they went."""
+        agents: dict[int, tuple[Notice, set[Actor]]] = {}
+        ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
+        ends += terminations(self.facts)
+        for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
+            line = notice.evidence[0]
+            if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
+                continue  # of a helper: the job went on
+            agent, pid = _AGENT.search(line.text), _CLOSING.search(notice.message)
+            if agent and pid and (entry := agents.get(int(agent[1]))):
+                if (actor := self.actors.of_pid(int(pid[1]))) is not None:
+                    entry[1].add(actor)
+                continue
+            if agent and notice.production == "torch/agent-signalled":
+                agents[int(agent[1])] = (notice, set())
+                continue
+            if notice.production == "torch/agent-signal-exception" and agents:
+                continue
+            rank = self.actors.of_line(line.text)
+            ranks = ranks_of(self.facts, notice) if isinstance(notice.event, ProcessEnded) else []
+            is_of_launcher = notice.production == "torch/worker-signalled" or "ends-one" in notice.roles
+            yield Incident(
+                "ended-from-outside",
+                Layer.LAUNCHER,
+                frozenset(ranks if rank is None else (rank,)),
+                line,
+                _short(notice),
+                is_report=isinstance(notice.event, ProcessEnded),
+                confidence="likely" if is_of_launcher else "certain",
+                notice=notice,
+            )
+        for notice, actors in agents.values():
+            number = _SIGNALLED.search(notice.message)
+            named = signals.name(int(number[1])) if number and number[1].isdigit() else number[1] if number else ""
+            words = f"the launcher got {named or 'a signal'} from outside"
+            yield Incident("ended-from-outside", Layer.LAUNCHER, frozenset(actors), notice.evidence[0], words)
+
+    # Findings
+
+    def _of_findings(self, shown: set[tuple[str, int]], kinds: set[str]) -> Iterator[Incident]:
+        """Yield what rules find without an error: settings, machines, files beside the log."""
+        for finding in self.findings:
+            is_condition = self._is_condition(finding)
+            if finding.rule in kinds or not (finding.fatal or finding.severity == "error" or is_condition):
+                continue
+            if _is_slow(finding) and not is_condition:
+                continue
+            layer = self._layer_of(finding)
+            actors: set[Actor] = set(finding.ranks) if self.actors.world is not None else set()
+            if not actors:  # the rank of a process may be known by a launcher's report only
+                pids = (_PID.search(line.text) for line in finding.evidence)
+                actors = {actor for pid in pids if pid and (actor := self.actors.of_pid(int(pid[1]))) is not None}
+            who, late = ((), actors) if layer == Layer.PROGRAM else (actors, ())
+            yield Incident(
+                finding.rule,
+                layer,
+                frozenset(who),
+                finding.evidence[0] if finding.evidence else None,
+                finding.summary,
+                peers=frozenset(late),
+                is_report=True,
+                is_kill=layer <= Layer.SYSTEM,
+                confidence=finding.confidence,
+                finding=finding,
+            )
+
+
+def _is_slow(finding: Finding) -> bool:
+    """Whether it is about the speed of paths."""
+    return finding.paths is not None and not finding.fatal
+
+
+def _compares_calls(notice: Notice) -> bool:
+    """Whether it says that two ranks made different calls."""
+    return "size-mismatch" in notice.roles or notice.production == "torch/collectives-differ"
+
+
+def _short(notice: Notice) -> str:
+    text = " ".join((notice.event.message if notice.event else notice.message).split())
+    return _OWN_NAME.sub("", text)[:_WIDTH]

@@ -1,0 +1,398 @@
+"""The progress table: how far each rank came in each group and communicator, from every source alike.
+
+Flight recorder dumps, the watchdog's lines and the log's own stages are put into the same rows; one comparison finds
+who lags, who differs, who never called and who never began. What a rank says after somebody ended the job is no
+progress: it only came that far because others were taken away.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import causes
+from nccl_inspect.artifacts.calls import Call, Recorded
+from nccl_inspect.artifacts.flight_recorder import Dump, Group
+from nccl_inspect.event.base import Process
+from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.evidence import flight_recorder as words
+from nccl_inspect.judging.evidence.ras import ranks_by_pid
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hangs import standstill as at_end
+from nccl_inspect.judging.hangs.origin import with_communicators
+from nccl_inspect.judging.hangs.progress import connecting, node_failed
+from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import Begin
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
+from nccl_inspect.story.incident import Incident, clock
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import be, count, does, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.standstill import Standstill
+
+_ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
+_COMPLETED = later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
+_OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
+"""The recorder's names of operations that the watchdog names otherwise than by small letters."""
+_FEW = 5
+"""Ranks of a group that are named where any of them may have begun it."""
+
+
+class Table:
+    """How far each rank came.
+
+    Args:
+        facts: about the job.
+        actors: its processes.
+        end: the first line by which somebody ended the job; None where there is none.
+    """
+
+    def __init__(self, facts: Facts, actors: Actors, end: Incident | None) -> None:
+        self.facts, self.actors = facts, actors
+        self._end = end
+        self._blocks = sources_in_blocks(facts)
+
+    def incidents(self) -> Iterator[Incident]:
+        """Who holds the others up, by calls, else by counts, and by stages."""
+        by_calls = list(self._of_calls())
+        yield from by_calls
+        yield from self._of_counts(is_told=bool(by_calls))
+        if not by_calls:
+            yield from self._of_stages()
+
+    def _is_in_time(self, line: Evidence) -> bool:
+        """Whether a line was printed before somebody ended the job."""
+        if self._end is None or self._end.line is None:
+            return True
+        when = clock(line.text)
+        if when is not None and self._end.time is not None:
+            return when < self._end.time + 1
+        return self._precedes_end(line.source, line.order)
+
+    def _precedes_end(self, source: str, order: int) -> bool:
+        """Whether a place comes before the line that ends the job; lines of hosts in blocks have no order."""
+        end = self._end.line if self._end else None
+        return end is None or source != end.source or source in self._blocks or order < end.order
+
+    # Calls: flight recorder dumps, and rows of the same kind made of the watchdog's lines
+
+    def _of_calls(self) -> Iterator[Incident]:
+        from nccl_inspect.artifacts import standstill  # most logs have no calls
+
+        dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
+        names = {dump.name for dump in dumps.values()}
+        recorded = words.all_standstills(self.facts)
+        if any(still.culprits for still in recorded) or words.is_running(self.facts):
+            yield from filter(None, (self._of_dumps(still, self._line(still, names)) for still in recorded))
+            return
+        said = self._of_watchdog(set(dumps))
+        busy = {*words.being_made(self.facts), *connecting(self.facts)}
+        if dumps:
+            busy |= self._standing() - set(dumps)
+        stills = standstill.of([*dumps.values(), *said.values()], busy) if len(said) + len(dumps) > 1 else []
+        if dumps:  # the lines tell of ranks without a dump only that they came, or did not
+            unknown = {rank for still in recorded for rank in still.unknown}
+            stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
+        for still in stills:
+            line = self._line(still, names)
+            incident = self._of_dumps(still, line) if dumps else self._of_lines(still, busy, line)
+            if incident is not None:
+                incident.teller = "" if dumps else "watchdog-timeout"
+                yield incident
+
+    def _line(self, still: Standstill, names: set[str]) -> Evidence | None:
+        """The line of a dump, else of the log, that shows it."""
+        parts = [part for part in (*still.culprits, *still.waiting) if part.dump in names]
+        own = next(iter(words.lines(self.facts, parts, 1)), None)
+        return own or next((w.notice.evidence[0] for w in waits(self.facts) if w.seq == still.seq), None)
+
+    def _of_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
+        culprits = words.ranks_of(still.culprits) or set(still.unknown)
+        if still.kind in (causes.UNFINISHED, causes.PARTLY):
+            if not still.culprits:
+                return None
+            return self._two_sided(culprits, self._sentence(still, culprits), line)
+        is_sure = bool(still.culprits or still.odd)
+        named = set(still.odd) or culprits
+        kind = _KINDS[still.kind]
+        return self._lagging(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
+
+    def _of_lines(self, still: Standstill, busy: set[int], line: Evidence | None) -> Incident | None:
+        """What the watchdog's lines show; they do not say in which order a rank made its calls."""
+        culprits = words.ranks_of(still.culprits) or set(still.unknown)
+        is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY)
+        if still.kind != causes.DIFFERENT:
+            idle = culprits - self._standing() - busy
+            is_two_sided |= still.kind == causes.CYCLE or not idle
+            culprits = idle or culprits
+        if is_two_sided and not still.culprits:
+            return None
+        unseen = {actor for actor in self.actors.everyone if isinstance(actor, int)} - self._printing()
+        if len(culprits) > max(1, len(still.waiting)) or unseen:
+            return None  # of whom the log has no output it does not show what they called
+        if not is_two_sided:
+            named = set(still.odd) or culprits
+            return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line, "likely")
+        named = culprits | set(still.group.ranks if len(still.group.ranks) < _FEW else ())
+        here = {wait.group for wait in waits(self.facts) if wait.rank in culprits and wait.group}
+        if len(named) == 1 and here:
+            text = f"it likely began in group {', '.join(sorted(here))}, in which {ranks_word(named)} waits"
+            return self._two_sided(set(), text, line)
+        text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
+        return self._two_sided(named, text + still.group.label, line)
+
+    def _lagging(self, kind: str, ranks: set[int], text: str, line: Evidence | None, confidence: str) -> Incident:
+        peers = frozenset[Actor](ranks)
+        return Incident(
+            kind, Layer.PROGRAM, frozenset(), line, text, peers=peers, is_report=True, confidence=confidence
+        )
+
+    def _two_sided(self, ranks: set[int], text: str, line: Evidence | None) -> Incident:
+        peers = frozenset[Actor](ranks)
+        return Incident(
+            "call-unfinished", Layer.WAIT, frozenset(), line, text, peers=peers, is_report=True, confidence="likely"
+        )
+
+    def _sentence(self, still: Standstill, ranks: set[int]) -> str:
+        call = words.work(next((part.call for part in still.waiting if part.call), None), still.group, still.seq)
+        if still.kind == causes.DIFFERENT:
+            made = words.by_call([*still.culprits, *still.waiting])
+            return f"ranks made different calls (size, type or operation mismatch) as {call}: {made}"
+        if still.kind == causes.CYCLE:
+            return f"{ranks_word(ranks)} called the groups in another order: they wait for each other"
+        if still.kind == causes.NO_PARTNER:
+            other = f"{still.operation} (send or recv) of group {still.group.label}"
+            return f"{ranks_word(ranks)} did not call the other end of {other}"
+        if still.kind == causes.MISSING:
+            what = "never called" if still.culprits else f"{be(len(ranks))} silent (no dump) and likely never called"
+            return f"{ranks_word(ranks)} {what} {call}"
+        return f"{ranks_word(ranks)} {does(len(ranks), 'stand')} in {call}, which all called"
+
+    def _printing(self) -> set[int]:
+        """The ranks of which the log has any line."""
+        prefixed = (self.actors.of_line(notice.message) for notice in self.facts.job.notices)
+        return {rank for rank in prefixed if rank is not None} | self.actors.known
+
+    def _standing(self) -> set[int]:
+        """The ranks that say of themselves that they wait in a call, before somebody ended the job."""
+        own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
+        late = latecomers(own)
+        standing = {wait.rank for wait in own if wait.rank is not None and wait not in late}
+        for notice in self.facts.with_role("watchdog-status"):
+            rank = value(notice, "global_rank")
+            is_late = any(wait.rank == rank for wait in late)
+            if isinstance(rank, int) and self._is_in_time(notice.evidence[0]) and not is_late:
+                standing.add(rank)
+        return standing
+
+    def _of_watchdog(self, known: set[int]) -> dict[int, Dump]:
+        """Rows made of the watchdog's lines, for ranks without a dump."""
+        waiting = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
+        late = latecomers(waiting)
+        waiting = [wait for wait in waiting if wait not in late]
+        if not waiting:
+            return {}
+        came_late = {(wait.group, wait.rank) for wait in late}
+        by_group: dict[str, list[Wait]] = defaultdict(list)
+        for wait in waiting:
+            if wait.group is not None and wait.rank is not None and wait.operation not in PAIRWISE:
+                by_group[wait.group].append(wait)
+        last: dict[tuple[str, int], tuple[int, int]] = {}
+        for notice in self.facts.with_role("watchdog-status", "watchdog-dump"):
+            group, match, done = (
+                group_of(notice.message),
+                _ENQUEUED.search(notice.message),
+                _COMPLETED.search(notice.message),
+            )
+            rank = job_rank(value(notice, "global_rank"), value(notice, "rank"), group)
+            if group is None or rank is None or match is None or (group, rank) in came_late:
+                continue
+            if self._is_in_time(notice.evidence[0]):
+                last.setdefault((group, rank), (int(match[1]), int(done[1]) if done else -1))
+                by_group.setdefault(group, [])
+        groups = {name: group for name, group in self._groups(by_group) if group.ranks}
+        rows: dict[int, Dump] = {}
+        for rank in {rank for group in groups.values() for rank in group.ranks} & self._printing() - known:
+            own = {name: members for name, members in groups.items() if rank in members.ranks}
+            row = Dump(
+                f"watchdog of rank {rank}",
+                "",
+                rank,
+                None,
+                {members.name: members for members in own.values()},
+                Recorded(),
+            )
+            for name, members in own.items():
+                mine = [wait for wait in by_group[name] if wait.rank == rank]
+                enqueued, completed = last.get((name, rank), (-1, -1))
+                calls = row.recorded.calls.setdefault(members.name, [])
+                calls += [_call(members.name, wait, wait.seq) for wait in mine]
+                is_past = any(wait.seq > completed + 1 for wait in by_group[name])  # others completed that call
+                if not mine and not is_past and enqueued > completed >= 0:
+                    others = (wait for wait in by_group[name] if wait.seq == completed + 1)
+                    calls.append(_call(members.name, next(others, None), completed + 1))
+                row.enqueued[members.name] = max([enqueued, *(wait.seq for wait in mine)])
+            rows[rank] = row
+        return rows
+
+    def _groups(self, by_group: dict[str, list[Wait]]) -> Iterator[tuple[str, Group]]:
+        """The groups with their ranks, where the log shows these."""
+        for name, _, comm in with_communicators(self.facts, by_group):
+            guid, _, desc = name.partition("(")
+            ranks = tuple(rank for rank in comm.ranks if rank is not None) if comm and None not in comm.ranks else ()
+            if not ranks and (guid == "0" or "default" in desc):
+                named = [
+                    rank
+                    for notice in self.facts.job.notices
+                    if (rank := self.actors.of_line(notice.message)) is not None
+                ]
+                ranks = tuple(range(self.facts.job.world_size or max(named, default=0) + 1))
+            yield name, Group(guid, desc.rstrip(")"), ranks)
+
+    # Counts of RAS
+
+    def _of_counts(self, *, is_told: bool) -> Iterator[Incident]:
+        ranks = ranks_by_pid(self.facts)
+        for answer in artifacts.of(self.facts.job.artifacts, "ras")[-1:]:
+            lost = {rank for entry in answer.lost if (rank := ranks.get(entry.pid or -1)) is not None}
+            if lost:
+                line = Evidence(answer.name, next(entry.line for entry in answer.lost), "no answer")
+                yield Incident(
+                    "no-answer",
+                    Layer.LOSS,
+                    frozenset(),
+                    line,
+                    f"RAS has no answer from {ranks_word(lost)}: stopped, dead or left",
+                    peers=frozenset(lost),
+                    is_report=True,
+                    confidence="likely",
+                )
+            if is_told or not answer.mismatches:
+                continue
+            from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
+
+            late = {
+                rank for member in ras_counts.last_to_come(answer) if (rank := ranks.get(member.pid or -1)) is not None
+            }
+            if late:
+                first = answer.mismatches[0]
+                line = Evidence(answer.name, answer.lines.get(first.comm_id, 1), f"{first.operation} counts differ")
+                text = f"{ranks_word(late)} launched fewer operations than the others: never called, late or elsewhere"
+                yield self._lagging("out-of-step", late, text, line, "likely")
+
+    # Stages of communicators
+
+    def _of_stages(self) -> Iterator[Incident]:
+        if node_failed(self.facts):
+            return
+        found = list(self._of_begins())
+        yield from found
+        wait = None if found else at_end.of(self.facts)
+        if wait is None or not (at_end.is_stuck(self.facts) or self._end or self.facts.job.ended_by):
+            return  # it may only have been cut there
+        late = set(wait.missing or wait.silent)
+        if len(late) > len(wait.waiting):
+            return  # they may rather wait elsewhere for those
+        who = f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')}"
+        if late and wait.missing and late.isdisjoint(self.actors.known):  # not launched, or its output is not here
+            them = "it" if len(late) == 1 else "them"
+            text = f"{who} for {ranks_word(late)} in the {wait.stage}: the log has no line of {them}"
+        elif late:
+            what = "never began" if wait.missing else "fell silent in"
+            text = f"{ranks_word(late)} {what} the {wait.stage} in which {who}"
+        else:
+            text = f"ranks wait for each other in the {wait.stage}"
+        yield self._lagging("never-began", late, text, wait.since, "likely")
+
+    def _of_begins(self) -> Iterator[Incident]:
+        """Ranks that did not begin a communicator in which others wait."""
+        job = self.facts.job
+        if job.excerpt or not (job.failed or job.ended_by or self._end or at_end.is_stuck(self.facts)):
+            return
+        stands: set[Actor] = set()
+        idle: set[Actor] = set()
+        most: list[Begin] = []
+        for comm in job.communicators:
+            in_time = [begin for begin in comm.begins if self._began_in_time(begin)]
+            if not in_time or len(in_time) == comm.nranks or any(begin.is_complete for begin in in_time):
+                continue
+            stands |= {self.actors.of_process(begin.process) for begin in in_time}
+            idle |= self._absent(comm, in_time)
+            most = max(most, in_time, key=len)
+        idle = {actor for actor in idle - stands if isinstance(actor, Process) or actor in self.actors.known}
+        if not idle:
+            return  # of ranks without a line the output may be missing
+        line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
+        waiting = f"{count(len(most), 'other')} {does(len(most), 'wait')}"
+        yield Incident(
+            "never-began",
+            Layer.PROGRAM,
+            frozenset(),
+            line,
+            f"{name_of(idle)} never began to build a communicator in which {waiting}",
+            peers=frozenset(idle),
+            is_report=True,
+            confidence="likely",
+        )
+
+    def _began_in_time(self, begin: Begin) -> bool:
+        return self._precedes_end(begin.source, begin.order)
+
+    def _absent(self, comm: CommunicatorInfo, in_time: list[Begin]) -> set[Actor]:
+        """The members that did not begin in time, as far as their ranks are known."""
+        found: set[Actor] = {self.actors.of_process(begin.process) for begin in comm.begins if begin not in in_time}
+        members = {begin.member for begin in comm.begins}
+        missing = [member for member in range(comm.nranks) if member not in members]
+        if comm.nranks == self.actors.world:
+            return found | set(missing)
+        here = {self.actors.of_process(begin.process): begin.member for begin in comm.begins}
+        free = [actor for actor in self.actors.everyone if isinstance(actor, int) and actor not in here]
+        for member in missing if ranks_among(here) else ():
+            low = max((rank for rank, at in here.items() if isinstance(rank, int) and at < member), default=-1)
+            high = min((rank for rank, at in here.items() if isinstance(rank, int) and at > member), default=1 << 30)
+            fits = [rank for rank in free if low < rank < high]
+            found.update(fits if len(fits) == 1 else ())
+        return found
+
+
+_KINDS = {
+    causes.DIFFERENT: "calls-differ",
+    causes.CYCLE: "groups-out-of-order",
+    causes.NO_PARTNER: "no-partner",
+    causes.MISSING: "never-called",
+    causes.PARTLY: "call-unfinished",
+    causes.UNFINISHED: "call-unfinished",
+}
+
+
+def _is_told_by_lines(still: Standstill, unknown: set[int]) -> bool:
+    """Whether lines add to dumps that a rank without one did not come to a call."""
+    return still.kind == causes.MISSING and bool(still.culprits) and words.ranks_of(still.culprits) <= unknown
+
+
+def _call(group: str, wait: Wait | None, seq: int) -> Call:
+    """Return the row of a rank in a call, as its watchdog reports it."""
+    operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
+    sizes = (wait.numel,) if wait and wait.numel is not None else ()
+    return Call(group, wait.notice.place if wait else 0, seq, operation, "started", False, sizes, (), (), 0, "")
+
+
+def sources_in_blocks(facts: Facts) -> set[str]:
+    """Sources in which each host has its lines together: between hosts their order says nothing."""
+    spans: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for last in facts.job.last_lines:
+        host = last.process.host
+        first, end = spans[last.source].get(host, (last.first or last.order, 0))
+        spans[last.source][host] = min(first, last.first or last.order), max(end, last.order)
+    return {source for source, by_host in spans.items() if len(by_host) > 1 and _are_apart(sorted(by_host.values()))}
+
+
+def _are_apart(spans: list[tuple[int, int]]) -> bool:
+    return all(one[1] < other[0] for one, other in pairwise(spans))

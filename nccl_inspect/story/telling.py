@@ -1,0 +1,297 @@
+"""The story of a job: its incidents, where they began, and the chain from there to the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.process_ends.exceptions import absent_ranks
+from nccl_inspect.judging.process_ends.silence import closed_by_others, silence_of
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.story import Entry
+from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
+from nccl_inspect.story.edges import Edges, are_together
+from nccl_inspect.story.incident import Incident, Order, before, first_of
+from nccl_inspect.story.incidents import HELPERS, Collector
+from nccl_inspect.story.progress import Table, sources_in_blocks
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.text import cut
+
+_CONFIDENCES = ("certain", "likely", "possible")
+_SILENT = "fell silent before the others lost a connection"
+_ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
+_WHERE = ("call-unfinished", "no-answer")
+"""Kinds that show where to look first."""
+_OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order", "left-communicator")
+_MOST_ENTRIES = 6
+_WIDTH = 160
+_PRINTER = later(
+    r"^(?:[WEIF]\d{4} [\d:.]+ \d+ \S+\] )?(?:\[[^\]]{1,200}\]:? ){0,4}(?:socketProgress(?:Opt)?: |Net : )?(?=\S)"
+)
+"""What stands in front of a statement and says who prints it."""
+_BEFORE = {
+    "lost-connection": "lost a connection: ",
+    "call-failed": "a call of NCCL failed: ",
+    "waited": "gave up waiting: ",
+    "ended-from-outside": "was told to end: ",
+}
+"""What happened by kind, where the words are those of a line."""
+_WORDED = (Layer.END, Layer.PROGRAM)
+"""Layers of which only what is said in the same words is one thing."""
+_VAGUE = ("launcher-report", "call-failed")
+"""Kinds that say least of what happened."""
+
+
+class Story:
+    """What happened to a job.
+
+    Args:
+        facts: about the job.
+        actors: its processes.
+        edges: its incidents, joined.
+    """
+
+    def __init__(self, facts: Facts, actors: Actors, edges: Edges) -> None:
+        self._facts, self._actors = facts, actors
+        self.incidents = edges.incidents
+        for incident in self.incidents:
+            for cause in incident.because:
+                cause.effects += 1
+        self.roots = sorted(edges.roots, key=_rank)
+        """Where it began, first what leads; empty where nothing failed."""
+
+    @property
+    def lead(self) -> list[Incident]:
+        """The incidents in which it began: the first root, and what happened to others alike."""
+        return self.alike(self.roots[0]) if self.roots else []
+
+    def alike(self, root: Incident) -> list[Incident]:
+        """A root with those in which the same happened to others."""
+        same = [one for one in self.roots if one.kind == root.kind]
+        if root.layer == Layer.LAUNCHER:
+            same = [one for one in same if one is root or are_together(root, one)]
+        if root.kind == "exception":
+            same = [one for one in same if one.words.partition(":")[0] == root.words.partition(":")[0]]
+        return same
+
+    def actors_in(self, incidents: Iterable[Incident]) -> set[Actor]:
+        """Whom to look at: who lags or differs, else to whom it happened, else who is named."""
+        return {actor for one in incidents for actor in (one.peers if one.lags else one.actors or one.peers)}
+
+    def ranks_in(self, incidents: Sequence[Incident]) -> list[int]:
+        """The same as ranks of the job, as far as these are known."""
+        ranks = ranks_among(self.actors_in(incidents))
+        first = incidents[0] if incidents else None
+        return ranks or (list(first.finding.ranks) if first and first.finding else [])
+
+    def hosts_in(self, incidents: Iterable[Incident]) -> list[str]:
+        """Their hosts."""
+        return self._actors.hosts_of(self.actors_in(incidents))
+
+    def pids_in(self, incidents: Iterable[Incident]) -> list[int]:
+        """Their pids."""
+        processes = (self._actors.process_of(actor) for actor in self.actors_in(incidents))
+        return sorted({process.pid for process in processes if process is not None})
+
+    def effects_of(self, roots: Iterable[Incident]) -> list[Incident]:
+        """Everything that follows from some incidents, in the order of the edges."""
+        queue = list(roots)
+        reached = set(map(id, queue))
+        by_cause: dict[int, list[Incident]] = defaultdict(list)
+        for incident in self.incidents:
+            for cause in incident.because:
+                by_cause[id(cause)].append(incident)
+        effects: list[Incident] = []
+        for cause in queue:
+            for effect in by_cause[id(cause)]:
+                if id(effect) not in reached:
+                    reached.add(id(effect))
+                    queue.append(effect)
+                    effects.append(effect)
+        return effects
+
+    def entries(self, found: Collection[str] = ()) -> list[Entry]:
+        """What happened, in order: where it began, then all that follows from it, alike things as one.
+
+        Args:
+            found: the rules with findings: of several that tell the same kind, one of these is named.
+        """
+        if not self.roots:
+            return []
+        lead = self.lead
+        shown = {(one.line.source, one.line.order) for one in lead if one.line}
+        who = {actor for one in lead for actor in one.actors}
+        said = set(map(_sentence, lead))
+        groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
+        for effect in self.effects_of(lead):
+            is_shown = effect.line is not None and (effect.line.source, effect.line.order) in shown
+            is_said = effect.layer == Layer.END if effect.actors else _sentence(effect) in said
+            if not (is_shown or (is_said and effect.actors <= who)):
+                groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
+        telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
+        ordered = [lead, *sorted(telling, key=_when)]
+        number = {id(one): place for place, some in enumerate(ordered) for one in some}
+        return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
+
+    def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
+        first = first_of(incidents) or incidents[0]
+        causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
+        who = {actor for one in incidents for actor in one.actors or one.peers}
+        ranks = ranks_among(who) if place else self.ranks_in(incidents)
+        return Entry(
+            what=cut(_sentence(first), _WIDTH) + (_first_of_all(first, incidents) if len(ranks) > 1 else ""),
+            ranks=ranks,
+            hosts=self._actors.hosts_of(who),
+            line=first.line or Evidence("", 0, ""),
+            count=len(incidents),
+            because=next((cause for cause in causes if cause < place), 0) if place else None,
+            rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind, found),
+        )
+
+
+def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
+    """Return what happened to a job, in order.
+
+    Args:
+        facts: about the job.
+        findings: of all rules, without those that others supersede.
+    """
+    rules = {entry.rule.name: entry.rule for entry in registered()}
+    actors = actors_of(facts)
+    joined = [finding for finding in findings if rules[finding.rule].tells]
+    incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).all()
+    blocks = sources_in_blocks(facts)
+    for incident in incidents:
+        process = actors.process_of(min(incident.actors, key=str)) if incident.actors else None
+        if incident.line and incident.line.source in blocks:
+            incident.block = process.host if process else f"line {incident.line.order}"
+    end = first_of(incident for incident in incidents if incident.is_signal)
+    incidents += Table(facts, actors, end).incidents()
+    incidents = _without_survived(incidents, facts)
+    edges = Edges(actors, incidents, rules)
+    if (other := _gone_silent(facts, edges, actors) or _stated(edges, joined, rules)) is not None:
+        for root in edges.roots:
+            if root.is_foreign:
+                root.because.append(other)
+        edges.incidents.append(other)
+    return Story(facts, actors, edges)
+
+
+def rule_of(kind: str, found: Collection[str] = ()) -> str | None:
+    """The rule that tells a kind of incident, of several one with a finding; None where none does."""
+    telling = [entry.rule.name for entry in registered() if kind in entry.rule.tells]
+    return next((name for name in telling if name in found), next(iter(telling), None))
+
+
+def _without_survived(incidents: list[Incident], facts: Facts) -> list[Incident]:
+    """The incidents; only the fatal ones where nothing ended, waits or was lost: the job survived the others."""
+    is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
+    return [one for one in incidents if is_over or _is_failure(one)]
+
+
+def _is_failure(incident: Incident) -> bool:
+    if incident.finding is not None:
+        return incident.finding.fatal
+    return incident.layer != Layer.RESOURCE and incident.confidence == "certain"
+
+
+def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
+    """Who went without a word, where connections were lost and nobody says why: named by others, or by elimination."""
+    losses = [one for one in edges.roots if one.is_foreign and one.kind not in ("call-unfinished", "no-answer")]
+    if not losses or any(one.finding for one in losses):
+        return None  # of the progress table, or of the network
+    if any(not one.is_foreign and not one.is_condition for one in edges.roots):
+        return None
+    first = first_of(losses)
+    if first is None or first.layer == Layer.WAIT:
+        return None  # they waited before they lost anybody
+    if all(one.notice is not None and one.notice.production in HELPERS for one in losses):
+        return None  # connections of helper threads close at every end
+    lost = [one.notice for one in edges.incidents if one.layer == Layer.LOSS and one.notice]
+    silence = silence_of(facts, list({id(one): one for one in (*lost, *closed_by_others(facts))}.values()))
+    gone = {actors.of_process(last.process) for last in silence.gone}
+    said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
+    named = {actor for loss in said for actor in loss.peers}
+    who = gone or named
+    if not who or len(who) * 2 > max(len(actors.everyone), len(facts.job.last_lines)):
+        return None
+    return Incident(
+        "fell-silent",
+        Layer.END,
+        frozenset(who),
+        first.line,
+        f"{name_of(who)} {_ABSENT if absent_ranks(facts) else _SILENT}",
+        is_report=True,
+        confidence="likely",
+    )
+
+
+def _stated(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
+    """What a rule that joins statements says of the calls of some ranks, where the others only wait."""
+    roots = edges.roots
+    if not roots or any(not root.is_foreign or root.kind in _WHERE for root in roots):
+        return None
+    for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
+        kind = rules[finding.rule].tells[0]
+        if kind in _OF_CALLS and finding.fatal and finding.ranks and finding.confidence != _CONFIDENCES[-1]:
+            return Incident(
+                kind,
+                Layer.PROGRAM,
+                frozenset(),
+                next(iter(finding.evidence), None),
+                finding.summary,
+                peers=frozenset(finding.ranks),
+                is_report=True,
+                confidence=finding.confidence,
+                teller=finding.rule,
+            )
+    return None
+
+
+def _rank(incident: Incident) -> tuple[object, ...]:
+    """Events before conditions, what has an owner before what has none, the sure before the possible; then time."""
+    is_possible = incident.confidence == _CONFIDENCES[-1]
+    is_cause = (incident.layer <= Layer.RESOURCE or incident.layer == Layer.LOSS) and incident.finding is not None
+    if is_cause or incident.layer <= Layer.PROGRAM or incident.is_kill or incident.is_signal:
+        tier = 4 if incident.is_condition and not incident.effects else 0
+    elif incident.gave_up:
+        tier = 3
+    elif incident.is_foreign:
+        tier = 2 if incident.peers or incident.kind == "call-unfinished" else 3
+    else:
+        tier = 1 if incident.actors or incident.finding else 4
+    doubt = {0: 2.5, 1: 1.5}.get(tier, 0.5) if is_possible else 0
+    return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, incident.is_retold, Order(incident)
+
+
+def _sentence(incident: Incident) -> str:
+    """Say what happened, without who says it."""
+    event = incident.notice.event if incident.notice else None
+    if isinstance(event, CollectiveTimeout):
+        return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s for {event.operation} and timed out"
+    words = _PRINTER.sub("", incident.words)
+    return _BEFORE.get(incident.kind, "") + words if event is not None else words
+
+
+def _first_of_all(first: Incident, incidents: Iterable[Incident]) -> str:
+    """Say whom it happened to first, where several lines show it and their times the order."""
+    ranks = ranks_among(first.actors)
+    others = [one for one in incidents if one is not first]
+    is_known = len(ranks) == 1 and others and all(before(first, one) is True for one in others)
+    return f", rank {ranks[0]} first" if is_known else ""
+
+
+def _says_little(incidents: list[Incident]) -> tuple[object, ...]:
+    """Sort first what names somebody and says most."""
+    is_of_nobody = not any(one.actors or one.peers for one in incidents)
+    return is_of_nobody, incidents[0].kind in _VAGUE, *_when(incidents)
+
+
+def _when(incidents: list[Incident]) -> tuple[object, ...]:
+    first = first_of(incidents) or incidents[0]
+    return first.is_report and first.layer != Layer.PROGRAM, Order(first)

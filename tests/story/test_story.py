@@ -1,0 +1,65 @@
+"""The story of a job: every statement of an error and every rule has a layer, and the story begins with the lead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from answers import CORPORA, stored
+
+from nccl_inspect.grammar.engine import shipped
+from nccl_inspect.grammar.layers import BY_NAME, Layer
+from nccl_inspect.judging.engine import registered
+
+RETRIES = ("logged-retry", "connection-retry")
+"""What is tried again says nothing about a failure."""
+CLASSES = {*BY_NAME, "stage"}
+TOLD = ("sample_logs/faults/", "sample_logs/mesh-nodes/")
+"""Recordings of jobs that failed."""
+
+
+def test_every_error_and_every_rule_has_a_layer() -> None:
+    wrong = []
+    for production in shipped().productions:
+        is_judged = production.details.layer or not production.roles.isdisjoint(RETRIES)
+        if production.constants.get("tone") == "error" and production.layer == Layer.NONE and not is_judged:
+            wrong.append(f"{production.name}: an error without a layer")
+    for rule in (entry.rule for entry in registered()):
+        if rule.reach == Layer.NONE and rule.category != "log quality":
+            wrong.append(f"{rule.name}: no layer")
+        wrong += [f"{rule.name}: may_cause names no layer: {name}" for name in set(rule.may_cause) - CLASSES]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_story_of_a_recorded_fault_begins_with_the_lead_and_each_entry_follows_from_an_earlier_one() -> None:
+    wrong = []
+    for one in CORPORA["samples"]():
+        if not one.name.startswith(TOLD) or not one.name.endswith((".gz", "-lazy")):
+            continue
+        job = one.read()
+        lead = next((finding for finding in job.findings if finding.fatal or finding.root), None)
+        if job.verdict != "failed":
+            continue
+        if not job.story or lead is None or job.story[0].rule != lead.rule:
+            wrong.append(f"{one.name}: {[entry.what for entry in job.story[:1]]}, lead: {lead and lead.summary}")
+        wrong += [
+            f"{one.name}: entry {place} follows from {entry.because}"
+            for place, entry in enumerate(job.story)
+            if (entry.because is None) != (place == 0)
+        ]
+        wrong += [f"{one.name}: {rule.rule} leads and has causes" for rule in job.findings[:1] if not rule.root]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_failed_job_has_a_finding_that_says_so() -> None:
+    """A failed job has an error among its findings, or what says that the log shows no reason."""
+    wrong = [
+        name
+        for corpus in ("samples", "pages", "logs", "built")
+        for name, one in stored(corpus).items()
+        if one.get("verdict") == "failed" and not any(map(_says_that_it_failed, one.get("findings", ())))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _says_that_it_failed(finding: dict[str, Any]) -> bool:
+    return finding["severity"] == "error" or finding["rule"] in ("failure-unexplained", "ended-from-outside")
