@@ -84,7 +84,7 @@ def _culprit_ranks(finding: Finding) -> list[int]:
 
 def blamed_ranks(job: Job) -> list[int]:
     """The ranks that the verdict of a failed job points at; none if these are all, or only the waiting ones."""
-    lead = next((entry for entry in job.findings if entry.root and entry.fatal), None)
+    lead = next((entry for entry in job.findings if entry.root and (entry.fatal or entry.severity == "error")), None)
     if job.verdict != "failed" or lead is None:
         return []
     causes = [entry for entry in job.findings if entry.root and entry.rule in lead.because]
