@@ -24,7 +24,7 @@ pytest.register_assert_rewrite(*sorted(_HELPERS - sys.modules.keys()))
 # `make test` asks the same few examples everywhere; `make test-all` searches (--hypothesis-profile=thorough).
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 settings.register_profile("quick", _PATIENT, max_examples=25, derandomize=True)
-settings.register_profile("thorough", _PATIENT, max_examples=200)
+settings.register_profile("thorough", _PATIENT, max_examples=100)
 settings.load_profile("quick")
 
 # pytest-xdist tells its workers a width; without it output is what a pipe or file gets.
