@@ -12,7 +12,7 @@ from nccl_inspect.report.words import shortened
 from nccl_inspect.util.wording import count, ranks_word
 
 _VERBS = ("was ", "raised ", "ended ", "waited ", "lost ", "fell ", "gave ", "died")
-"""How a sentence goes on after its subject."""
+"""How a sentence continues after its subject."""
 _MOST_HOSTS = 2
 _MOST_ROWS = 64
 """Rows of a table by rank; of more ranks each host has one, and of more hosts the first are shown."""

@@ -12,12 +12,12 @@ RULE = Rule(
 
 
 def judge(_: Facts) -> Results:
-    """Judge nothing by itself: only the story of a job knows that nothing else explains its end."""
+    """Judge nothing: only the story of a job knows that nothing else explains its end."""
     yield from ()
 
 
 def tell(_: Facts, told: Told) -> Finding:
-    """Tell what failed without a reason."""
+    """Name what failed without a reason."""
     return RULE.finding(
         f"a call of NCCL failed, and the log does not say why: {told.words}",
         cause="the statements that precede a failure are missing: they were not printed, were filtered out, or are in "

@@ -72,7 +72,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
 
 
 def _of_nothing(entry: Registered, facts: Facts, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield what a rule tells of a failed job if none of the findings says that it failed."""
+    """Yield what a rule says about a failed job if none of the findings says that it failed."""
     if not facts.job.failed or any(finding.fatal for finding in findings):
         return
     calls = sorted(job_end.failed_calls(facts.job.notices), key=lambda notice: notice.place)

@@ -33,7 +33,7 @@ _WIDTH = 160
 _PRINTER = later(
     r"^(?:[WEIF]\d{4} [\d:.]+ \d+ \S+\] )?(?:\[[^\]]{1,200}\]:? ){0,4}(?:socketProgress(?:Opt)?: |Net : )?(?=\S)"
 )
-"""What stands in front of a statement and says who prints it."""
+"""A prefix of a statement that names its printer."""
 _BEFORE = {
     "lost-connection": "lost a connection: ",
     "call-failed": "a call of NCCL failed: ",
