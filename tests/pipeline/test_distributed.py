@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from nccl_inspect.ingest.sources import limits, partition
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import MAX_NOTES
 from nccl_inspect.pipeline import distributed, reading
 from nccl_inspect.pipeline.distributed import reduction, tasks
 from nccl_inspect.pipeline.workers import known_of
@@ -195,11 +194,3 @@ def test_objects_in_memory_give_the_same_job(threads: Any) -> None:
         fsspec.filesystem("memory").pipe(f"/job/nccl.{number}.log", b"".join(lines[number::12]))
     for url in ("memory://job/nccl.*.log", "memory://job", "memory:///job/nccl.2.log"):
         same(url, threads)
-
-
-@pytest.mark.slow
-def test_more_statements_than_are_kept_apart_give_the_same_job(tmp_path: Path, threads: Any) -> None:
-    lines = [b"vm:7:7 [0] x.cc:1 NCCL WARN message %d" % n for n in range(MAX_NOTES + 1000)]
-    log = tmp_path / "job.log"
-    log.write_bytes(b"\n".join(lines) + b"\n")
-    same(str(log), threads)
