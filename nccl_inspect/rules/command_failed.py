@@ -9,7 +9,7 @@ RULE = Rule(
     name="command-failed",
     category="failures",
     title="The command that nccl-inspect run started failed",
-    layer=Layer.CALL,
+    layer=Layer.WAIT,  # a report from outside: whatever a rank shows explains it
 )
 _FIX = {
     "SIGKILL": "dmesg -T | grep -i 'killed process'   # on its host: did memory run out?",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from functools import cached_property
 
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.model.evidence import Evidence
@@ -20,36 +20,53 @@ _SLACK = 1.5
 """Seconds within which the order of lines says more than times: many lines have whole seconds only."""
 
 
-@dataclass(eq=False)
 class Incident:
-    """What happened to processes at one place in time."""
+    """What happened to processes at one place in time.
 
-    kind: str
-    """The kind of what happened, or the rule that found it."""
-    layer: Layer
-    actors: frozenset[Actor]
-    """Whom it happened to; empty where the line does not say."""
-    line: Evidence | None
-    words: str
-    peers: frozenset[Actor] = frozenset()
-    """Whom it names as gone, late or different."""
-    is_report: bool = False
-    """Said by another one, afterwards: its place in the log is not when it happened."""
-    is_kill: bool = False
-    """Nothing in the process leads to such an end: a signal, or a hardware fault."""
-    confidence: str = "certain"
-    finding: Finding | None = None
-    notice: Notice | None = None
-    teller: str = ""
-    """The rule that tells it, where another one tells the others of its kind."""
-    because: list[Incident] = field(default_factory=list)
-    effects: int = 0
-    """How many incidents it explains."""
-    block: str = ""
-    """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
+    Args:
+        kind: of what happened, or the rule that found it.
+        layer: how near to a cause it is.
+        actors: to whom it happened; empty where the line does not say.
+        line: shows it.
+        words: of the line or the finding.
+        peers: whom it names as gone, late or different.
+        is_report: said by another one, afterwards: its place in the log is not when it happened.
+        is_kill: nothing in the process leads to such an end: a signal, or a hardware fault.
+        confidence: of the finding.
+        finding: that is this incident; None for a statement.
+        notice: the statement; None for a finding.
+        teller: the rule that tells it, where another one tells the others of its kind.
+    """
 
-    def __post_init__(self) -> None:
-        self.time = clock(self.line.text) if self.line else None
+    def __init__(
+        self,
+        kind: str,
+        layer: Layer,
+        actors: frozenset[Actor],
+        line: Evidence | None,
+        words: str,
+        *,
+        peers: frozenset[Actor] = frozenset(),
+        is_report: bool = False,
+        is_kill: bool = False,
+        confidence: str = "certain",
+        finding: Finding | None = None,
+        notice: Notice | None = None,
+        teller: str = "",
+    ) -> None:
+        self.kind, self.layer, self.actors, self.line, self.words = kind, layer, actors, line, words
+        self.peers, self.is_report, self.is_kill, self.confidence = peers, is_report, is_kill, confidence
+        self.finding, self.notice, self.teller = finding, notice, teller
+        self.because: list[Incident] = []
+        self.effects = 0
+        """How many incidents it explains."""
+        self.block = ""
+        """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
+
+    @cached_property
+    def time(self) -> float | None:
+        """When its line was printed, in seconds of the year; None where the line has no time."""
+        return clock(self.line.text) if self.line else None
 
     @property
     def is_condition(self) -> bool:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
-from nccl_inspect.artifacts.calls import Call, Recorded
-from nccl_inspect.artifacts.flight_recorder import Dump, Group
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.evidence import flight_recorder as words
@@ -34,7 +32,9 @@ from nccl_inspect.story.incident import Incident, clock
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import be, count, does, ranks_word
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # most logs have no calls
+    from nccl_inspect.artifacts.calls import Call
+    from nccl_inspect.artifacts.flight_recorder import Dump, Group
     from nccl_inspect.artifacts.standstill import Standstill
 
 _ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
@@ -84,8 +84,6 @@ class Table:
     # Calls: flight recorder dumps, and rows of the same kind made of the watchdog's lines
 
     def _of_calls(self) -> Iterator[Incident]:
-        from nccl_inspect.artifacts import standstill  # most logs have no calls
-
         dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
         names = {dump.name for dump in dumps.values()}
         recorded = words.all_standstills(self.facts)
@@ -93,6 +91,10 @@ class Table:
             yield from filter(None, (self._of_dumps(still, self._line(still, names)) for still in recorded))
             return
         said = self._of_watchdog(set(dumps))
+        if not dumps and not said:
+            return
+        from nccl_inspect.artifacts import standstill
+
         busy = {*words.being_made(self.facts), *connecting(self.facts)}
         if dumps:
             busy |= self._standing() - set(dumps)
@@ -199,6 +201,9 @@ class Table:
         waiting = [wait for wait in waiting if wait not in late]
         if not waiting:
             return {}
+        from nccl_inspect.artifacts.calls import Recorded
+        from nccl_inspect.artifacts.flight_recorder import Dump
+
         came_late = {(wait.group, wait.rank) for wait in late}
         by_group: dict[str, list[Wait]] = defaultdict(list)
         for wait in waiting:
@@ -244,6 +249,8 @@ class Table:
 
     def _groups(self, by_group: dict[str, list[Wait]]) -> Iterator[tuple[str, Group]]:
         """The groups with their ranks, where the log shows these."""
+        from nccl_inspect.artifacts.flight_recorder import Group
+
         for name, _, comm in with_communicators(self.facts, by_group):
             guid, _, desc = name.partition("(")
             ranks = tuple(rank for rank in comm.ranks if rank is not None) if comm and None not in comm.ranks else ()
@@ -379,6 +386,8 @@ def _is_told_by_lines(still: Standstill, unknown: set[int]) -> bool:
 
 def _call(group: str, wait: Wait | None, seq: int) -> Call:
     """Return the row of a rank in a call, as its watchdog reports it."""
+    from nccl_inspect.artifacts.calls import Call
+
     operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
     sizes = (wait.numel,) if wait and wait.numel is not None else ()
     return Call(group, wait.notice.place if wait else 0, seq, operation, "started", False, sizes, (), (), 0, "")
