@@ -264,7 +264,9 @@ class Collector:
             if end.code == -signal.SIGKILL and end.pid in forced:
                 continue  # it did not end when its launcher asked it to
             actors: set[Actor] = set(end.ranks)
-            if not actors and (by_pid := self.actors.of_pid(end.pid)) is not None:
+            by_pid = self.actors.of_pid(end.pid)
+            # Where the world is not known, the ranks in NCCL's lines are those of a communicator: a launcher's say more.
+            if by_pid is not None and (not actors or (self.actors.world is None and isinstance(by_pid, int))):
                 actors = {by_pid}
             actors -= seen
             seen |= actors
