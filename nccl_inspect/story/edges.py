@@ -187,7 +187,8 @@ class Edges:
             is_weak = symptom.layer in (Layer.CALL, Layer.FRAMEWORK, Layer.END, Layer.RESOURCE)
             is_weak |= symptom.layer == Layer.LAUNCHER and symptom.is_report
             if is_weak and not symptom.is_kill and not symptom.is_condition:
-                able = likely if symptom.layer == Layer.RESOURCE else lower
+                is_sure = symptom.finding is not None and symptom.confidence != "possible"
+                able = likely if is_sure or symptom.layer == Layer.RESOURCE else lower
                 symptom.because += _first(one for one in able if not one.because and one.layer < symptom.layer)
         reports = [one for one in self.roots if one.layer == Layer.LAUNCHER and one.is_report]
         told = set(map(id, reports))
