@@ -202,7 +202,7 @@ class Effects(Frozen):
 
 
 @frozen
-class Told(Frozen):
+class Account(Frozen):
     """Some ranks of the story of a job, for the rule that finds the words."""
 
     kind: str
@@ -239,7 +239,7 @@ class Registered(Frozen):
     rule: Rule
     judge: Callable[..., Results]
     """Takes the facts, and for a rule that ``explains`` others the findings that it may explain."""
-    tell: Callable[[Facts, Told], Finding] | None = None
+    tell: Callable[[Facts, Account], Finding] | None = None
     """Of a rule that ``tells`` kinds of incidents: takes what the story tells."""
 
 

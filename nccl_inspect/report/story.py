@@ -19,7 +19,7 @@ _MOST_ROWS = 64
 
 
 class StoryLine(NamedTuple):
-    """One thing that happened."""
+    """A line of the story is one thing that happened."""
 
     where: str
     """File and line."""
@@ -28,18 +28,18 @@ class StoryLine(NamedTuple):
 
 
 def lines(job: Job) -> list[StoryLine]:
-    """The story of a job, first where it began."""
+    """Return the story of a job, first where it began."""
     names = short_names(job)
     return [_line(entry, names) for entry in job.story]
 
 
 def in_one(job: Job) -> str:
-    """The story of a job in one line."""
+    """Return the story of a job in one line."""
     return "; then ".join(f"{line.text} ({line.where})" if line.where else line.text for line in lines(job))
 
 
 class StoryRow(NamedTuple):
-    """A rank, or the ranks of a host, with what happened to it."""
+    """A row is a rank, or the ranks of a host, with what happened to it."""
 
     host: str
     who: str
@@ -48,7 +48,7 @@ class StoryRow(NamedTuple):
 
 
 def rows(job: Job) -> list[StoryRow]:
-    """The ranks that the story names, by host; of many the hosts."""
+    """Return the ranks that the story names, by host; of many the hosts."""
     told = {rank for entry in job.story for rank in entry.ranks}
     by_host = [(host.name, [rank for rank in sorted(host.ranks) if rank in told]) for host in job.hosts]
     if len(told) > _MOST_ROWS:

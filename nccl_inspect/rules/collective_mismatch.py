@@ -14,13 +14,13 @@ from nccl_inspect.util.wording import ranks_word
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
 from nccl_inspect.judging.engine import (
+    Account,
     Evidence,
     Facts,
     Finding,
     Notice,
     Results,
     Rule,
-    Told,
     first_evidence,
 )
 from nccl_inspect.judging.retelling import retell
@@ -77,11 +77,11 @@ def judge(facts: Facts) -> Results:
     )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks whose call differs from that of the others under the same number."""
     return retell(
         RULE,
-        told,
+        account,
         _cause(sizes=False, certain=True),
         "Look at {who} first: the others agree.",
         "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call and names the ranks that differ",

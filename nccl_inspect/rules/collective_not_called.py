@@ -13,11 +13,11 @@ from nccl_inspect.util.wording import does, ranks_word
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
 from nccl_inspect.judging.engine import (
+    Account,
     Facts,
     Finding,
     Results,
     Rule,
-    Told,
 )
 from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
@@ -69,11 +69,11 @@ def judge(facts: Facts) -> Results:
         )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks that never made a call that others wait in."""
     return retell(
         RULE,
-        told,
+        account,
         "its process is busy or stuck elsewhere, took another branch, or ended",
         STACK,
         "Read the output of {who} before the others began to wait: a loop, I/O, a branch.",

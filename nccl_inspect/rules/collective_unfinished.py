@@ -12,12 +12,12 @@ from nccl_inspect.util.wording import ranks_word
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
 from nccl_inspect.judging.engine import (
+    Account,
     Facts,
     Finding,
     Needs,
     Results,
     Rule,
-    Told,
 )
 from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
@@ -68,11 +68,11 @@ def judge(facts: Facts) -> Results:
         )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks that wait for each other in a call that all made."""
     return retell(
         RULE,
-        told,
+        account,
         "one of them made another call, or its GPU or network is stuck; the log does not show which",
         STACK,
         "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",

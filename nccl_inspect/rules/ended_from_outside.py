@@ -7,13 +7,13 @@ from collections.abc import Container, Iterator
 from operator import attrgetter
 
 from nccl_inspect.judging.engine import (
+    Account,
     Effects,
     Facts,
     Finding,
     Notice,
     Results,
     Rule,
-    Told,
     value,
 )
 from nccl_inspect.judging.hangs.progress import ends_after_nccl
@@ -88,22 +88,22 @@ def judge(facts: Facts) -> Results:
     )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe a signal that ended processes: an error if it ended some only, and others waited for these."""
     return RULE.finding(
-        told.sentence,
-        cause=f"{_SIGNAL}. {told.effects}",
-        impact="the others wait for these ranks, or lose their connections" if told.is_partial else _LOST,
+        account.sentence,
+        cause=f"{_SIGNAL}. {account.effects}",
+        impact="the others wait for these ranks, or lose their connections" if account.is_partial else _LOST,
         fix=[
             "Ask whoever ended it: scheduler (preemption, time limit), node maintenance, a user.",
             "journalctl -u slurmd -u kubelet --since <time>   # on that host: who sent the signal?",
         ],
-        severity="error" if told.is_partial else None,
-        confidence=told.confidence,
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
-        fatal=told.is_partial,
+        severity="error" if account.is_partial else None,
+        confidence=account.confidence,
+        ranks=account.ranks,
+        hosts=account.hosts,
+        evidence=account.evidence,
+        fatal=account.is_partial,
     )
 
 

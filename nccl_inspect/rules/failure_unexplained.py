@@ -1,6 +1,6 @@
 """A call of NCCL failed, and nothing in the log says why."""
 
-from nccl_inspect.judging.engine import Facts, Finding, Results, Rule, Told
+from nccl_inspect.judging.engine import Account, Facts, Finding, Results, Rule
 
 RULE = Rule(
     name="failure-unexplained",
@@ -16,10 +16,10 @@ def judge(_: Facts) -> Results:
     yield from ()
 
 
-def tell(_: Facts, told: Told) -> Finding:
+def tell(_: Facts, account: Account) -> Finding:
     """Name what failed without a reason."""
     return RULE.finding(
-        f"a call of NCCL failed, and the log does not say why: {told.words}",
+        f"a call of NCCL failed, and the log does not say why: {account.words}",
         cause="the statements that precede a failure are missing: they were not printed, were filtered out, or are in "
         "the output of another rank",
         impact="the job is dead, and its reason is not known",
@@ -27,7 +27,7 @@ def tell(_: Facts, told: Told) -> Finding:
             "NCCL_DEBUG=INFO   # on all ranks, and run again: the first warning names the reason",
             "kubectl logs --tail=-1 <pod>   # the whole output of every rank: the first that failed knows more",
         ],
-        ranks=told.ranks,
-        hosts=told.hosts,
-        evidence=told.evidence,
+        ranks=account.ranks,
+        hosts=account.hosts,
+        evidence=account.evidence,
     )

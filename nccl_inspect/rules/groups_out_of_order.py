@@ -2,11 +2,11 @@
 
 from nccl_inspect.artifacts.causes import CYCLE
 from nccl_inspect.judging.engine import (
+    Account,
     Facts,
     Finding,
     Results,
     Rule,
-    Told,
 )
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
@@ -57,11 +57,11 @@ def judge(facts: Facts) -> Results:
         )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks that call their groups in another order than others."""
     return retell(
         RULE,
-        told,
+        account,
         "each waits in a call that the other has not made yet",
         STACK,
         "Call the groups in the same order on all ranks.",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging.engine import (
+    Account,
     Evidence,
     Facts,
     Finding,
@@ -14,7 +15,6 @@ from nccl_inspect.judging.engine import (
     NotJudged,
     Results,
     Rule,
-    Told,
     first_evidence,
 )
 from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
@@ -104,13 +104,13 @@ def judge(facts: Facts) -> Results:
         return  # what follows the first stuck communicator waits for it
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks that never began a communicator in which others wait."""
     cause, steps = "its process is busy or stuck before that call, or ended", [STACK, _LAST_LINE]
-    if not told.pids:
+    if not account.pids:
         cause, steps = "it was not launched, died before NCCL, or its log is not here", [_LOOK_FOR, _REACH]
     impact = "the ranks wait for each other; NCCL itself waits without a timeout"
-    finding = retell(RULE, told, cause, *steps, _EACH_STEP, impact=impact)
+    finding = retell(RULE, account, cause, *steps, _EACH_STEP, impact=impact)
     is_open = not (facts.job.ended_by or facts.job.failed)
     return finding.with_fields(evidence=[*finding.evidence[:2], *facts.job.ended_by[-2:]], open_end=is_open)
 

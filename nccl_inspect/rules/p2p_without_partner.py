@@ -12,11 +12,11 @@ from nccl_inspect.util.wording import does, ranks_word
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
 from nccl_inspect.judging.engine import (
+    Account,
     Facts,
     Finding,
     Results,
     Rule,
-    Told,
 )
 from nccl_inspect.judging.retelling import STACK, retell
 
@@ -55,11 +55,11 @@ def judge(facts: Facts) -> Results:
         )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks that did not make the other end of a send or receive."""
     return retell(
         RULE,
-        told,
+        account,
         "no pending call of the other side matches it",
         STACK,
         "Compare the sends and receives of both ranks: uneven microbatches, a wrong peer, a skipped stage.",

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import (
+    Account,
     Effects,
     Facts,
     Finding,
     Notice,
     Results,
     Rule,
-    Told,
     first_evidence,
     registered,
 )
@@ -97,19 +97,21 @@ def judge(facts: Facts) -> Results:
         yield from _silenced(facts, [*closed, *lost], given_up)
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe processes that ended of their own, or fell silent."""
-    ranks = set(told.ranks)
+    ranks = set(account.ranks)
     ends = [
-        end for end in process_ends(facts) if ranks.intersection(end.ranks) or (not end.ranks and end.pid in told.pids)
+        end
+        for end in process_ends(facts)
+        if ranks.intersection(end.ranks) or (not end.ranks and end.pid in account.pids)
     ]
-    if ends and told.kind != "fell-silent":
+    if ends and account.kind != "fell-silent":
         finding = _departed(facts, ends, [])
         return finding if set(finding.ranks) == ranks else finding.with_fields(ranks=sorted(ranks))
     return retell(
         RULE,
-        told,
-        _WORDS.get(told.kind, _ENDED),
+        account,
+        _WORDS.get(account.kind, _ENDED),
         "Read the output of {who} first, with its traceback.",
         _WHY_DEAD,
         impact=_OVER if facts.is_over() else _DEAD,

@@ -15,12 +15,12 @@ from nccl_inspect.util.wording import count, listed, ranks_word
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Lost
 from nccl_inspect.judging.engine import (
+    Account,
     Evidence,
     Facts,
     Finding,
     Results,
     Rule,
-    Told,
 )
 from nccl_inspect.judging.retelling import STACK, retell
 
@@ -71,11 +71,11 @@ def judge(facts: Facts) -> Results:
     )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks that do not answer."""
     return retell(
         RULE,
-        told,
+        account,
         "their processes are stopped, dead, or left the job",
         STACK,
         "dmesg -T | grep -iE 'oom|xid|segfault'   # on their hosts",

@@ -16,12 +16,12 @@ from nccl_inspect.util.wording import listed, ranks_word
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
 from nccl_inspect.judging.engine import (
+    Account,
     Evidence,
     Facts,
     Finding,
     Results,
     Rule,
-    Told,
 )
 from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
@@ -77,11 +77,11 @@ def judge(facts: Facts) -> Results:
     yield replace(finding, confidence="possible") if lag.looked_at > lag.ranks else finding
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe ranks that launched fewer operations than others."""
     return retell(
         RULE,
-        told,
+        account,
         "they never made the calls, are late, or wait elsewhere",
         STACK,
         RECORD,

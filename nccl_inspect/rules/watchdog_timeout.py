@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Results, Rule, Told, first_evidence, value
+from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.hangs.origin import Origin, origin
@@ -131,11 +131,11 @@ def judge(facts: Facts) -> Results:
     )
 
 
-def tell(facts: Facts, told: Told) -> Finding:
+def tell(facts: Facts, account: Account) -> Finding:
     """Describe the ranks for which, by what all ranks say, the others waited."""
     return retell(
         RULE,
-        told,
+        account,
         "by what all ranks say, the others waited for it: it is busy or stuck elsewhere, or made another call",
         STACK,
         *_RECORD,

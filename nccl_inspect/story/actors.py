@@ -34,7 +34,7 @@ _BEFORE_PREFIX, _BEFORE_GROUP = 120, 200
 
 
 class Actors:
-    """The processes of a job with their ranks.
+    """Actors are the processes of a job with their ranks.
 
     Args:
         facts: about the job.
@@ -55,42 +55,42 @@ class Actors:
         if len(self._ranks) < len(self.processes) <= _MOST_ELIMINATED:
             self._ranks = _eliminated(self._ranks, self.processes, job.communicators, self.world)
         if self.world is None:
-            self._ranks = _by_hosts(self._ranks, job.last_lines)
+            self._ranks = _number_by_hosts(self._ranks, job.last_lines)
         for position, rank in placement.likely_ranks(facts).items():
             self._ranks.setdefault(job.last_lines[position].process, rank)
         self._processes = {rank: process for process, rank in self._ranks.items()}
 
     @property
     def known(self) -> set[int]:
-        """The ranks with a process in the log."""
+        """Return the ranks with a process in the log."""
         return set(self._processes)
 
     @property
     def everyone(self) -> set[Actor]:
-        """All processes with a line of NCCL, and the ranks of the job that have none."""
-        return {self.of_process(process) for process in self.processes} | set(range(self.world or 0))
+        """Return all processes with a line of NCCL, and the ranks of the job that have none."""
+        return {self.actor_by_process(process) for process in self.processes} | set(range(self.world or 0))
 
-    def of_process(self, process: Process) -> Actor:
-        """The rank of a process, else the process."""
+    def actor_by_process(self, process: Process) -> Actor:
+        """Return the rank of a process, else the process."""
         return self._ranks.get(process, process)
 
-    def of_pid(self, pid: int | None) -> Actor | None:
-        """The only actor with a pid."""
+    def actor_by_pid(self, pid: int | None) -> Actor | None:
+        """Return the only actor with a pid; None if there are several or none."""
         process = self._by_pid.get(pid if pid is not None else -1)
-        return None if process is None else self.of_process(process)
+        return None if process is None else self.actor_by_process(process)
 
-    def of_line(self, text: str) -> int | None:
-        """The rank that a line of PyTorch names as its own."""
+    def rank_in_line(self, text: str) -> int | None:
+        """Return the rank that a line of PyTorch names as its own."""
         match = _PREFIX.search(text[:_BEFORE_PREFIX]) or _OF_DEFAULT_GROUP.search(text[:_BEFORE_GROUP])
         return int(match[1]) if match else None
 
-    def process_of(self, actor: Actor) -> Process | None:
-        """Its process, where the log has one."""
+    def find_process(self, actor: Actor) -> Process | None:
+        """Return the process of an actor; None where the log has none."""
         return actor if isinstance(actor, Process) else self._processes.get(actor)
 
     def hosts_of(self, actors: Iterable[Actor]) -> list[str]:
-        """The hosts of some actors."""
-        processes = (self.process_of(actor) for actor in actors)
+        """Return the hosts of some actors."""
+        processes = (self.find_process(actor) for actor in actors)
         return sorted({p.host for p in processes if p is not None and not p.host.startswith(NO_HOST)})
 
     def _take_reports(self, facts: Facts) -> None:
@@ -110,17 +110,17 @@ class Actors:
 
 @once
 def actors_of(facts: Facts) -> Actors:
-    """The processes of a job with their ranks."""
+    """Return the processes of a job with their ranks."""
     return Actors(facts)
 
 
 def ranks_among(actors: Iterable[Actor]) -> list[int]:
-    """The actors whose ranks are known."""
+    """Return the ranks among actors, sorted."""
     return sorted(actor for actor in actors if isinstance(actor, int))
 
 
 def name_of(actors: Iterable[Actor]) -> str:
-    """Actors in words: ``ranks 1-3``, ``node-2 pid 11``; empty for none."""
+    """Return actors in words: ``ranks 1-3``, ``node-2 pid 11``; empty for none."""
     actors = list(actors)
     ranks = ranks_among(actors)
     others = sorted(f"{actor.host} pid {actor.pid}" for actor in actors if isinstance(actor, Process))
@@ -133,7 +133,7 @@ def _eliminated(
     communicators: Iterable[CommunicatorInfo],
     world: int | None,
 ) -> dict[Process, int]:
-    """The ranks of processes such that the members of each communicator ascend; those of which only one is possible."""
+    """Return the only possible ranks of processes, given that the members of each communicator ascend."""
     everyone = sorted(processes)
     size = world if world is not None else len(everyone)
     taken = set(known.values())
@@ -156,8 +156,8 @@ def _eliminated(
     return {process: min(ranks) for process, ranks in possible.items() if len(ranks) == 1}
 
 
-def _by_hosts(known: Mapping[Process, int], lasts: Sequence[LastLine]) -> dict[Process, int]:
-    """The ranks of all processes where the hosts are numbered like their blocks of ranks, as the known ones show."""
+def _number_by_hosts(known: Mapping[Process, int], lasts: Sequence[LastLine]) -> dict[Process, int]:
+    """Return the ranks of all processes where hosts are numbered like their blocks of ranks, as the known ones show."""
     by_host: dict[str, dict[int, Process]] = defaultdict(dict)
     for last in lasts:
         if last.device is not None:
@@ -175,7 +175,7 @@ def _by_hosts(known: Mapping[Process, int], lasts: Sequence[LastLine]) -> dict[P
 
 
 def _chain(comm: CommunicatorInfo) -> list[tuple[Process, int, int]]:
-    """The processes of a communicator in the order of its ranks, with these and those that follow up to its size."""
+    """Return the processes of a communicator, each with its member rank and the number of members behind it."""
     begins = sorted(comm.begins, key=lambda begin: begin.member)
     if len({begin.process for begin in begins}) < len(begins):
         return []  # ranks are threads
@@ -220,7 +220,7 @@ def _size(chain: list[tuple[Process, int, int]]) -> int:
 
 
 def _exclude(possible: dict[Process, set[int]]) -> None:
-    """A rank that one process has no other has; one that only one process can have it has."""
+    """Leave a rank to one process only, and give a rank that only one process can have to that one."""
     for process, ranks in possible.items():
         if len(ranks) == 1:
             (rank,) = ranks

@@ -49,7 +49,7 @@ class Edges:
 
     @property
     def roots(self) -> list[Incident]:
-        """Incidents that nothing explains."""
+        """Return the incidents that nothing explains."""
         return [incident for incident in self.incidents if not incident.because]
 
     # In one process
@@ -125,7 +125,7 @@ class Edges:
         outside: list[Incident],
         first_out: Incident | None,
     ) -> None:
-        """Who ended or failed of its own, or got the first signal alone, lags because of that."""
+        """Explain why ranks lag: they ended or failed of their own, or got the first signal alone."""
         known = set(map(id, reasons))
         for late in lagging:
             for actor in late.peers:
@@ -139,14 +139,14 @@ class Edges:
 
     @staticmethod
     def _find_owner(nameless: list[Incident], held: list[Incident]) -> None:
-        """The exception of a thread of nobody belongs to the only rank that stopped."""
+        """Give the exception of an unknown thread to the only rank that stopped."""
         raised = [one for one in nameless if one.layer == Layer.PROGRAM]
         if len(raised) == len(held) == 1 and len(held[0].peers) == 1:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
 
     def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
-        """Who does not answer any more lags because of that."""
+        """Explain why ranks lag: they do not answer any more. Return what then holds the others up."""
         silent = [one for one in self._left("no-answer") if any(late.peers == one.peers for late in held)]
         for late in held:
             late.because += _first(one for one in silent if one.peers == late.peers)
@@ -155,7 +155,7 @@ class Edges:
     def _explain_foreign(
         self, foreign: Incident, standing: list[Incident], held: list[Incident], first_out: Incident | None
     ) -> None:
-        """Who lost or awaited another: because of whom it names, else of the first that failed in time."""
+        """Explain a lost connection or a wait: by the rank that it names, else by the first that failed in time."""
         named = (one for one in standing if one.actors & foreign.peers) if foreign.peers else ()
         in_time = (one for one in standing if one is not foreign and not _is_too_late(one, foreign))
         foreign.because += _first(named) or _first(in_time) or ([] if foreign in held else held[:1])
@@ -167,7 +167,7 @@ class Edges:
     def _explain_signal(
         self, signal: Incident, first_out: Incident | None, causes: list[Incident], waiting: list[Incident]
     ) -> None:
-        """A signal follows from what failed before it, and from those that waited before it."""
+        """Explain a signal: by what failed before it, else by ranks that waited before it."""
         earlier = [one for one in causes if one is not signal and (one.is_report or before(one, signal) is not False)]
         why = earlier or [head for head in waiting if before(head, signal) is True]
         if why:
@@ -178,7 +178,7 @@ class Edges:
     # What nothing of this explains
 
     def _by_layers(self) -> None:
-        """What is said of a failed call is explained by what lies lower, in whatever process."""
+        """Explain failed calls by what lies lower, in whatever process."""
         lower = [one for one in self.roots if one.finding is not None and one.layer <= Layer.RESOURCE]
         lower = [one for one in lower if one.kind in self._rules and (not one.is_condition or _is_fatal(one))]
         lower.sort(key=lambda one: (one.layer, Order(one)))
@@ -208,8 +208,8 @@ class Edges:
                 other.because += two_sided[:1]
 
     def _by_settings(self) -> None:
-        """Settings explain what nothing else does."""
-        settings = [one for one in self.incidents if self._may_explain(one)]
+        """Explain by settings what nothing else explains."""
+        settings = [one for one in self.incidents if self._is_setting(one) and _is_fatal(one)]
         for root in self.roots if settings else ():
             classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" else ""}
             if root in settings or root.kind in _COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
@@ -218,9 +218,6 @@ class Edges:
                 one for one in settings if not one.because and not classes.isdisjoint(self._rules[one.kind].may_cause)
             ]
             root.because += sorted(why, key=lambda one: one.layer)[:1]
-
-    def _may_explain(self, incident: Incident) -> bool:
-        return self._is_setting(incident) and _is_fatal(incident)
 
     def _left(self, kind: str) -> list[Incident]:
         return [incident for incident in self.roots if incident.kind == kind]
@@ -237,12 +234,12 @@ def _is_fatal(incident: Incident) -> bool:
 
 
 def _head(own: list[Incident]) -> Incident:
-    """Where the trouble of one process begins."""
+    """Return the incident with which the trouble of one process begins."""
     if kills := [one for one in own if one.is_kill and one.layer <= Layer.SYSTEM]:
         return min(kills, key=lambda one: one.layer)
     said = sorted((one for one in own if not one.is_report), key=Order)
     if not said:
-        return min(own, key=lambda one: (one.layer == Layer.LAUNCHER, one.layer, one.place))
+        return min(own, key=lambda one: (one.layer == Layer.LAUNCHER, one.layer, one.position))
     first = said[0]
     if first.is_foreign:
         crash = next((one for one in own if one.is_kill), None)
@@ -254,7 +251,7 @@ def _head(own: list[Incident]) -> Incident:
 
 
 def _standing(reasons: list[Incident]) -> list[Incident]:
-    """The reasons that follow from no other one; a resource or a call fails because of what came before."""
+    """Return the reasons that follow from no other one: a resource or a call fails because of what came before."""
     firm = [one for one in reasons if one.layer <= Layer.PROGRAM or one.is_kill]
     strong = set(map(id, firm))
     for weak in reasons:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, Told, registered
+from nccl_inspect.judging.engine import SEVERITIES, Account, Registered, Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
@@ -27,7 +27,7 @@ _NO_REASON = "failure-unexplained"
 
 
 class Decided(NamedTuple):
-    """The findings of a job in the light of its story."""
+    """The findings of a job, with their order by its story."""
 
     findings: list[Finding]
     place: dict[str, int]
@@ -48,30 +48,30 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     if not story.roots:
         rules = {name: entry.rule for name, entry in by_name.items()}
         settled = [_under_conditions(finding, findings, rules) for finding in findings]
-        return Decided([*settled, *_of_nothing(by_name[_NO_REASON], facts, findings)], {})
-    of_rule: dict[str, list[Incident]] = defaultdict(list)
+        return Decided([*settled, *_report_unexplained(by_name[_NO_REASON], facts, findings)], {})
+    by_rule: dict[str, list[Incident]] = defaultdict(list)
     tellers = _tellers(candidates)
     for incident in (*story.roots, *story.incidents):
         rule = _rule_of(incident, tellers)
-        if rule and incident not in of_rule[rule]:
-            of_rule[rule].append(incident)
-    place = {rule: number for number, rule in enumerate(of_rule)}
+        if rule and incident not in by_rule[rule]:
+            by_rule[rule].append(incident)
+    place = {rule: number for number, rule in enumerate(by_rule)}
     present = {finding.rule for finding in kept}
-    for rule, incidents in of_rule.items():
+    for rule, incidents in by_rule.items():
         if rule in present:
             continue
         roots = [one for one in incidents if not one.because]
         candidate = candidates.pop(rule, None)
-        told = _told_by(by_name[rule], facts, story, roots, candidate) if roots else candidate
-        if told is not None:
-            kept.append(told)
+        account = _find_by_rule(by_name[rule], facts, story, roots, candidate) if roots else candidate
+        if account is not None:
+            kept.append(account)
     kept += candidates.values()
     rules = {name: entry.rule for name, entry in by_name.items()}
-    joined = [_joined(story, finding, of_rule, kept, tellers, rules) for finding in kept]
-    return Decided([*joined, *_of_nothing(by_name[_NO_REASON], facts, joined)], place)
+    joined = [_join_causes(story, finding, by_rule, kept, tellers, rules) for finding in kept]
+    return Decided([*joined, *_report_unexplained(by_name[_NO_REASON], facts, joined)], place)
 
 
-def _of_nothing(entry: Registered, facts: Facts, findings: Iterable[Finding]) -> Iterator[Finding]:
+def _report_unexplained(entry: Registered, facts: Facts, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield what a rule says about a failed job if none of the findings says that it failed."""
     if not facts.job.failed or any(finding.fatal for finding in findings):
         return
@@ -82,11 +82,11 @@ def _of_nothing(entry: Registered, facts: Facts, findings: Iterable[Finding]) ->
     hosts = sorted({host for call in said for host in call.hosts})
     words = error_of(said[0]) or said[0].message
     lines = [line for call in said for line in call.evidence][:_MOST_LINES]
-    yield entry.tell(facts, Told("unexplained", words, ranks, hosts, "", "certain", lines, ""))
+    yield entry.tell(facts, Account("unexplained", words, ranks, hosts, "", "certain", lines, ""))
 
 
 def _tellers(candidates: Iterable[str]) -> dict[str, str]:
-    """The rule that tells each kind: of several the one that has a finding."""
+    """Return the rule that words each kind: of several the one that has a finding."""
     tellers: dict[str, str] = {}
     for entry in registered():
         for kind in entry.rule.tells:
@@ -99,7 +99,7 @@ def _rule_of(incident: Incident, tellers: Mapping[str, str]) -> str | None:
     return incident.finding.rule if incident.finding else incident.teller or tellers.get(incident.kind)
 
 
-def _told_by(
+def _find_by_rule(
     entry: Registered, facts: Facts, story: Story, roots: list[Incident], candidate: Finding | None
 ) -> Finding | None:
     """Return what a rule finds about the roots of its kinds: its own finding if that names the same ranks."""
@@ -107,21 +107,19 @@ def _told_by(
     ranks = story.ranks_in(same)
     kind = roots[0].kind
     if candidate is not None:
-        closer = (
-            kind in ("fell-silent", "call-unfinished") and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
-        )
+        closer = kind in _BY_ELIMINATION and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
         is_same = not ranks or set(candidate.ranks) == set(ranks)
         is_stated = kind == "calls-differ" and not roots[0].lags
         if is_same or closer or is_stated or kind in _VAGUE or candidate.confidence == "possible":
             return candidate
     if entry.tell is None or kind in _VAGUE:
         return candidate
-    told = _told(story, same)
-    is_of_all = candidate is not None and (candidate.confidence == "certain" or not told.is_partial)
+    account = _build_account(story, same)
+    is_of_all = candidate is not None and (candidate.confidence == "certain" or not account.is_partial)
     is_told = candidate is not None and (candidate.open_end or (kind == "ended-from-outside" and is_of_all))
     if candidate is not None and is_told:  # where the log may only be cut its rule says both
         return candidate.with_fields(ranks=ranks)
-    finding = entry.tell(facts, told)
+    finding = entry.tell(facts, account)
     beside = [one for one in roots if one not in same]
     if not beside:
         return finding
@@ -131,13 +129,13 @@ def _told_by(
     return finding.with_fields(cause=f"{finding.cause}. Also found, {also}{order}")
 
 
-def _told(story: Story, incidents: list[Incident]) -> Told:
+def _build_account(story: Story, incidents: list[Incident]) -> Account:
     first = incidents[0]
     actors = story.actors_in(incidents)
     effects = story.effects_of(incidents)
     others = {actor for one in effects if one.is_foreign for actor in one.actors} - actors
     lines = [one.line for one in (*incidents, *effects) if one.line is not None and one.line.text]
-    return Told(
+    return Account(
         kind=first.kind,
         words=first.words,
         ranks=story.ranks_in(incidents),
@@ -152,7 +150,7 @@ def _told(story: Story, incidents: list[Incident]) -> Told:
 
 
 def _causes(finding: Finding, incidents: Iterable[Incident], present: set[str], tellers: dict[str, str]) -> list[str]:
-    """The nearest causes that have a finding."""
+    """Return the nearest causes that have a finding."""
     queue = [cause for one in incidents for cause in one.because]
     names: list[str] = []
     for cause in queue:  # grows
@@ -164,16 +162,16 @@ def _causes(finding: Finding, incidents: Iterable[Incident], present: set[str], 
     return list(dict.fromkeys(names))
 
 
-def _joined(
+def _join_causes(
     story: Story,
     finding: Finding,
-    of_rule: dict[str, list[Incident]],
+    by_rule: dict[str, list[Incident]],
     kept: list[Finding],
     tellers: dict[str, str],
     rules: Mapping[str, Rule],
 ) -> Finding:
-    """A finding with its causes by the story."""
-    incidents = of_rule.get(finding.rule, ())
+    """Return a finding with its causes by the story."""
+    incidents = by_rule.get(finding.rule, ())
     present = {other.rule for other in kept}
     if not incidents:
         lead = story.roots[0]
@@ -198,7 +196,7 @@ def _is_late(rule: Rule) -> bool:
 
 
 def _under_conditions(finding: Finding, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Finding:
-    """A finding of a job that did not fail, under how things are, where these may lead to it."""
+    """Return a finding of a job that did not fail, below the settings that may lead to it."""
     rule = rules[finding.rule]
     layer = "stage" if "never-began" in rule.tells else rule.reach.name.lower()
     if not _is_late(rule) or (rule.tells and layer != "stage"):
@@ -209,7 +207,7 @@ def _under_conditions(finding: Finding, findings: Iterable[Finding], rules: Mapp
 
 
 def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[str]:
-    """How things are that may lead to what nothing explains: clues alone end no job."""
+    """Return the settings that may lead to what nothing explains: clues alone end no job."""
     layers = {one.layer.name.lower() for one in incidents if not (one.because or one.is_condition)}
     clues = (finding.rule for finding in findings if finding.clue)
     return [name for name in clues if not layers.isdisjoint(rules[name].may_cause)]

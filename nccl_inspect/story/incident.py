@@ -10,18 +10,14 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.times import line_seconds
 
-_STAMP = later(r"\d{4}-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
-_GLOG = later(r"\b[EWIF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d\.\d{1,9})")
-_STAMPED = 200
-"""Characters of a line in which its time stands."""
 _SLACK = 1.5
 """Seconds within which the order of lines says more than times: many lines have whole seconds only."""
 
 
 class Incident:
-    """What happened to processes at one place in time.
+    """An incident is one thing that happened to processes.
 
     Args:
         kind: of what happened, or the rule that found it.
@@ -65,8 +61,8 @@ class Incident:
 
     @cached_property
     def time(self) -> float | None:
-        """When its line was printed, in seconds of the year; None where the line has no time."""
-        return clock(self.line.text) if self.line else None
+        """Return when its line was printed, in seconds of the year; None where the line has no time."""
+        return line_seconds(self.line.text) if self.line else None
 
     @property
     def is_condition(self) -> bool:
@@ -100,34 +96,25 @@ class Incident:
         return self.finding is None and ("CUDA error: " in text or "CUDA_ERROR_" in text)
 
     @property
-    def place(self) -> tuple[float, str, int]:
-        """Sorts incidents where nothing else does."""
+    def position(self) -> tuple[float, str, int]:
+        """Return what sorts incidents where nothing else does."""
         return (self.time or 0.0, self.line.source if self.line else "", self.line.order if self.line else 0)
 
 
 class Order:
-    """Sorts incidents by time where it is known, else by lines."""
+    """Order sorts incidents by time where it is known, else by lines."""
 
     def __init__(self, incident: Incident) -> None:
         self.incident = incident
 
     def __lt__(self, other: Order) -> bool:
         known = before(self.incident, other.incident)
-        return known if known is not None else self.incident.place[1:] < other.incident.place[1:]
+        return known if known is not None else self.incident.position[1:] < other.incident.position[1:]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Order) and self.incident is other.incident
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def clock(text: str) -> float | None:
-    """Seconds of the year at which a line was printed, by its own stamp; None without one."""
-    match = _STAMP.search(text[:_STAMPED]) or _GLOG.search(text[:_STAMPED])
-    if match is None:
-        return None
-    month, day, hour, minute = map(int, match.groups()[:4])
-    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5].replace(",", "."))
 
 
 def before(one: Incident, other: Incident) -> bool | None:
@@ -143,5 +130,5 @@ def before(one: Incident, other: Incident) -> bool | None:
 
 
 def first_of(incidents: Iterable[Incident]) -> Incident | None:
-    """The first of some incidents."""
+    """Return the first of some incidents; None of none."""
     return min(incidents, key=Order, default=None)

@@ -23,9 +23,10 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
-from nccl_inspect.story.incident import Incident, clock
+from nccl_inspect.story.incident import Incident
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.times import line_seconds
 
 _KILLS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
 _WIDTH = 160
@@ -79,11 +80,16 @@ class Collector:
                 self._of_line[line.source, line.order] = finding
 
     def all(self) -> list[Incident]:
-        """All incidents but those of the progress table."""
-        found = [*self._statements(), *self._exceptions(), *self._ends(), *self._outside()]
+        """Return all incidents but those of the progress table."""
+        found = [
+            *self._collect_statements(),
+            *self._collect_exceptions(),
+            *self._collect_ends(),
+            *self._collect_signals(),
+        ]
         shown = {(incident.line.source, incident.line.order) for incident in found if incident.line}
         kinds = {incident.finding.rule for incident in found if incident.finding}
-        return [*found, *self._of_findings(shown, kinds)]
+        return [*found, *self._collect_findings(shown, kinds)]
 
     def _rule(self, finding: Finding) -> Rule:
         return self.rules[finding.rule]
@@ -99,18 +105,18 @@ class Collector:
 
     # Statements
 
-    def _statements(self) -> Iterator[Incident]:
+    def _collect_statements(self) -> Iterator[Incident]:
         for notice in self.facts.job.notices:
             if isinstance(notice.event, (ProcessEnded, ErrorCascade)) or not self._counts(notice):
                 continue
             finding = self._finding(notice)
             layer = Layer.PROGRAM if _compares_calls(notice) else self._layer(notice, finding)
-            if layer == Layer.NONE or notice.production == "torch/rank-traceback":  # of :meth:`_exceptions`
+            if layer == Layer.NONE or notice.production == "torch/rank-traceback":  # of :meth:`_collect_exceptions`
                 continue
             kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
-            kind = self._kind_told(notice) or kind
+            kind = self._kind_by_rule(notice) or kind
             kind = "process-killed" if layer == Layer.SYSTEM and "ends-job" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
             by_actor: dict[frozenset[Actor], Evidence] = {}
@@ -130,8 +136,8 @@ class Collector:
                     notice=notice,
                 )
 
-    def _kind_told(self, notice: Notice) -> str:
-        """The kind of what it says, where a rule about processes tells that and its production names the rule."""
+    def _kind_by_rule(self, notice: Notice) -> str:
+        """Return the kind of a statement whose production names a rule that words one kind; empty for others."""
         tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
         return tells[0] if len(tells) == 1 else ""
 
@@ -144,7 +150,7 @@ class Collector:
                 is_aborted and not self.facts.is_over() and any(notice is one for one in closed_by_others(self.facts))
             )
         if not notice.roles.isdisjoint(("forced-end", "catchable", "program-exception")) or tone == "loose":
-            return False  # of :meth:`_outside` and :meth:`_exceptions`
+            return False  # of :meth:`_collect_signals` and :meth:`_collect_exceptions`
         is_wait = isinstance(notice.event, CollectiveTimeout) or "watchdog-status" in notice.roles
         if not (is_wait or is_error(notice) or (tone == "echo" and notice.level != "INFO")):
             return False
@@ -175,15 +181,15 @@ class Collector:
         return None if is_effect and grammar.layer_of(dialect, name) in FOREIGN else own  # it follows from the loss
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
-        named: Actor | None = self.actors.of_line(line.text)
+        named: Actor | None = self.actors.rank_in_line(line.text)
         if named is None and isinstance(rank := value(notice, "global_rank"), int):
             named = rank
         if named is None and process.host and not process.host.startswith(NO_HOST):
-            named = self.actors.of_process(process)
+            named = self.actors.actor_by_process(process)
         return frozenset() if named is None else frozenset((named,))
 
     def _peers(self, notice: Notice) -> frozenset[Actor]:
-        """The ranks that a statement names as gone."""
+        """Return the ranks that a statement names as gone."""
         ranks = [value(notice, name) for name in ("peer_rank", "peerRank")]
         if notice.production in HELPERS and self.actors.world is not None:
             hosts = [host for host in self.facts.job.hosts if host.name in notice.hosts]
@@ -193,31 +199,31 @@ class Collector:
 
     # Exceptions
 
-    def _exceptions(self) -> Iterator[Incident]:
+    def _collect_exceptions(self) -> Iterator[Incident]:
         raised = exceptions.exceptions_of(self.facts)
         several = len(self.facts.job.sources) > 1  # their lines have no order, reports of ends have times
         ends = process_ends(self.facts) if several else []
-        times = {rank: clock(end.notice.evidence[0].text) for end in ends for rank in end.ranks}
+        times = {rank: line_seconds(end.notice.evidence[0].text) for end in ends for rank in end.ranks}
         for trace in (*raised.traces, *raised.echoes):
-            if (incident := self._of_trace(trace)) is not None:
+            if (incident := self._read_trace(trace)) is not None:
                 incident.time = incident.time or times.get(trace.rank)
                 yield incident
         if raised.traces or raised.echoes or process_ends(self.facts):
             return
         for loose in [entry for entry in raised.loose if entry.is_error or entry.notice][-1:]:
             if not loose.is_loss_of_peer:
-                yield self._of_exception(loose, () if loose.rank is None else (loose.rank,), confidence="likely")
+                yield self._describe_exception(loose, () if loose.rank is None else (loose.rank,), confidence="likely")
         for loose in raised.of_threads[-1:]:
             words = f"a thread raised {loose.text}"
             yield Incident("exception", Layer.PROGRAM, frozenset(), loose.line, words, confidence="likely")
 
-    def _of_trace(self, trace: Trace) -> Incident | None:
+    def _read_trace(self, trace: Trace) -> Incident | None:
         last = trace.last
         if last is None or last.is_termination:
             return None  # its text was lost, or a signal ended it
         is_foreign = last.is_loss_of_peer or bool(_REMOTE.search(last.whole))
         if not is_foreign and exceptions.is_of_nccl(last):
-            return None  # of :meth:`_statements`
+            return None  # of :meth:`_collect_statements`
         first = trace.first if trace.first and not is_foreign else last
         finding = self._of_line.get((first.line.source, first.line.order))
         name = last.notice.production.partition("/") if last.notice else ("", "", "")
@@ -240,7 +246,7 @@ class Collector:
             finding=finding,
         )
 
-    def _of_exception(
+    def _describe_exception(
         self, raised: RaisedException, ranks: Iterable[Actor], layer: Layer = Layer.PROGRAM, confidence: str = "certain"
     ) -> Incident:
         finding = self._of_line.get((raised.line.source, raised.line.order)) if layer == Layer.PROGRAM else None
@@ -256,7 +262,7 @@ class Collector:
 
     # Ends of processes
 
-    def _ends(self) -> Iterator[Incident]:
+    def _collect_ends(self) -> Iterator[Incident]:
         found = (_FORCED.search(notice.message) for notice in self.facts.with_role("forced-end"))
         forced = {int(match[1]) for match in found if match}
         seen: set[Actor] = set()
@@ -264,8 +270,8 @@ class Collector:
             if end.code == -signal.SIGKILL and end.pid in forced:
                 continue  # it did not end when its launcher asked it to
             actors: set[Actor] = set(end.ranks)
-            by_pid = self.actors.of_pid(end.pid)
-            # Where the world is not known, the ranks in NCCL's lines are those of a communicator: a launcher's say more.
+            by_pid = self.actors.actor_by_pid(end.pid)
+            # Where the world is not known, NCCL's lines show ranks of communicators: a launcher's say more.
             if by_pid is not None and (not actors or (self.actors.world is None and isinstance(by_pid, int))):
                 actors = {by_pid}
             actors -= seen
@@ -274,10 +280,10 @@ class Collector:
                 continue
             raised = end.raised
             if raised is not None and actors and not raised.is_loss_of_peer and not exceptions.is_of_nccl(raised):
-                yield self._of_exception(raised, actors)
+                yield self._describe_exception(raised, actors)
             elif end.echo is not None and actors:
                 layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
-                yield self._of_exception(end.echo, actors, layer)
+                yield self._describe_exception(end.echo, actors, layer)
             is_kill = end.code in _KILLS
             yield Incident(
                 "process-killed" if is_kill else "process-ended",
@@ -289,8 +295,8 @@ class Collector:
                 is_kill=is_kill,
             )
 
-    def _outside(self) -> Iterator[Incident]:
-        """Signals of launchers, schedulers and users, and to whom they went."""
+    def _collect_signals(self) -> Iterator[Incident]:
+        """Yield the signals of launchers, schedulers and users, and to whom they went."""
         agents: dict[int, tuple[Notice, set[Actor]]] = {}
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
         ends += terminations(self.facts)
@@ -300,7 +306,7 @@ class Collector:
                 continue  # of a helper: the job went on
             agent, pid = _AGENT.search(line.text), _CLOSING.search(notice.message)
             if agent and pid and (entry := agents.get(int(agent[1]))):
-                if (actor := self.actors.of_pid(int(pid[1]))) is not None:
+                if (actor := self.actors.actor_by_pid(int(pid[1]))) is not None:
                     entry[1].add(actor)
                 continue
             if agent and notice.production == "torch/agent-signalled":
@@ -308,7 +314,7 @@ class Collector:
                 continue
             if notice.production == "torch/agent-signal-exception" and agents:
                 continue
-            rank = self.actors.of_line(line.text)
+            rank = self.actors.rank_in_line(line.text)
             ranks = ranks_of(self.facts, notice) if isinstance(notice.event, ProcessEnded) else []
             is_of_launcher = notice.production == "torch/worker-signalled" or "ends-one" in notice.roles
             yield Incident(
@@ -329,7 +335,7 @@ class Collector:
 
     # Findings
 
-    def _of_findings(self, shown: set[tuple[str, int]], kinds: set[str]) -> Iterator[Incident]:
+    def _collect_findings(self, shown: set[tuple[str, int]], kinds: set[str]) -> Iterator[Incident]:
         """Yield what rules find without an error: settings, machines, files beside the log."""
         for finding in self.findings:
             is_condition = self._is_condition(finding)
@@ -341,7 +347,7 @@ class Collector:
             actors: set[Actor] = set(finding.ranks) if self.actors.world is not None else set()
             if not actors:  # the rank of a process may be known by a launcher's report only
                 pids = (_PID.search(line.text) for line in finding.evidence)
-                actors = {actor for pid in pids if pid and (actor := self.actors.of_pid(int(pid[1]))) is not None}
+                actors = {actor for pid in pids if pid and (actor := self.actors.actor_by_pid(int(pid[1]))) is not None}
             who, late = ((), actors) if layer == Layer.PROGRAM else (actors, ())
             yield Incident(
                 finding.rule,

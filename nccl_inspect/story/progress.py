@@ -8,7 +8,7 @@ progress: it only came that far because others were taken away.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,9 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
-from nccl_inspect.story.incident import Incident, clock
+from nccl_inspect.story.incident import Incident
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import be, count, does, ranks_word
 
 if TYPE_CHECKING:  # most logs have no calls
@@ -46,7 +47,7 @@ _FEW = 5
 
 
 class Table:
-    """How far each rank came.
+    """The table compares how far each rank came.
 
     Args:
         facts: about the job.
@@ -60,18 +61,18 @@ class Table:
         self._blocks = sources_in_blocks(facts)
 
     def incidents(self) -> Iterator[Incident]:
-        """Who holds the others up, by calls, else by counts, and by stages."""
-        by_calls = list(self._of_calls())
+        """Yield who holds the others up: by calls, by counts of RAS, and by stages."""
+        by_calls = list(self._compare_calls())
         yield from by_calls
-        yield from self._of_counts(is_told=bool(by_calls))
+        yield from self._compare_counts(is_told=bool(by_calls))
         if not by_calls:
-            yield from self._of_stages()
+            yield from self._compare_stages()
 
     def _is_in_time(self, line: Evidence) -> bool:
         """Whether a line was printed before somebody ended the job."""
         if self._end is None or self._end.line is None:
             return True
-        when = clock(line.text)
+        when = line_seconds(line.text)
         if when is not None and self._end.time is not None:
             return when < self._end.time + 1
         return self._precedes_end(line.source, line.order)
@@ -83,14 +84,14 @@ class Table:
 
     # Calls: flight recorder dumps, and rows of the same kind made of the watchdog's lines
 
-    def _of_calls(self) -> Iterator[Incident]:
+    def _compare_calls(self) -> Iterator[Incident]:
         dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
         names = {dump.name for dump in dumps.values()}
         recorded = words.all_standstills(self.facts)
         if any(still.culprits for still in recorded) or words.is_running(self.facts):
-            yield from filter(None, (self._of_dumps(still, self._line(still, names)) for still in recorded))
+            yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in recorded))
             return
-        said = self._of_watchdog(set(dumps))
+        said = self._rows_from_watchdog(set(dumps))
         if not dumps and not said:
             return
         from nccl_inspect.artifacts import standstill
@@ -104,30 +105,30 @@ class Table:
             stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
         for still in stills:
             line = self._line(still, names)
-            incident = self._of_dumps(still, line) if dumps else self._of_lines(still, busy, line)
+            incident = self._judge_dumps(still, line) if dumps else self._judge_lines(still, busy, line)
             if incident is not None:
                 incident.teller = "" if dumps else "watchdog-timeout"
                 yield incident
 
     def _line(self, still: Standstill, names: set[str]) -> Evidence | None:
-        """The line of a dump, else of the log, that shows it."""
+        """Return the line of a dump, else of the log, that shows a standstill."""
         parts = [part for part in (*still.culprits, *still.waiting) if part.dump in names]
         own = next(iter(words.lines(self.facts, parts, 1)), None)
         return own or next((w.notice.evidence[0] for w in waits(self.facts) if w.seq == still.seq), None)
 
-    def _of_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
+    def _judge_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
         if still.kind in (causes.UNFINISHED, causes.PARTLY):
             if not still.culprits:
                 return None
-            return self._two_sided(culprits, self._sentence(still, culprits), line)
+            return self._lagging("call-unfinished", culprits, self._sentence(still, culprits), line, layer=Layer.WAIT)
         is_sure = bool(still.culprits or still.odd)
         named = set(still.odd) or culprits
         kind = _KINDS[still.kind]
         return self._lagging(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
 
-    def _of_lines(self, still: Standstill, busy: set[int], line: Evidence | None) -> Incident | None:
-        """What the watchdog's lines show; they do not say in which order a rank made its calls."""
+    def _judge_lines(self, still: Standstill, busy: set[int], line: Evidence | None) -> Incident | None:
+        """Return what the watchdog's lines show; they do not say in which order a rank made its calls."""
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
         is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY)
         if still.kind != causes.DIFFERENT:
@@ -141,25 +142,27 @@ class Table:
             return None  # of whom the log has no output it does not show what they called
         if not is_two_sided:
             named = set(still.odd) or culprits
-            return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line, "likely")
+            return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line)
         named = culprits | set(still.group.ranks if len(still.group.ranks) < _FEW else ())
         here = {wait.group for wait in waits(self.facts) if wait.rank in culprits and wait.group}
         if len(named) == 1 and here:
             text = f"it likely began in group {', '.join(sorted(here))}, in which {ranks_word(named)} waits"
-            return self._two_sided(set(), text, line)
+            return self._lagging("call-unfinished", set(), text, line, layer=Layer.WAIT)
         text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
-        return self._two_sided(named, text + still.group.label, line)
+        return self._lagging("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
 
-    def _lagging(self, kind: str, ranks: set[int], text: str, line: Evidence | None, confidence: str) -> Incident:
-        peers = frozenset[Actor](ranks)
+    @staticmethod
+    def _lagging(
+        kind: str,
+        who: Iterable[Actor],
+        text: str,
+        line: Evidence | None,
+        confidence: str = "likely",
+        layer: Layer = Layer.PROGRAM,
+    ) -> Incident:
+        """Return the incident of actors for which others wait."""
         return Incident(
-            kind, Layer.PROGRAM, frozenset(), line, text, peers=peers, is_report=True, confidence=confidence
-        )
-
-    def _two_sided(self, ranks: set[int], text: str, line: Evidence | None) -> Incident:
-        peers = frozenset[Actor](ranks)
-        return Incident(
-            "call-unfinished", Layer.WAIT, frozenset(), line, text, peers=peers, is_report=True, confidence="likely"
+            kind, layer, frozenset(), line, text, peers=frozenset(who), is_report=True, confidence=confidence
         )
 
     def _sentence(self, still: Standstill, ranks: set[int]) -> str:
@@ -178,12 +181,12 @@ class Table:
         return f"{ranks_word(ranks)} {does(len(ranks), 'stand')} in {call}, which all called"
 
     def _printing(self) -> set[int]:
-        """The ranks of which the log has any line."""
-        prefixed = (self.actors.of_line(notice.message) for notice in self.facts.job.notices)
+        """Return the ranks of which the log has any line."""
+        prefixed = (self.actors.rank_in_line(notice.message) for notice in self.facts.job.notices)
         return {rank for rank in prefixed if rank is not None} | self.actors.known
 
     def _standing(self) -> set[int]:
-        """The ranks that say of themselves that they wait in a call, before somebody ended the job."""
+        """Return the ranks that report their own wait in a call, before somebody ended the job."""
         own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
         late = latecomers(own)
         standing = {wait.rank for wait in own if wait.rank is not None and wait not in late}
@@ -194,8 +197,8 @@ class Table:
                 standing.add(rank)
         return standing
 
-    def _of_watchdog(self, known: set[int]) -> dict[int, Dump]:
-        """Rows made of the watchdog's lines, for ranks without a dump."""
+    def _rows_from_watchdog(self, known: set[int]) -> dict[int, Dump]:
+        """Return rows made from the watchdog's lines, for ranks without a dump."""
         waiting = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
         late = latecomers(waiting)
         waiting = [wait for wait in waiting if wait not in late]
@@ -248,7 +251,7 @@ class Table:
         return rows
 
     def _groups(self, by_group: dict[str, list[Wait]]) -> Iterator[tuple[str, Group]]:
-        """The groups with their ranks, where the log shows these."""
+        """Yield the groups with their ranks, where the log shows these."""
         from nccl_inspect.artifacts.flight_recorder import Group
 
         for name, _, comm in with_communicators(self.facts, by_group):
@@ -258,29 +261,21 @@ class Table:
                 named = [
                     rank
                     for notice in self.facts.job.notices
-                    if (rank := self.actors.of_line(notice.message)) is not None
+                    if (rank := self.actors.rank_in_line(notice.message)) is not None
                 ]
                 ranks = tuple(range(self.facts.job.world_size or max(named, default=0) + 1))
             yield name, Group(guid, desc.rstrip(")"), ranks)
 
     # Counts of RAS
 
-    def _of_counts(self, *, is_told: bool) -> Iterator[Incident]:
+    def _compare_counts(self, *, is_told: bool) -> Iterator[Incident]:
         ranks = ranks_by_pid(self.facts)
         for answer in artifacts.of(self.facts.job.artifacts, "ras")[-1:]:
             lost = {rank for entry in answer.lost if (rank := ranks.get(entry.pid or -1)) is not None}
             if lost:
                 line = Evidence(answer.name, next(entry.line for entry in answer.lost), "no answer")
-                yield Incident(
-                    "no-answer",
-                    Layer.LOSS,
-                    frozenset(),
-                    line,
-                    f"RAS has no answer from {ranks_word(lost)}: stopped, dead or left",
-                    peers=frozenset(lost),
-                    is_report=True,
-                    confidence="likely",
-                )
+                text = f"RAS has no answer from {ranks_word(lost)}: stopped, dead or left"
+                yield self._lagging("no-answer", lost, text, line, layer=Layer.LOSS)
             if is_told or not answer.mismatches:
                 continue
             from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
@@ -292,14 +287,14 @@ class Table:
                 first = answer.mismatches[0]
                 line = Evidence(answer.name, answer.lines.get(first.comm_id, 1), f"{first.operation} counts differ")
                 text = f"{ranks_word(late)} launched fewer operations than the others: never called, late or elsewhere"
-                yield self._lagging("out-of-step", late, text, line, "likely")
+                yield self._lagging("out-of-step", late, text, line)
 
     # Stages of communicators
 
-    def _of_stages(self) -> Iterator[Incident]:
+    def _compare_stages(self) -> Iterator[Incident]:
         if node_failed(self.facts):
             return
-        found = list(self._of_begins())
+        found = list(self._find_late_begins())
         yield from found
         wait = None if found else at_end.of(self.facts)
         if wait is None or not (at_end.is_stuck(self.facts) or self._end or self.facts.job.ended_by):
@@ -316,10 +311,10 @@ class Table:
             text = f"{ranks_word(late)} {what} the {wait.stage} in which {who}"
         else:
             text = f"ranks wait for each other in the {wait.stage}"
-        yield self._lagging("never-began", late, text, wait.since, "likely")
+        yield self._lagging("never-began", late, text, wait.since)
 
-    def _of_begins(self) -> Iterator[Incident]:
-        """Ranks that did not begin a communicator in which others wait."""
+    def _find_late_begins(self) -> Iterator[Incident]:
+        """Yield the ranks that did not begin a communicator in which others wait."""
         job = self.facts.job
         if job.excerpt or not (job.failed or job.ended_by or self._end or at_end.is_stuck(self.facts)):
             return
@@ -327,10 +322,10 @@ class Table:
         idle: set[Actor] = set()
         most: list[Begin] = []
         for comm in job.communicators:
-            in_time = [begin for begin in comm.begins if self._began_in_time(begin)]
+            in_time = [begin for begin in comm.begins if self._precedes_end(begin.source, begin.order)]
             if not in_time or len(in_time) == comm.nranks or any(begin.is_complete for begin in in_time):
                 continue
-            stands |= {self.actors.of_process(begin.process) for begin in in_time}
+            stands |= {self.actors.actor_by_process(begin.process) for begin in in_time}
             idle |= self._absent(comm, in_time)
             most = max(most, in_time, key=len)
         idle = {actor for actor in idle - stands if isinstance(actor, Process) or actor in self.actors.known}
@@ -338,28 +333,19 @@ class Table:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
         waiting = f"{count(len(most), 'other')} {does(len(most), 'wait')}"
-        yield Incident(
-            "never-began",
-            Layer.PROGRAM,
-            frozenset(),
-            line,
-            f"{name_of(idle)} never began to build a communicator in which {waiting}",
-            peers=frozenset(idle),
-            is_report=True,
-            confidence="likely",
-        )
-
-    def _began_in_time(self, begin: Begin) -> bool:
-        return self._precedes_end(begin.source, begin.order)
+        text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
+        yield self._lagging("never-began", idle, text, line)
 
     def _absent(self, comm: CommunicatorInfo, in_time: list[Begin]) -> set[Actor]:
-        """The members that did not begin in time, as far as their ranks are known."""
-        found: set[Actor] = {self.actors.of_process(begin.process) for begin in comm.begins if begin not in in_time}
+        """Return the members that did not begin in time, as far as their ranks are known."""
+        found: set[Actor] = {
+            self.actors.actor_by_process(begin.process) for begin in comm.begins if begin not in in_time
+        }
         members = {begin.member for begin in comm.begins}
         missing = [member for member in range(comm.nranks) if member not in members]
         if comm.nranks == self.actors.world:
             return found | set(missing)
-        here = {self.actors.of_process(begin.process): begin.member for begin in comm.begins}
+        here = {self.actors.actor_by_process(begin.process): begin.member for begin in comm.begins}
         free = [actor for actor in self.actors.everyone if isinstance(actor, int) and actor not in here]
         for member in missing if ranks_among(here) else ():
             low = max((rank for rank, at in here.items() if isinstance(rank, int) and at < member), default=-1)
@@ -394,7 +380,7 @@ def _call(group: str, wait: Wait | None, seq: int) -> Call:
 
 
 def sources_in_blocks(facts: Facts) -> set[str]:
-    """Sources in which each host has its lines together: between hosts their order says nothing."""
+    """Return the sources in which each host has its lines together: between hosts their order says nothing."""
     spans: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for last in facts.job.last_lines:
         host = last.process.host

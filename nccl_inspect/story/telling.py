@@ -48,7 +48,7 @@ _VAGUE = ("launcher-report", "call-failed")
 
 
 class Story:
-    """What happened to a job.
+    """The story is what happened to a job: its incidents, and what explains each.
 
     Args:
         facts: about the job.
@@ -67,11 +67,11 @@ class Story:
 
     @property
     def lead(self) -> list[Incident]:
-        """The incidents in which it began: the first root, and what happened to others alike."""
+        """Return the incidents with which it began: the first root, and those of the same kind."""
         return self.alike(self.roots[0]) if self.roots else []
 
     def alike(self, root: Incident) -> list[Incident]:
-        """A root with those in which the same happened to others."""
+        """Return a root with those in which the same happened to others."""
         same = [one for one in self.roots if one.kind == root.kind]
         if root.layer == Layer.LAUNCHER:
             same = [one for one in same if one is root or are_together(root, one)]
@@ -80,26 +80,26 @@ class Story:
         return same
 
     def actors_in(self, incidents: Iterable[Incident]) -> set[Actor]:
-        """Whom to look at: who lags or differs, else to whom it happened, else who is named."""
+        """Return the processes to look at: those that lag or differ, else those it happened to, else those it names."""
         return {actor for one in incidents for actor in (one.peers if one.lags else one.actors or one.peers)}
 
     def ranks_in(self, incidents: Sequence[Incident]) -> list[int]:
-        """The same as ranks of the job, as far as these are known."""
+        """Return their ranks of the job, as far as these are known."""
         ranks = ranks_among(self.actors_in(incidents))
         first = incidents[0] if incidents else None
         return ranks or (list(first.finding.ranks) if first and first.finding else [])
 
     def hosts_in(self, incidents: Iterable[Incident]) -> list[str]:
-        """Their hosts."""
+        """Return their hosts."""
         return self._actors.hosts_of(self.actors_in(incidents))
 
     def pids_in(self, incidents: Iterable[Incident]) -> list[int]:
-        """Their pids."""
-        processes = (self._actors.process_of(actor) for actor in self.actors_in(incidents))
+        """Return their pids."""
+        processes = (self._actors.find_process(actor) for actor in self.actors_in(incidents))
         return sorted({process.pid for process in processes if process is not None})
 
     def effects_of(self, roots: Iterable[Incident]) -> list[Incident]:
-        """Everything that follows from some incidents, in the order of the edges."""
+        """Return everything that follows from some incidents, in the order of the edges."""
         queue = list(roots)
         reached = set(map(id, queue))
         by_cause: dict[int, list[Incident]] = defaultdict(list)
@@ -116,7 +116,7 @@ class Story:
         return effects
 
     def entries(self, found: Collection[str] = ()) -> list[Entry]:
-        """What happened, in order: where it began, then all that follows from it, alike things as one.
+        """Return what happened, in order: where it began, then what follows from it, equal things as one.
 
         Args:
             found: the rules with findings: of several that tell the same kind, one of these is named.
@@ -167,7 +167,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).all()
     blocks = sources_in_blocks(facts)
     for incident in incidents:
-        process = actors.process_of(min(incident.actors, key=str)) if incident.actors else None
+        process = actors.find_process(min(incident.actors, key=str)) if incident.actors else None
         if incident.line and incident.line.source in blocks:
             incident.block = process.host if process else f"line {incident.line.order}"
     end = first_of(incident for incident in incidents if incident.is_signal)
@@ -183,13 +183,13 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
 
 
 def rule_of(kind: str, found: Collection[str] = ()) -> str | None:
-    """The rule that tells a kind of incident, of several one with a finding; None where none does."""
+    """Return the rule that words a kind of incident, of several one with a finding; None where none does."""
     telling = [entry.rule.name for entry in registered() if kind in entry.rule.tells]
     return next((name for name in telling if name in found), next(iter(telling), None))
 
 
 def _without_survived(incidents: list[Incident], facts: Facts) -> list[Incident]:
-    """The incidents; only the fatal ones where nothing ended, waits or was lost: the job survived the others."""
+    """Return the incidents, only the fatal ones where nothing ended, waits or was lost: the job survived the others."""
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
     return [one for one in incidents if is_over or _is_failure(one)]
 
@@ -201,7 +201,7 @@ def _is_failure(incident: Incident) -> bool:
 
 
 def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
-    """Who went without a word, where connections were lost and nobody says why: named by others, or by elimination."""
+    """Return who went without a word where connections were lost: named by others, or found by elimination."""
     losses = [one for one in edges.roots if one.is_foreign and one.kind not in ("call-unfinished", "no-answer")]
     if not losses or any(one.finding for one in losses):
         return None  # of the progress table, or of the network
@@ -214,7 +214,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None  # connections of helper threads close at every end
     lost = [one.notice for one in edges.incidents if one.layer == Layer.LOSS and one.notice]
     silence = silence_of(facts, list({id(one): one for one in (*lost, *closed_by_others(facts))}.values()))
-    gone = {actors.of_process(last.process) for last in silence.gone}
+    gone = {actors.actor_by_process(last.process) for last in silence.gone}
     said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
     named = {actor for loss in said for actor in loss.peers}
     who = gone or named
@@ -232,7 +232,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
 
 
 def _stated(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
-    """What a rule that joins statements says of the calls of some ranks, where the others only wait."""
+    """Return what a rule that joins statements says about calls of some ranks, where the others only wait."""
     roots = edges.roots
     if not roots or any(not root.is_foreign or root.kind in _WHERE for root in roots):
         return None
@@ -254,7 +254,7 @@ def _stated(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]
 
 
 def _rank(incident: Incident) -> tuple[object, ...]:
-    """Events before conditions, what has an owner before what has none, the sure before the possible; then time."""
+    """Rank events before conditions, known owners before unknown ones, the sure before the possible; then by time."""
     is_possible = incident.confidence == _CONFIDENCES[-1]
     is_cause = (incident.layer <= Layer.RESOURCE or incident.layer == Layer.LOSS) and incident.finding is not None
     if is_cause or incident.layer <= Layer.PROGRAM or incident.is_kill or incident.is_signal:
@@ -270,7 +270,7 @@ def _rank(incident: Incident) -> tuple[object, ...]:
 
 
 def _sentence(incident: Incident) -> str:
-    """Say what happened, without who says it."""
+    """Return what happened in words, without who printed it."""
     event = incident.notice.event if incident.notice else None
     if isinstance(event, CollectiveTimeout):
         return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s for {event.operation} and timed out"
@@ -279,7 +279,7 @@ def _sentence(incident: Incident) -> str:
 
 
 def _first_of_all(first: Incident, incidents: Iterable[Incident]) -> str:
-    """Say whom it happened to first, where several lines show it and their times the order."""
+    """Return which rank it happened to first, where several lines show it and their times give the order."""
     ranks = ranks_among(first.actors)
     others = [one for one in incidents if one is not first]
     is_known = len(ranks) == 1 and others and all(before(first, one) is True for one in others)
@@ -287,7 +287,7 @@ def _first_of_all(first: Incident, incidents: Iterable[Incident]) -> str:
 
 
 def _says_little(incidents: list[Incident]) -> tuple[object, ...]:
-    """Sort first what names somebody and says most."""
+    """Sort first what names a process and says most."""
     is_of_nobody = not any(one.actors or one.peers for one in incidents)
     return is_of_nobody, incidents[0].kind in _VAGUE, *_when(incidents)
 

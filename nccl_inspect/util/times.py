@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from re import Match
 from typing import NamedTuple
 
 from nccl_inspect.util.patterns import later
@@ -71,16 +72,27 @@ def in_order(*times: Moment | None) -> bool:
     return len({time.clock if time else None for time in times}) == 1 and times[0] is not None
 
 
-_GLOG = later(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
+_GLOG = later(r"\b[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")
+_DATED = later(r"\d{4}-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
+_BEGINNING = 200
+"""Characters of a line in which its time is."""
 
 
 def glog_seconds(line: str) -> float | None:
-    """When a C++ part of PyTorch printed a line (``[E1121 23:33:28.969389427 …``), in seconds.
+    """Return when PyTorch printed a line (``[E1121 23:33:28.969389427 …``), in seconds; None where it has no such time.
 
     It prints no year, so they count from any moment: whole days are what differs between two years.
     """
-    match = _GLOG.search(line)
+    return _seconds(_GLOG.search(line))
+
+
+def line_seconds(line: str) -> float | None:
+    """Return when a line was printed, as :func:`glog_seconds` does, by its date or by the time that PyTorch prints."""
+    return _seconds(_DATED.search(line, 0, _BEGINNING) or _GLOG.search(line, 0, _BEGINNING))
+
+
+def _seconds(match: Match[str] | None) -> float | None:
     if match is None:
         return None
     month, day, hour, minute = map(int, match.groups()[:4])
-    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5])
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(match[5].replace(",", "."))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.archives import Member
 
 Progress = Callable[[int, int | None], None]
-"""Told how many bytes were read (as stored, not as unpacked), and how many there are where that is known."""
+"""Account how many bytes were read (as stored, not as unpacked), and how many there are where that is known."""
 
 
 @frozen
