@@ -36,7 +36,9 @@ def test_the_story_of_a_recorded_fault_begins_with_the_lead_and_each_entry_follo
         if not name.startswith(RECORDED) or not name.endswith((".gz", "-lazy")) or one["verdict"] != "failed":
             continue
         story, findings = one.get("story", []), one.get("findings", [])
-        lead = next((finding for finding in findings if finding.get("fatal") or finding.get("root", True)), {})
+        lead: dict[str, Any] = next(
+            (finding for finding in findings if finding.get("fatal") or finding.get("root", True)), {}
+        )
         if not story or story[0]["rule"] != lead.get("rule"):
             wrong.append(f"{name}: {[entry['what'] for entry in story[:1]]}, lead: {lead.get('summary')}")
         for number, entry in enumerate(story):
