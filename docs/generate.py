@@ -30,7 +30,6 @@ from nccl_inspect import cli
 from nccl_inspect.event import base as event
 from nccl_inspect.event import types
 from nccl_inspect.judging import engine
-from nccl_inspect.judging.relations import relations
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -128,8 +127,8 @@ def rules_page() -> Iterator[str]:
             file = f"{rule.name.replace('-', '_')}.md"
             has_page = (ROOT / "nccl_inspect" / "rules" / file).exists()
             name = f"[{rule.name}](../../nccl_inspect/rules/{file})" if has_page else rule.name
-            known = relations()
-            others = dict.fromkeys((*known.leading(rule.name), *known.causes(rule.name), *known.superseding(rule.name)))
+            causes = (cause.name for cause in engine.causes_by_rule()[rule.name])
+            others = dict.fromkeys((*causes, *sorted(engine.superseding_by_rule()[rule.name])))
             rows.append((name, rule.severity, rule.title, ", ".join(others)))
         yield from table(("rule", "usual severity", "what is wrong", "causes, and more specific rules"), rows)
 

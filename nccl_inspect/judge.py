@@ -6,12 +6,20 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import culprits, first_failure, placeholders, placement, remedies, results, verdicts
-from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Layer, Registered, Rule, registered
+from nccl_inspect.judging.engine import (
+    CATEGORIES,
+    SEVERITIES,
+    Layer,
+    Registered,
+    Rule,
+    causes_by_rule,
+    registered,
+    superseding_by_rule,
+)
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.process_ends import last_words
-from nccl_inspect.judging.relations import relations
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
@@ -83,7 +91,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 def _without_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
     """The findings of the wanted rules, without those superseded by a more specific wanted rule."""
     present = {finding.rule for finding in findings} & wanted
-    kept = {name for name in present if present.isdisjoint(relations().superseding(name))}
+    kept = {name for name in present if present.isdisjoint(superseding_by_rule()[name])}
     return [finding for finding in findings if finding.rule in kept]
 
 
@@ -109,7 +117,12 @@ def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
 def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
     """The open questions, without those about an effect of a finding: that finding answers them."""
     asked = (question for question in questions if question.rule in wanted)
-    return [question for question in asked if present.isdisjoint(relations().leading(question.rule))]
+    return [question for question in asked if present.isdisjoint(_leading(question.rule))]
+
+
+def _leading(name: str) -> list[str]:
+    """Return the rules whose findings lead those of a rule."""
+    return [cause.name for cause in causes_by_rule()[name] if not cause.nest_under_effect]
 
 
 def _with_causes(
@@ -117,11 +130,11 @@ def _with_causes(
 ) -> list[Finding]:
     """The findings, each with its causes: those of failures by the story, the others by what rules declare."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
+    beside = {entry.rule.name for entry in registered() if entry.explain}
     joined = []
     for finding in findings:
         rule = by_name[finding.rule]
-        causes = [by_name[other.rule] for other in findings if finding.rule in other.explains]
-        shown = [cause for cause in causes if cause.explains]
+        shown = [by_name[other.rule] for other in findings if finding.rule in other.explains and other.rule in beside]
         joined.append(_joined(finding, rule, present, accepted, place, shown))
     return joined
 
@@ -131,7 +144,9 @@ def _sorted(
 ) -> list[Finding]:
     """The findings in the order of the report."""
     worst = {finding.rule: _worst(finding, findings, by_name) for finding in findings}
-    return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside, place))
+    causes = {name for finding in findings for name in finding.because}
+    nested = {name for name in causes if by_name[name].nest_under_effect}
+    return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside, place, f.rule in nested))
 
 
 def _without_repeated_symptoms(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
@@ -204,8 +219,8 @@ def _joined(
     """
     own = SEVERITIES.index(finding.severity)
     is_told = rule.name in place or not finding.root
-    leading = () if is_told else relations().leading(rule.name)
-    causing = relations().causes(rule.name)
+    leading = () if is_told else _leading(rule.name)
+    causing = [cause.name for cause in causes_by_rule()[rule.name]]
     # A cause that the user made less severe than its effect does not hide it.
     proven = [cause.name for cause in shown]
     over = [cause.name for cause in shown if not cause.nest_under_effect]
@@ -223,7 +238,7 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
 
 
 def _order(
-    finding: Finding, rule: Rule, severity: int, aside: set[str], place: Mapping[str, int]
+    finding: Finding, rule: Rule, severity: int, aside: set[str], place: Mapping[str, int], is_nested: bool
 ) -> tuple[object, ...]:
     """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible.
 
@@ -235,10 +250,11 @@ def _order(
         severity: its own, or that of the causes nested under it.
         aside: rules whose findings are accepted or ignored; their effects follow the reported roots.
         place: of rules in the story.
+        is_nested: whether it is shown under its effect.
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
-    is_effect = not finding.root or not aside.isdisjoint(relations().leading(rule.name))
+    is_effect = not finding.root or not aside.isdisjoint(_leading(rule.name))
     return (
         not finding.root,
         is_effect,
@@ -246,7 +262,7 @@ def _order(
         not (finding.fatal or place.get(finding.rule) == 0),
         place.get(finding.rule, len(place)) if finding.fatal else 0,
         -severity,
-        rule.nest_under_effect,
+        is_nested,
         confidence,
         rule.category == "environment" and not (finding.paths or finding.fatal),
         finding.rule,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -76,23 +76,19 @@ class Rule(Frozen):
     layer: Layer | None = None
     """How near to a cause it is what it finds; None for that of its category."""
     may_cause: tuple[str, ...] = ()
-    """Of a setting or a machine: the layers of failures that it may explain, and ``stage`` for ranks that never began
-    a communicator."""
+    """What it may explain: layers of failures, ``stage`` for ranks that never began a communicator, and kinds of
+    effects that rules show."""
+    shows: tuple[str, ...] = ()
+    """The kinds of effects that its findings are, by which rules that may cause them name them."""
     tells: tuple[str, ...] = ()
     """The kinds of incidents that it tells: it only joins statements of several processes."""
-    causes: tuple[str, ...] = ()
-    """Rules, as names or globs, whose findings this one may explain: reports name it as their cause."""
-    echoes: tuple[str, ...] = ()
-    """Rules, as names or globs, whose findings are only effects of this one: it leads, and they nest under it."""
     supersedes: tuple[str, ...] = ()
-    """Rules, as names or globs, that are less specific: their findings are dropped if this one has any."""
+    """Rules that are less specific: their findings are dropped if this one has any."""
     nest_under_effect: bool = False
-    """A cause that nests under the slow path it leads to, if there is one: the effect makes the headline."""
+    """A cause that nests under the slow path it leads to, if there is one: the effect makes the headline. Any other
+    cause leads, and its effects nest under it."""
     cloud: str = ""
     """The cloud vendor it is about: a finding means that the job runs there."""
-    explains: tuple[str, ...] = ()
-    """Rules whose findings a file beside the log may explain: ``judge`` receives these findings and returns which ones
-    it explains."""
     local: bool = False
     """The fault is in the ranks and hosts that it names; they are not victims of a fault elsewhere."""
 
@@ -177,6 +173,10 @@ class Rule(Frozen):
         """Create an open question, with what would answer it and the paths that stay unjudged."""
         return NotJudged(self.name, reason, needs, paths)
 
+    def causes(self, effect: Rule) -> bool:
+        """Whether it may cause the kinds of effects that a rule shows."""
+        return not set(effect.shows).isdisjoint(self.may_cause)
+
     @property
     def reach(self) -> Layer:
         """How near to a cause it is what it finds."""
@@ -234,11 +234,12 @@ Results = Iterator[Result]
 
 @frozen
 class Registered(Frozen):
-    """A rule with its ``judge`` function."""
+    """A rule with the functions of its module."""
 
     rule: Rule
-    judge: Callable[..., Results]
-    """Takes the facts, and for a rule that ``explains`` others the findings that it may explain."""
+    judge: Callable[[Facts], Results] | None
+    explain: Callable[[Facts, Sequence[Finding]], Results] | None = None
+    """Instead of ``judge``, of a rule about files beside the log: takes the findings that it may have caused, too."""
     tell: Callable[[Facts, Account], Finding] | None = None
     """Of a rule that ``tells`` kinds of incidents: takes what the story tells."""
 
@@ -249,8 +250,26 @@ def registered() -> tuple[Registered, ...]:
     rules = []
     for name in modules(str(_RULES / "__init__.py")):
         loaded = import_module(f"nccl_inspect.rules.{name}")
-        rules.append(Registered(loaded.RULE, loaded.judge, getattr(loaded, "tell", None)))
+        functions = (getattr(loaded, function, None) for function in ("judge", "explain", "tell"))
+        rules.append(Registered(loaded.RULE, *functions))
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
+
+
+@cache
+def causes_by_rule() -> dict[str, tuple[Rule, ...]]:
+    """Return for each rule those that may cause what it shows, but for those about files: these decide themselves."""
+    causes = [entry.rule for entry in registered() if entry.judge]
+    return {
+        entry.rule.name: tuple(rule for rule in causes if rule is not entry.rule and rule.causes(entry.rule))
+        for entry in registered()
+    }
+
+
+@cache
+def superseding_by_rule() -> dict[str, frozenset[str]]:
+    """Return for each rule the more specific rules, whose findings replace its own."""
+    rules = [entry.rule for entry in registered()]
+    return {less.name: frozenset(rule.name for rule in rules if less.name in rule.supersedes) for less in rules}
 
 
 def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from nccl_inspect.judging import clouds
-from nccl_inspect.judging.engine import CATEGORIES, Effects, Registered, Result, Rule
+from nccl_inspect.judging.engine import (
+    CATEGORIES,
+    Effects,
+    Registered,
+    Result,
+    Rule,
+    superseding_by_rule,
+)
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.relations import relations
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
 from nccl_inspect.util.records import Frozen, frozen
@@ -84,13 +90,19 @@ def of(facts: Facts, rules: Iterable[Registered]) -> Results:
     """Run the rules: first those that judge the job, then those that explain their findings."""
     rules = list(rules)
     collected = Results(facts.job.paths)
-    judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if not entry.rule.explains]
+    judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if entry.judge]
     for rule, results in sorted(judged, key=_place):
         for result in results:
             collected.add(_for_cloud(facts, rule, result))
     first = list(collected.findings)
-    later = (entry for entry in rules if entry.rule.explains)
-    explained = [(entry.rule, list(entry.judge(facts, _effects(entry.rule, first)))) for entry in later]
+    present = {finding.rule for finding in first}
+    effects = [finding for finding in first if present.isdisjoint(superseding_by_rule()[finding.rule])]
+    by_name = {entry.rule.name: entry.rule for entry in rules}
+    explained = []
+    for entry in rules:
+        caused = [finding for finding in effects if entry.rule.causes(by_name[finding.rule])]
+        if entry.explain and caused:
+            explained.append((entry.rule, list(entry.explain(facts, caused))))
     for _, results in sorted(explained, key=_place):
         for result in results:
             collected.add(result)  # a file beside the log names the steps that help
@@ -99,13 +111,6 @@ def of(facts: Facts, rules: Iterable[Registered]) -> Results:
 
 def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
     return CATEGORIES.index(judged[0].category), judged[0].name
-
-
-def _effects(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that a rule may explain, without those superseded by a more specific rule."""
-    present = {finding.rule for finding in findings}
-    wanted = {name for name in rule.explains if present.isdisjoint(relations().superseding(name))}
-    return [finding for finding in findings if finding.rule in wanted]
 
 
 def _for_cloud(facts: Facts, rule: Rule, result: Result) -> Result:

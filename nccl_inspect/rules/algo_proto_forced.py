@@ -18,7 +18,9 @@ RULE = Rule(
     category="environment",
     severity="warning",
     title="A setting forces the algorithm or the protocol",
-    causes=("bandwidth-low", "ring-crosses-nodes-too-often"),
+    may_cause=("slow", "ring-crosses-nodes"),
+    nest_under_effect=True,
+    shows=("setting",),
 )
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
 _SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")

@@ -16,6 +16,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="nccl-tests measured far less bandwidth than the paths of the job provide",
+    shows=("slow",),
 )
 _SHARE = 4
 """Far below: less than this fraction of the lowest published figure."""

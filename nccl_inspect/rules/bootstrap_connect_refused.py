@@ -14,6 +14,7 @@ RULE = Rule(
     category="bootstrap",
     layer=Layer.LOSS,
     title="Connections to another rank are refused: nobody listens there",
+    shows=("refused",),
 )
 
 _START = 5

@@ -16,8 +16,9 @@ from nccl_inspect.util.wording import ranks_word, some_names
 RULE = Rule(
     name="bootstrap-no-interface",
     category="bootstrap",
-    may_cause=("wait", "loss", "call", "stage", "resource"),
     title="A rank finds no network interface for bootstrap",
+    may_cause=("wait", "loss", "call", "stage", "resource"),
+    shows=("no-interface", "setting"),
     local=True,
 )
 

@@ -37,8 +37,9 @@ RULE = Rule(
     name="bootstrap-wrong-interface",
     category="bootstrap",
     layer=Layer.SETTING,
-    may_cause=("wait", "loss", "call", "stage"),
     title="An interface for bootstrap or TCP traffic does not reach the other hosts",
+    may_cause=("wait", "loss", "call", "stage"),
+    shows=("no-interface", "setting"),
 )
 _IPV4_ONLY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 only: link-local IPv6 addresses (fe80:) do not work between hosts"
 _SHARED = "ip -br addr   # on each host, inside the container: which interface do all share?"

@@ -11,7 +11,9 @@ RULE = Rule(
     category="environment",
     severity="warning",
     title="A setting limits the number of channels",
-    causes=("bandwidth-low", "nic-shared", "nic-unused"),
+    may_cause=("slow", "shared-nic", "idle-nic"),
+    nest_under_effect=True,
+    shows=("setting",),
     supersedes=("few-channels",),
     local=True,
 )

@@ -9,6 +9,7 @@ RULE = Rule(
     category="network",
     severity="info",
     title="CollNet (in-network reduction) was requested but is unavailable",
+    shows=("no-collnet",),
 )
 
 

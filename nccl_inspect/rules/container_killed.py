@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import DEATHS, Case, Change
+from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import ranks_in
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed, ranks_word
@@ -20,7 +20,7 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="Kubernetes or Docker ended a container of the job",
-    explains=DEATHS,
+    may_cause=("death",),
     local=True,
 )
 _LOSS = "peer-death"
@@ -60,7 +60,7 @@ class _Death(Frozen):
         return ".lastState." not in self.ended.where
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
     faults = [finding for finding in workloads.faults(effects) if finding.fatal or finding.rule == "ended-from-outside"]
     deaths = _deaths(facts) if faults else []

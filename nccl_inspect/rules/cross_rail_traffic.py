@@ -17,6 +17,7 @@ RULE = Rule(
     category="topology",
     severity="info",
     title="Connections between hosts go from one NIC number (rail) to another",
+    shows=("cross-rail",),
 )
 
 

@@ -12,8 +12,9 @@ RULE = Rule(
     name="cuda-ipc-isolated-gpus",
     category="intra-node path",
     layer=Layer.SETTING,
-    may_cause=("resource", "call"),
     title="Each process sees only its own GPU, and memory cannot be shared between them",
+    may_cause=("resource", "call"),
+    shows=("no-gpu-access",),
     supersedes=("cuda-failure-in-connect", "p2p-import-failed"),
 )
 

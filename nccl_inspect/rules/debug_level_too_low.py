@@ -8,6 +8,7 @@ RULE = Rule(
     category="log quality",
     severity="info",
     title="NCCL_DEBUG is below INFO: the log does not show which paths are used",
+    shows=("setting",),
 )
 
 

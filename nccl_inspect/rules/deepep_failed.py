@@ -8,6 +8,7 @@ RULE = Rule(
     name="deepep-failed",
     category="failures",
     title="DeepEP: a kernel got no answer from another rank, or found an inconsistency",
+    shows=("no-nvshmem",),
     layer=Layer.CALL,
 )
 

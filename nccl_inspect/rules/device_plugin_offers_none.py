@@ -8,7 +8,7 @@ RULE = Rule(
     name="device-plugin-offers-none",
     category="environment",
     title="A device plugin of Kubernetes offers no GPU or NIC, or fewer than before",
-    causes=("pod-not-started",),
+    may_cause=("no-pod",),
     local=True,
 )
 _LOST = "kubernetes/plugin-device-lost"

@@ -16,9 +16,8 @@ RULE = Rule(
     name="duplicate-hostname",
     category="bootstrap",
     layer=Layer.SETTING,
-    may_cause=("wait", "loss", "call", "stage", "resource"),
     title="Two machines or containers have the same host name",
-    causes=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
+    may_cause=("wait", "loss", "call", "stage", "resource", "no-gpu-access"),
     supersedes=("net-instead-of-p2p",),
 )
 

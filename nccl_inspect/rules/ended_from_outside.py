@@ -32,6 +32,7 @@ RULE = Rule(
     tells=("ended-from-outside",),
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
+    shows=("death",),
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {

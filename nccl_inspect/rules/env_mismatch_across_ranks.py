@@ -24,15 +24,22 @@ from nccl_inspect.util.wording import count, ranks_word
 RULE = Rule(
     name="env-mismatch-across-ranks",
     category="environment",
-    may_cause=("wait", "loss", "call", "stage", "resource", "end", "launcher"),
     title="A variable that must be the same on all ranks differs",
-    causes=(
-        "bootstrap-connect-refused",
-        "bootstrap-no-interface",
-        "p2p-import-failed",
-        "rings-disagree",
-        "topology-mismatch",
+    may_cause=(
+        "wait",
+        "loss",
+        "call",
+        "stage",
+        "resource",
+        "end",
+        "launcher",
+        "refused",
+        "no-interface",
+        "no-gpu-access",
+        "rings-differ",
+        "topology-differs",
     ),
+    shows=("setting",),
     local=True,
 )
 

@@ -12,7 +12,9 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="Fewer channels than NVLink or the NICs can serve",
-    causes=("bandwidth-low",),
+    may_cause=("slow",),
+    nest_under_effect=True,
+    shows=("few-channels",),
 )
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""

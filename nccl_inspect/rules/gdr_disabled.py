@@ -24,6 +24,7 @@ RULE = Rule(
     category="gpudirect",
     severity="warning",
     title="Network traffic is staged through host memory: no GPUDirect RDMA",
+    shows=("no-gdr", "setting"),
 )
 _CAPTURE = Needs(platform=True, subsystems=("INIT", "ENV", "NET", "GRAPH"), shows="why NCCL does not use it")
 _OTHER_RANKS = "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them"

@@ -12,7 +12,7 @@ RULE = Rule(
     category="gpudirect",
     severity="info",
     title="GPUDirect RDMA is not possible on this machine",
-    causes=("nvshmem-no-transport", "nvshmem-failed", "ucx-failed"),
+    may_cause=("no-nvshmem", "no-ucx"),
     supersedes=("gdr-disabled",),
 )
 

@@ -14,8 +14,7 @@ RULE = Rule(
     category="failures",
     layer=Layer.HARDWARE,
     title="A GPU, its memory or an NVLink failed",
-    causes=("bandwidth-low", "wrong-results"),
-    echoes=("straggler",),
+    may_cause=("slow", "wrong-results", "slow-rank"),
     supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),
     local=True,
 )

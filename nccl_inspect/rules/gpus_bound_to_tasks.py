@@ -17,14 +17,13 @@ RULE = Rule(
     name="gpus-bound-to-tasks",
     category="intra-node path",
     layer=Layer.SETTING,
-    may_cause=("resource", "call"),
     title="The Slurm script limits each task to its own GPU",
-    explains=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
+    may_cause=("resource", "call", "no-gpu-access"),
 )
 _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Explain GPU memory that could not be shared by the options of sbatch and srun."""
     faults = workloads.faults(effects)
     bound = [

@@ -29,6 +29,7 @@ RULE = Rule(
     category="failures",
     tells=("never-connected",),
     title="No progress after initialization until the job was ended",
+    shows=("death",),
     supersedes=("ended-from-outside",),
 )
 _WITHOUT_GDR = (

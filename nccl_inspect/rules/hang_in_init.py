@@ -40,6 +40,7 @@ RULE = Rule(
     category="failures",
     tells=("never-began",),
     title="Ranks started to initialize a communicator and never finished",
+    shows=("death",),
     supersedes=("ended-from-outside",),
 )
 _WAITING = "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it wait?"

@@ -8,6 +8,7 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="Host memory ran out when NCCL or a plugin asked for some",
+    shows=("death",),
 )
 
 

@@ -20,19 +20,8 @@ RULE = Rule(
     name="host-network-missing",
     category="network",
     layer=Layer.SETTING,
-    may_cause=("wait", "loss", "call", "stage", "resource"),
     title="The manifest gives the pod neither its node's network nor additional ones",
-    explains=(
-        "socket-instead-of-ib",
-        "socket-instead-of-rdma",
-        "network-not-found",
-        "ib-gid-index",
-        "bootstrap-no-interface",
-        "bootstrap-no-route",
-        "bootstrap-wrong-interface",
-        "tcpxo-no-interface",
-        "tcpx-timeout",
-    ),
+    may_cause=("wait", "loss", "call", "stage", "resource", "no-ib", "no-network", "no-interface"),
     nest_under_effect=True,
 )
 _BRIDGED = ("bootstrap-no-route", "bootstrap-wrong-interface")
@@ -64,7 +53,7 @@ _OF_POD = _Namespace(
 )
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge interfaces and requested RoCE cards that are not in the network namespace of a pod."""
     shown = workloads.faults(effects)
     cases = workloads.cases(facts, _has_own_network) if shown else []

@@ -18,16 +18,8 @@ RULE = Rule(
     name="hugepages-missing",
     category="network",
     layer=Layer.SYSTEM,
-    may_cause=("system", "resource", "call", "end"),
     title="The manifest requests EFA devices but no huge pages",
-    explains=(
-        "efa-init-failed",
-        "ib-memlock",
-        "memory-registration-failed",
-        "host-memory-exhausted",
-        "process-crashed",
-        "peer-death",
-    ),
+    may_cause=("system", "resource", "call", "end", "no-locked-memory", "death"),
 )
 _PAGES = "hugepages-2Mi"
 _NAMED = later(r"huge[ _-]?page", re.IGNORECASE)
@@ -35,7 +27,7 @@ _CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNOREC
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge errors that name huge pages, and bus errors, by the requests of the pods."""
     named = [effect for effect in workloads.faults(effects) if _mentions(effect, _NAMED)]
     shown = named or [effect for effect in workloads.faults(effects) if _mentions(effect, _CRASHED)]

@@ -13,7 +13,7 @@ RULE = Rule(
     layer=Layer.HARDWARE,
     severity="warning",
     title="A NIC reports an event: port down, new GIDs, or a fatal error",
-    causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry"),
+    may_cause=("slow", "lost-transfer", "uneven-nics"),
     local=True,
 )
 _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")

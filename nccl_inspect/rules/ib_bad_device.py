@@ -11,7 +11,8 @@ RULE = Rule(
     name="ib-bad-device",
     category="network",
     title="An InfiniBand or RoCE card is visible but cannot be used",
-    causes=("mixed-networks", "network-not-found", "nic-asymmetry", "socket-instead-of-*"),
+    may_cause=("mixed-networks", "no-network", "uneven-nics", "no-efa", "no-ib"),
+    shows=("setting",),
     nest_under_effect=True,
     local=True,
 )

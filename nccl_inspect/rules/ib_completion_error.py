@@ -8,6 +8,7 @@ RULE = Rule(
     category="network",
     layer=Layer.LOSS,
     title="A NIC rejected a transfer (status 1, 2, 9, 10, 11, 13 and others)",
+    shows=("death", "lost-transfer"),
 )
 _PEER_GONE = "the peer's process died or freed the memory during a transfer"
 _OF_OTHER_RULES = (4, 5, 12)

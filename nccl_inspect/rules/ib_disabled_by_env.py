@@ -15,7 +15,8 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="A setting disables InfiniBand and RoCE",
-    echoes=("socket-instead-of-ib", "socket-instead-of-rdma"),
+    may_cause=("no-ib",),
+    shows=("setting",),
 )
 
 _LOOK = "ibv_devinfo; ls /dev/infiniband   # does the container have a card at all?"

@@ -10,9 +10,9 @@ RULE = Rule(
     name="ib-gid-index",
     category="network",
     layer=Layer.SETTING,
-    may_cause=("wait", "loss", "call"),
     title="RoCE connections fail: wrong GID index, or the GID does not reach the peer",
-    causes=("nvshmem-connect-failed", "nvshmem-failed", "kv-transfer-failed", "ucx-failed"),
+    may_cause=("wait", "loss", "call", "no-nvshmem", "no-kv-transfer", "no-ucx"),
+    shows=("no-interface", "setting"),
 )
 _INVALID = "Invalid argument"
 _EMPTY = "No data available"

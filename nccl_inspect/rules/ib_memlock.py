@@ -8,6 +8,7 @@ RULE = Rule(
     category="network",
     layer=Layer.SYSTEM,
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
+    shows=("no-locked-memory",),
     supersedes=("efa-init-failed", "host-memory-exhausted", "memory-registration-failed", "transfer-failed"),
     local=True,
 )

@@ -11,6 +11,7 @@ RULE = Rule(
     category="network",
     layer=Layer.LOSS,
     title="Transfers over InfiniBand or RoCE get no response (status 12)",
+    shows=("death", "lost-transfer"),
 )
 _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""

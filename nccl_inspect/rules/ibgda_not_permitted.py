@@ -6,7 +6,7 @@ RULE = Rule(
     name="ibgda-not-permitted",
     category="gpudirect",
     title="The driver does not let the GPU drive the NIC (IBGDA)",
-    causes=("nvshmem-no-transport", "nvshmem-failed", "deepep-failed"),
+    may_cause=("no-nvshmem",),
     local=True,
 )
 _FAILED = ("nvshmem-no-transport", "nvshmem-connect-failed", "nvshmem-failed")

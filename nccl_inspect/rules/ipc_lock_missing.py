@@ -17,9 +17,8 @@ RULE = Rule(
     name="ipc-lock-missing",
     category="network",
     layer=Layer.SYSTEM,
-    may_cause=("system", "resource", "call", "end"),
     title="The manifest does not allow the container to lock memory (IPC_LOCK, memlock)",
-    explains=("ib-memlock", "memory-registration-failed", "efa-init-failed"),
+    may_cause=("system", "resource", "call", "end", "no-locked-memory"),
 )
 _LOCK = "IPC_LOCK"
 _ENOUGH = ("IPC_LOCK", "ALL", "CAP_IPC_LOCK")
@@ -28,7 +27,7 @@ _SIGN = "locked memory"
 _CHECK = "ulimit -l   # in the container: unlimited, or CapEff in /proc/self/status has bit 14 (0x4000)"
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge registrations that fail for lack of locked memory by the capabilities of the containers."""
     shown = [effect for effect in workloads.faults(effects) if _SIGN in effect.cause]
     if not shown:

@@ -8,6 +8,7 @@ RULE = Rule(
     name="kv-transfer-failed",
     category="failures",
     title="A KV cache could not be moved between prefill and decode",
+    shows=("no-kv-transfer",),
     layer=Layer.CALL,
 )
 

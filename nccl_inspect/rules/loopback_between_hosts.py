@@ -16,6 +16,7 @@ RULE = Rule(
     category="bootstrap",
     layer=Layer.SETTING,
     may_cause=("wait", "loss", "call", "stage"),
+    shows=("setting",),
     title="Several hosts use the loopback interface",
     supersedes=("bootstrap-wrong-interface",),
 )

@@ -9,6 +9,7 @@ RULE = Rule(
     category="network",
     layer=Layer.SYSTEM,
     title="A plugin cannot register memory with the network",
+    shows=("no-locked-memory",),
 )
 _BAD_ADDRESS, _INVALID = -14, -22
 _NO_GPU_MEMORY = (

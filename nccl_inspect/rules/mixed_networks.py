@@ -16,8 +16,8 @@ RULE = Rule(
     name="mixed-networks",
     category="network",
     title="Ranks of one communicator use different networks",
-    echoes=("socket-instead-of-*",),
-    may_cause=("stage", "wait"),
+    may_cause=("stage", "wait", "no-efa", "no-ib"),
+    shows=("mixed-networks",),
     local=True,
 )
 

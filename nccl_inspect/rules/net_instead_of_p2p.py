@@ -10,7 +10,8 @@ RULE = Rule(
     name="net-instead-of-p2p",
     category="intra-node path",
     title="Ranks of one host use the network instead of P2P or shared memory",
-    echoes=("nvlink-not-used",),
+    may_cause=("idle-nvlink",),
+    shows=("net-path",),
 )
 
 

@@ -10,6 +10,7 @@ RULE = Rule(
     category="plugins",
     layer=Layer.RESOURCE,
     title="NCCL_NET requests a network that does not come up",
+    shows=("no-network", "setting"),
     local=True,
 )
 

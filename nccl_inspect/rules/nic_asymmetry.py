@@ -17,8 +17,8 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts of one job have different numbers of NICs",
-    causes=("bandwidth-low",),
-    echoes=("nic-shared", "nic-unused"),
+    may_cause=("slow", "shared-nic", "idle-nic"),
+    shows=("uneven-nics",),
     supersedes=("efa-nics-missing",),
 )
 _SEVERE = 5

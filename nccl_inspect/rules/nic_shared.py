@@ -14,6 +14,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="GPUs of a host share a NIC while others are idle",
+    shows=("shared-nic",),
     supersedes=("nic-unused",),
 )
 _QUOTED = 2

@@ -9,7 +9,9 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="A NIC of a host carries no NCCL traffic",
-    causes=("bandwidth-low",),
+    may_cause=("slow",),
+    nest_under_effect=True,
+    shows=("idle-nic",),
 )
 
 

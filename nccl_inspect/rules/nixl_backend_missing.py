@@ -7,7 +7,7 @@ RULE = Rule(
     name="nixl-backend-missing",
     category="plugins",
     title="The transport (backend) that NIXL was asked for is not there",
-    causes=("kv-transfer-failed",),
+    may_cause=("no-kv-transfer",),
     local=True,
 )
 

@@ -8,6 +8,7 @@ RULE = Rule(
     name="no-transport",
     category="intra-node path",
     title="No path between two ranks: P2P, SHM and NET are all disabled or impossible",
+    shows=("no-path",),
 )
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 

@@ -9,6 +9,7 @@ RULE = Rule(
     category="failures",
     layer=Layer.HARDWARE,
     title="A node of the job failed or was lost",
+    shows=("death",),
 )
 _MEMORY = "launchers/slurm-memory-error"
 

@@ -13,7 +13,8 @@ RULE = Rule(
     name="nvlink-not-used",
     category="intra-node path",
     title="GPUs connected by NVLink communicate through host memory or the network",
-    echoes=("shm-instead-of-p2p",),
+    may_cause=("shm-path",),
+    shows=("idle-nvlink",),
 )
 
 

@@ -17,6 +17,7 @@ RULE = Rule(
     name="nvls-fabric-manager",
     category="intra-node path",
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
+    shows=("no-nvls",),
     supersedes=("nvls-unavailable",),
     local=True,
 )

@@ -8,6 +8,7 @@ RULE = Rule(
     name="nvshmem-connect-failed",
     category="network",
     title="NVSHMEM could not connect two hosts over InfiniBand or RoCE",
+    shows=("no-nvshmem",),
     supersedes=("nvshmem-failed",),
 )
 

@@ -8,6 +8,7 @@ RULE = Rule(
     name="nvshmem-failed",
     category="failures",
     title="NVSHMEM or rocSHMEM failed",
+    shows=("no-nvshmem",),
     layer=Layer.CALL,
 )
 _CAUSES = {

@@ -8,6 +8,7 @@ RULE = Rule(
     name="nvshmem-no-transport",
     category="network",
     title="NVSHMEM has no transport to a peer",
+    shows=("no-nvshmem",),
     supersedes=("nvshmem-failed",),
     local=True,
 )

@@ -17,7 +17,8 @@ RULE = Rule(
     name="one-gpu-per-pod",
     category="topology",
     title="One GPU per pod: ranks of one machine use the network and NVLink is idle",
-    causes=("tp-group-spans-nodes",),
+    may_cause=("group-spans-nodes",),
+    shows=("one-gpu-pods",),
     supersedes=("few-channels",),
 )
 

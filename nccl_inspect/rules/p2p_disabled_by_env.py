@@ -11,8 +11,8 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="P2P between the GPUs of a host is disabled by a setting",
-    causes=("net-instead-of-p2p", "no-transport", "shm-segment-failed"),
-    echoes=("nvlink-not-used", "shm-instead-of-p2p"),
+    may_cause=("net-path", "no-path", "no-shm", "idle-nvlink", "shm-path"),
+    shows=("setting",),
 )
 _CHECK = "nvidia-smi topo -p2p r   # if it was set to avoid a hang: check this, IOMMU and ACS before removing it"
 

@@ -12,6 +12,7 @@ RULE = Rule(
     name="p2p-import-failed",
     category="intra-node path",
     title="The memory of a GPU could not be shared with another rank of its host",
+    shows=("no-gpu-access",),
     local=True,
 )
 _NOT_PERMITTED = 800

@@ -10,7 +10,7 @@ RULE = Rule(
     category="intra-node path",
     layer=Layer.HARDWARE,
     title="The driver refuses peer access between GPUs connected by NVLink: a hardware fault",
-    causes=("nvls-fabric-manager", "wrong-results"),
+    may_cause=("no-nvls", "wrong-results"),
     local=True,
 )
 

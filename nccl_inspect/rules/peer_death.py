@@ -38,6 +38,7 @@ RULE = Rule(
     category="failures",
     tells=("exception", "process-ended", "process-killed", "fell-silent", "lost-connection", "launcher-report"),
     title="A rank died while the others were working",
+    shows=("death",),
     supersedes=("nccl-tests-failed",),
 )
 _AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")

@@ -16,7 +16,7 @@ RULE = Rule(
     category="plugins",
     severity="warning",
     title="A network plugin that was requested, or that this platform needs, was not found",
-    causes=("mixed-networks", "network-not-found", "socket-instead-of-*"),
+    may_cause=("mixed-networks", "no-network", "no-efa", "no-ib"),
     nest_under_effect=True,
     local=True,
 )

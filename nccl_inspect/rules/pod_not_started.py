@@ -7,6 +7,7 @@ RULE = Rule(
     name="pod-not-started",
     category="environment",
     title="Kubernetes did not start a pod, or ended it",
+    shows=("no-pod",),
 )
 _NO_NODE = "kubernetes/pod-not-scheduled"
 

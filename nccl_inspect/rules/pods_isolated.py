@@ -16,15 +16,8 @@ RULE = Rule(
     name="pods-isolated",
     category="topology",
     layer=Layer.SYSTEM,
-    may_cause=("resource", "call"),
     title="The manifest gives each pod one GPU, and pods of a node do not share memory",
-    explains=(
-        "one-gpu-per-pod",
-        "cuda-ipc-isolated-gpus",
-        "p2p-import-failed",
-        "shm-attach-failed",
-        "net-instead-of-p2p",
-    ),
+    may_cause=("resource", "call", "one-gpu-pods", "no-gpu-access", "no-shm-access", "net-path"),
     nest_under_effect=True,
 )
 _DOCKER = "--gpus all --ipc=host   # options of docker run: one container for all GPUs of the host, or shared memory"
@@ -34,7 +27,7 @@ _ALSO = (
 )
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge ranks of one machine that cannot access each other's memory by what their pods share."""
     faults = workloads.faults(effects)
     cases = workloads.cases(facts, _is_isolated) if faults else []

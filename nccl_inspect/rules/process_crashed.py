@@ -9,6 +9,7 @@ RULE = Rule(
     category="failures",
     tells=("process-crashed",),
     title="The kernel log shows that a process crashed with a segmentation fault",
+    shows=("death",),
 )
 
 

@@ -29,6 +29,7 @@ RULE = Rule(
     category="failures",
     tells=("no-answer",),
     title="A process of the job does not answer NCCL's RAS",
+    shows=("death",),
     local=True,
 )
 

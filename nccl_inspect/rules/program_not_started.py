@@ -7,6 +7,7 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="The launcher could not start the program",
+    shows=("death",),
 )
 _REFUSED = "launchers/slurm-not-allocated"
 _NO_PROGRAM = ("launchers/slurm-no-executable", "launchers/mpi-hydra-no-executable", "launchers/mpi-executable")

@@ -17,7 +17,7 @@ RULE = Rule(
     category="topology",
     severity="info",
     title="PXN is off: GPUs do not use the NICs of their neighbors",
-    causes=("cross-rail-traffic",),
+    may_cause=("cross-rail",),
 )
 _FIRST = (2, 12)
 """The release that brought PXN."""

@@ -13,6 +13,7 @@ RULE = Rule(
     category="failures",
     tells=("never-began",),
     title="Ranks never started, and all others are waiting for them",
+    shows=("death",),
     supersedes=("ended-from-outside",),
 )
 

@@ -18,14 +18,7 @@ RULE = Rule(
     name="rdma-device-not-requested",
     category="network",
     title="The manifest requests no RDMA device, or fewer than the node has",
-    explains=(
-        "socket-instead-of-efa",
-        "efa-provider-missing",
-        "efa-nics-missing",
-        "socket-instead-of-ib",
-        "socket-instead-of-rdma",
-        "network-not-found",
-    ),
+    may_cause=("no-efa", "no-efa-device", "no-ib", "no-network"),
     nest_under_effect=True,
 )
 _OF_EFA = ("socket-instead-of-efa", "efa-provider-missing", "efa-nics-missing")
@@ -33,7 +26,7 @@ _UNKNOWN = "socket-instead-of-rdma"
 _FEWER = "efa-nics-missing"
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge TCP between hosts, and plugins without a device, by what the pods request."""
     faults = workloads.faults(effects)
     if not faults:

@@ -15,6 +15,7 @@ RULE = Rule(
     name="rendezvous-failed",
     category="bootstrap",
     title="Processes could not meet in PyTorch's store",
+    shows=("death",),
 )
 _PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: which process uses it?"
 _REACH = "nc -vz $MASTER_ADDR $MASTER_PORT; getent hosts $MASTER_ADDR   # from this host or pod: does it answer?"

@@ -17,6 +17,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="Rings cross between nodes more often than necessary",
+    shows=("ring-crosses-nodes",),
 )
 
 

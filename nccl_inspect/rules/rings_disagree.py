@@ -11,6 +11,7 @@ RULE = Rule(
     layer=Layer.RESOURCE,
     severity="warning",
     title="Ranks of one communicator print different rings or trees",
+    shows=("rings-differ",),
 )
 _RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: the same release?"
 _WORKED = ("connected", "destroyed")

@@ -19,30 +19,9 @@ from nccl_inspect.judging.engine import Evidence, Facts, Finding, Results, Rule
 RULE = Rule(
     name="setting-from-file",
     category="environment",
-    may_cause=("setting",),
     severity="warning",
     title="The manifest or script sets a variable that another finding blames",
-    explains=(
-        "algo-proto-forced",
-        "bootstrap-no-interface",
-        "bootstrap-wrong-interface",
-        "channel-limit-by-env",
-        "debug-level-too-low",
-        "env-mismatch-across-ranks",
-        "gdr-disabled",
-        "ib-bad-device",
-        "ib-disabled-by-env",
-        "ib-gid-index",
-        "loopback-between-hosts",
-        "network-not-found",
-        "p2p-disabled-by-env",
-        "setting-invalid",
-        "setting-refused",
-        "shm-disabled-by-env",
-        "socket-instead-of-efa",
-        "tcpxo-settings",
-        "topo-file-bad",
-    ),
+    may_cause=("setting",),
     nest_under_effect=True,
 )
 _OUTSIDE = ("environment", "unknown")
@@ -58,7 +37,7 @@ class Source(NamedTuple):
     """How to remove it."""
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge the variables that findings blame by whether manifests and scripts set them to the same value."""
     effects = workloads.faults(effects)
     sources = _sources(facts) if effects else []

@@ -9,6 +9,7 @@ RULE = Rule(
     name="setting-invalid",
     category="environment",
     may_cause=("call", "stage", "resource"),
+    shows=("setting",),
     severity="info",
     title="A setting has a value that NCCL cannot parse or use",
     local=True,

@@ -7,6 +7,7 @@ RULE = Rule(
     name="setting-refused",
     category="environment",
     title="NCCL or a plugin stops because of the value of a setting",
+    shows=("setting",),
 )
 _VARIABLES = {
     "tcpxo/fastrak-daemon-socket": "FILE_BASED_UDS_PATH_PREFIX",

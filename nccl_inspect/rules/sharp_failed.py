@@ -12,7 +12,7 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="In-network reduction (SHARP) does not come up, or fails",
-    causes=("collnet-unavailable",),
+    may_cause=("no-collnet",),
 )
 
 

@@ -6,6 +6,7 @@ RULE = Rule(
     name="shm-attach-failed",
     category="intra-node path",
     title="A shared memory segment that another rank created could not be opened",
+    shows=("no-shm-access",),
     local=True,
 )
 _NOT_THERE = 2

@@ -9,7 +9,7 @@ RULE = Rule(
     name="shm-cumem-host-failed",
     category="intra-node path",
     title="Shared host memory allocated with CUDA's cuMem interface does not work",
-    causes=("shm-segment-failed",),
+    may_cause=("no-shm",),
     local=True,
 )
 _REFUSED = (1, 217, 801)

@@ -11,8 +11,8 @@ RULE = Rule(
     name="shm-disabled-by-env",
     category="intra-node path",
     title="Shared memory between ranks of a host is disabled by a setting",
-    causes=("no-transport",),
-    echoes=("net-instead-of-p2p", "nvlink-not-used"),
+    may_cause=("no-path", "net-path", "idle-nvlink"),
+    shows=("setting",),
 )
 _LARGER = (
     "volumes: [{name: dshm, emptyDir: {medium: Memory}}]   # pod spec: mount a larger /dev/shm instead; "

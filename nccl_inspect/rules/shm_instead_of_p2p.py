@@ -14,7 +14,8 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="GPUs of one host communicate through host memory (SHM) instead of directly (P2P)",
-    causes=("shm-segment-failed",),
+    may_cause=("no-shm",),
+    shows=("shm-path",),
 )
 _FINE_GRAIN = "rccl/rccl-fine-grain-missing"
 _RCCL_WARNS = {

@@ -11,6 +11,7 @@ RULE = Rule(
     name="shm-segment-failed",
     category="intra-node path",
     title="A shared memory segment in /dev/shm could not be created",
+    shows=("no-shm",),
     supersedes=("shm-attach-failed",),
     local=True,
 )

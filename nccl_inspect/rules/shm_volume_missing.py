@@ -17,9 +17,8 @@ RULE = Rule(
     name="shm-volume-missing",
     category="intra-node path",
     layer=Layer.SYSTEM,
-    may_cause=("system", "resource", "call", "end"),
     title="The manifest gives the container a /dev/shm that is too small",
-    explains=("shm-segment-failed",),
+    may_cause=("system", "resource", "call", "end", "no-shm"),
 )
 _NO_ROOM = ("no room", "most often /dev/shm")
 """Beginnings of the cause if the size is at fault."""
@@ -29,7 +28,7 @@ _DOCKER = "--shm-size=16g   # option of docker run; or --ipc=host"
 _CHECK = "df -h /dev/shm   # in the container"
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge segments that had no room by the volume mounted at /dev/shm."""
     faults = [effect for effect in workloads.faults(effects) if effect.cause.startswith(_NO_ROOM)]
     cases = workloads.cases(facts, _is_small) if faults else []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from nccl_inspect import artifacts
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import DEATHS
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_job import Entry
@@ -19,7 +18,7 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="Slurm ended the job: time limit, failed node or memory",
-    explains=(*DEATHS, "node-failed"),
+    may_cause=("death",),
 )
 _BY_TIME = ("ended-from-outside", "peer-death", "process-unresponsive")
 """A hanging job also reaches its time limit, which explains how it ended, not why it hung."""
@@ -34,7 +33,7 @@ _STATES = {
 _LATE = ("TIMEOUT", "DEADLINE")
 
 
-def judge(facts: Facts, effects: Sequence[Finding]) -> Results:
+def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge a job that ended by its state in Slurm."""
     candidates = workloads.faults(effects) + _external_ends(effects)
     ends = [effect for effect in candidates if effect.fatal or effect.rule in _BY_TIME]

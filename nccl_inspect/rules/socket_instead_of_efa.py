@@ -17,7 +17,8 @@ RULE = Rule(
     category="network",
     cloud="AWS",
     title="Hosts talk over TCP sockets although EFA is available or was requested",
-    echoes=("gdr-disabled",),
+    may_cause=("no-gdr",),
+    shows=("no-efa", "setting"),
     supersedes=("socket-instead-of-rdma",),
 )
 _SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"

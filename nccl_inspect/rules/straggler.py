@@ -17,6 +17,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="A rank repeatedly arrives last at the collectives of its group",
+    shows=("slow-rank",),
     local=True,
 )
 _MOST = 3

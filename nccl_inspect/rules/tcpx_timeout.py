@@ -12,7 +12,8 @@ RULE = Rule(
     layer=Layer.LOSS,
     cloud="GCP",
     title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
-    causes=("tcpxo-no-interface", "tcpxo-offload-failed"),
+    may_cause=("no-tcpxo",),
+    shows=("no-interface",),
     supersedes=("tcpxo-init-failed",),
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")

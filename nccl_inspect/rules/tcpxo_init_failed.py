@@ -8,6 +8,7 @@ RULE = Rule(
     category="plugins",
     cloud="GCP",
     title="GPUDirect-TCPXO cannot start",
+    shows=("no-tcpxo",),
 )
 _SWITCHED_OFF = "NET/FasTrak disabled"
 _OTHER_MACHINE = ("No FasTrak index found", "larger than maximum number")

@@ -9,6 +9,7 @@ RULE = Rule(
     category="plugins",
     cloud="GCP",
     title="The offload engine of the machine does not work for GPUDirect-TCPXO",
+    shows=("no-tcpxo",),
     supersedes=("tcpxo-init-failed",),
 )
 _MEMORY = ("registration", "daemon-memory", "daemon-request")

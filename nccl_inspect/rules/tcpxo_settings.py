@@ -9,6 +9,7 @@ RULE = Rule(
     cloud="GCP",
     severity="info",
     title="Settings of GPUDirect-TCPXO reduce performance",
+    shows=("setting",),
 )
 _HOTPATH = "NCCL_FASTRAK_ENABLE_HOTPATH_LOGGING"
 _LLCM = "NCCL_FASTRAK_USE_LLCM"

@@ -11,7 +11,7 @@ RULE = Rule(
     category="plugins",
     cloud="GCP",
     title="Releases of GPUDirect-TCPXO are incompatible",
-    causes=("tcpxo-init-failed",),
+    may_cause=("no-tcpxo",),
 )
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 

@@ -11,9 +11,9 @@ from nccl_inspect.util.patterns import later
 RULE = Rule(
     name="topo-file-bad",
     category="environment",
-    may_cause=("call", "stage", "resource"),
     title="The topology or graph file cannot be read or does not match the machine",
-    causes=("few-channels", "ring-crosses-nodes-too-often", "rings-disagree", "topology-mismatch"),
+    may_cause=("call", "stage", "resource", "few-channels", "ring-crosses-nodes", "rings-differ", "topology-differs"),
+    shows=("setting",),
     local=True,
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")

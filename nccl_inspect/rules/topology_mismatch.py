@@ -9,7 +9,8 @@ RULE = Rule(
     category="environment",
     layer=Layer.RESOURCE,
     title="NCCL found no rings or trees for the topology that the ranks see",
-    causes=("few-channels", "ring-crosses-nodes-too-often"),
+    may_cause=("few-channels", "ring-crosses-nodes"),
+    shows=("topology-differs",),
 )
 _RING_AND_TREES = range(1, 5)
 """Numbers of the patterns that every job needs; higher numbers are NVLS and CollNet."""

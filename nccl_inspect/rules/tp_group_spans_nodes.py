@@ -14,6 +14,7 @@ RULE = Rule(
     name="tp-group-spans-nodes",
     category="topology",
     title="A tensor-parallel group has ranks on several nodes",
+    shows=("group-spans-nodes",),
 )
 _IS_TP = later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""

@@ -8,6 +8,7 @@ RULE = Rule(
     name="ucx-failed",
     category="plugins",
     title="UCX failed: in the HPC-X plugin, under MPI, NIXL or NVSHMEM",
+    shows=("no-ucx",),
     layer=Layer.CALL,
 )
 

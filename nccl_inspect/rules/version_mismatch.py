@@ -15,9 +15,8 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="version-mismatch",
     category="environment",
-    may_cause=("wait", "loss", "call", "stage", "resource"),
     title="Ranks of one job run different NCCL releases",
-    causes=("topology-mismatch", "wrong-results"),
+    may_cause=("wait", "loss", "call", "stage", "resource", "topology-differs", "wrong-results"),
     supersedes=("bootstrap-connect-refused", "bootstrap-failed"),
 )
 _STRANGE = ("rank-misfit", "stranger", "garbled-address")

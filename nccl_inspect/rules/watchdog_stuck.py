@@ -13,6 +13,7 @@ RULE = Rule(
     category="failures",
     tells=("watchdog-stuck",),
     title="PyTorch's watchdog itself got stuck, and ended the process",
+    shows=("death",),
 )
 _AT_END = (
     "all communicators ended normally, so no collective hangs: usually the process did not end in time because a "

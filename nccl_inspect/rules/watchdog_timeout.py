@@ -36,6 +36,7 @@ RULE = Rule(
     category="failures",
     tells=("waited",),
     title="PyTorch gave up waiting for a collective",
+    shows=("death",),
     supersedes=("ended-from-outside",),
 )
 _ORDER = "Ranks call the groups in different orders, skip a call, or another rank holds up both groups"

@@ -9,6 +9,7 @@ RULE = Rule(
     category="failures",
     layer=Layer.PROGRAM,
     title="nccl-tests found wrong results",
+    shows=("wrong-results",),
 )
 
 

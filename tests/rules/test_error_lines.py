@@ -12,7 +12,6 @@ from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging import engine
-from nccl_inspect.judging.relations import relations
 from nccl_inspect.judging.statements import is_error
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -39,7 +38,7 @@ EXCEPTIONS = {
     *("python-interrupted", "rank-interrupted"),
 }
 """Error lines that raise nothing alone, by production."""
-OTHERS = {name: {*relations().superseding(name), *EXTRA.get(name, ())} for name in RULES}
+OTHERS = {name: {*engine.superseding_by_rule()[name], *EXTRA.get(name, ())} for name in RULES}
 """Rules that may speak in the place of the one that the grammar names."""
 
 

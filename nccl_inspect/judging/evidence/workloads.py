@@ -324,25 +324,6 @@ def flow(value: Any) -> str:
     return str(value)
 
 
-DEATHS = (
-    "ended-from-outside",
-    "hang-after-init",
-    "hang-in-init",
-    "host-memory-exhausted",
-    "ib-completion-error",
-    "ib-timeout-err12",
-    "peer-death",
-    "process-crashed",
-    "process-unresponsive",
-    "program-not-started",
-    "rank-missing",
-    "rendezvous-failed",
-    "watchdog-stuck",
-    "watchdog-timeout",
-)
-"""Findings in which the others report a rank that is gone."""
-
-
 EFA = "vpc.amazonaws.com/efa"
 _HARMLESS = ("cpu", "memory", "ephemeral-storage", "pods")
 _HARMLESS_PREFIXES = ("hugepages-", "nvidia.com/", "amd.com/gpu")
