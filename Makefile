@@ -16,7 +16,7 @@ demo: $(READY)
 	$(BIN)/nccl-inspect paths --matrix $(SAMPLE)
 
 # Lint, types and the tests that answer anywhere within two minutes; test-all runs the others: browser, docs, signals,
-# cluster, growth, and properties with many examples.
+# growth, and properties with many examples.
 test: $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint fast # side by side: types take as long as a third of the tests
 

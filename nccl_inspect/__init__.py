@@ -33,7 +33,6 @@ def read(
     select: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
     config: str | PathLike[str] | None = None,
-    cluster: str | None = None,
     job: str | int | None = None,
     run: int | str | None = None,
 ) -> Job:
@@ -50,7 +49,6 @@ def read(
         ignore: rule or rules to skip.
         config: a settings file (``nccl-inspect.toml``), or a folder: the file there or in the nearest parent folder.
             Default: no settings file.
-        cluster: address or scheduler file of a Dask cluster whose workers read the log; the result is the same.
         job: number or name of one of several jobs. Default: the worst.
         run: number of a run of a restarted job; 1 is the first. Default: the latest.
 
@@ -59,8 +57,7 @@ def read(
 
     Raises:
         nccl_inspect.errors.NoInputError: no input, none that could be read, or no NCCL line in it.
-        nccl_inspect.errors.NcclInspectError: an unknown rule, platform, job or run, an invalid file, or an unusable
-            cluster.
+        nccl_inspect.errors.NcclInspectError: an unknown rule, platform, job or run, or an invalid file.
     """
     from pathlib import Path
 
@@ -82,7 +79,7 @@ def read(
     if config is not None:
         options = configuration.applied(options, Path(config))
     inventory = artifacts.inventory(inputs)
-    return reading.Judge(options).worst(reading.fold(inventory.logs, cluster=cluster), beside=inventory)
+    return reading.Judge(options).worst(reading.fold(inventory.logs), beside=inventory)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -36,7 +36,7 @@ for _variable in ("COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["pytester", "local_clusters"]
+pytest_plugins = ["pytester"]
 
 
 @pytest.fixture

@@ -222,13 +222,8 @@ def read_options(command: _Command) -> _Command:
         metavar="N",
         help="Read files in N processes. Default: one per processor if logs are large.",
     )
-    cluster = _kept(
-        "--cluster",
-        metavar="ADDRESS",
-        help="Read files and URLs on the workers of this Dask cluster: tcp://HOST:8786, or its scheduler file.",
-    )
     progress = _kept("--progress/--no-progress", default=None, help=_PROGRESS)
-    return jobs(cluster(progress(several.job_options(platform_options(command)))))
+    return jobs(progress(several.job_options(platform_options(command))))
 
 
 def progress_option(command: _Command) -> _Command:
@@ -299,8 +294,7 @@ def read(
     """
     options = with_settings_file(options)
     meta = click.get_current_context().meta
-    jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
-    if options.names_nothing and len(logs) == 1 and not cluster and not limits.given():
+    if options.names_nothing and len(logs) == 1 and not limits.given():
         files.require_path(logs[0])
     from nccl_inspect import artifacts  # most of the program, which nobody waits for to learn of a typing error
     from nccl_inspect.pipeline import reading
@@ -309,13 +303,12 @@ def read(
     judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
         inputs = artifacts.inventory(inputs_or_stdin(logs), bar.update if bar.wanted else None)
-    if jobs and cluster:
-        raise click.UsageError("--jobs and --cluster exclude each other; omit one")
+    jobs = meta.get(f"{__name__}.jobs")
     with uncollected(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
         PROCESS.last_words = in_haste and (lambda: in_haste(judge.unjudged(PROCESS.read)))
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
-            fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
+            fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs)
         if fold.partial and is_last:
             print_stderr("reading stopped: reporting what was read; Ctrl-C again to stop")
         job = judge.worst(fold, visit, is_one_of_two, inputs)

@@ -1,1 +1,1 @@
-"""From inputs to judged jobs: reading in one process, several, or on a cluster."""
+"""From inputs to judged jobs: reading in one process or several."""

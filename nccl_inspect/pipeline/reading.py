@@ -48,7 +48,6 @@ def fold(
     progress: Progress | None = None,
     interruption: Interruption | None = None,
     jobs: int | None = 1,
-    cluster: str | None = None,
 ) -> Fold:
     """Read all inputs; one that cannot be read stops only itself, and its entry in ``Fold.sources`` says why.
 
@@ -58,16 +57,14 @@ def fold(
         interruption: when it happens, what was read so far is the result, marked as partial.
         jobs: number of reading processes; None for as many as the machine has processors and the input is worth. The
             result is the same.
-        cluster: address of the Dask scheduler whose workers read instead; the result is the same.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
-        NcclInspectError: the cluster cannot be used.
         KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
     given = files.lasting(files.find(inputs))
     reader = Reader()
-    state = _filled(reader, _pieces(reader.fold, inputs, given, progress, jobs, cluster), interruption)
+    state = _filled(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
     if not state.partial and (turned := line_order.sources(state)):
         files.require_again(given, turned)
         state = _filled(Reader(), _of_all(given, None, turned), interruption)
@@ -95,14 +92,8 @@ def _pieces(
     given: Sequence[Input],
     progress: Progress | None,
     jobs: int | None,
-    cluster: str | None,
 ) -> Iterator[Piece]:
     """What is to be added to the fold; ``given`` are the files that the inputs stand for."""
-    if cluster is not None:
-        from nccl_inspect.pipeline import distributed  # few have one
-
-        yield from distributed.shared(state, inputs, cluster, progress)
-        return
     if jobs != 1 and (groups := _groups(inputs, jobs)):
         from nccl_inspect.pipeline import workers  # a short log needs none
 

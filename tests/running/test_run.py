@@ -155,7 +155,7 @@ def test_the_job_gets_no_setting_of_this_program(tmp_path: Path) -> None:
     for own in ({}, {"OPENBLAS_NUM_THREADS": "3"}):
         given = environment(OPENBLAS_OTHER="4", TOX_ENV_NAME="x", NCCL_ALGO="Ring", **own)
         if not own:
-            given.pop("OPENBLAS_NUM_THREADS", None)  # what starts workers of Dask leaves it
+            given.pop("OPENBLAS_NUM_THREADS", None)  # of whoever starts the tests
         for folder_name in ("out", "/dev/null/out"):
             args = command("--quiet", "--out", folder_name, "--", "env", "-0")
             done = subprocess.run(args, cwd=tmp_path, env=given, capture_output=True, timeout=LIMIT, check=True)

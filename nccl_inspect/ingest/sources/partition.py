@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks, compression, encodings, files, log_detection
 from nccl_inspect.ingest.sources.files import File, Input, Place
@@ -65,31 +64,6 @@ def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[l
     total = files.size(inputs_found) or 0
     jobs = min(jobs, total // max(1, smallest))
     return _shared(inputs_found, _shares(total, jobs, _FIRST)) if jobs > 1 else []
-
-
-def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[list[Part]]:
-    """The input in about as many groups as asked for; unreadable files keep their place among them.
-
-    Args:
-        inputs: paths, globs, URLs.
-        jobs: number of groups for that many bytes.
-
-    Raises:
-        NcclInspectError: something among the inputs can be read by this process only.
-    """
-    inputs_found = files.find(inputs) if _are_paths(inputs) else []
-    alone = [file.name for file in inputs_found if not file.place and not file.problem]
-    if alone or not inputs_found:
-        what = alone[0] if alone else "what is piped in or open"
-        raise NcclInspectError(f"{what} cannot be read by other machines", "give files, folders, globs or URLs")
-    total = sum(file.size or 0 for file in inputs_found)
-    groups = _shared(inputs_found, _shares(total, max(1, jobs(total))))
-    return [[replace(part, place=_absolute(part.place)) for part in group] for group in groups]
-
-
-def _absolute(place: Place | None) -> Place | None:
-    """The place for a process that works in another folder."""
-    return place.absolute() if isinstance(place, Path) else place
 
 
 def _are_paths(inputs: Input | Sequence[Input]) -> bool:

@@ -16,7 +16,7 @@ from nccl_inspect.util.secrets import masked
 _WEB = re.compile(r"https?://[^?#]*")
 WHOLE = 4 << 20
 """Bytes up to which an object is fetched by one request: a store answers slowly, and then fast."""
-_EXTRA = "pip install 'nccl-inspect[dask]'"
+_EXTRA = "pip install 'nccl-inspect[url]'"
 _MAX_WORDS = 200
 
 
