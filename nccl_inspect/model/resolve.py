@@ -114,7 +114,7 @@ class _Builder:
 
     def job(self) -> Job:
         statements = self._statements
-        notices = joined(statements.all, self._ranks, self._releases, self._quotes.message)
+        notices = joined(statements.all, self._ranks, self._releases, self._quotes.message, self._completed_last)
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self._layouts = rings_and_trees.Layouts()
         self._likely = parallelism.likely(self._communicators, self._world)
@@ -309,6 +309,18 @@ class _Builder:
     @cached_property
     def _lifetimes(self) -> lifetime.Lifetimes:
         return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
+
+    def _completed_last(self, process: Process, tid: int) -> int:
+        return self._completed_by_thread.get((process, tid), -1)
+
+    @cached_property
+    def _completed_by_thread(self) -> dict[tuple[Process, int], int]:
+        """By thread where it completed a communicator for the last time."""
+        members = (member for process in self._processes for member in process.members)
+        done = [(member.log.process, step) for member in members if (step := member.completed) is not None]
+        return {
+            (process, step.origin.tid): step.place for process, step in sorted(done, key=lambda pair: pair[1].place)
+        }
 
     @cached_property
     def _last_stated(self) -> dict[Process, StatementLine]:
