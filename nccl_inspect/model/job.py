@@ -191,6 +191,8 @@ class Notice(Deferring):
     """Where each of the processes said it first."""
     until: list[int] = field(default_factory=list)
     """Where each of the processes said it last: the number of the line in the order of reading."""
+    outlived: bool = field(default=False, compare=False)
+    """Whether each thread that said it completed a communicator afterwards."""
 
 
 @record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.parts import Part
 from nccl_inspect.model.paths import build, gpu_classes, placement, unfinished
 from nccl_inspect.model.paths.nics import NicNames
+from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import identity, isolation, last_lines, launcher_labels, runs
 from nccl_inspect.model.processes.gathering import Gathered, walked
 from nccl_inspect.model.statements import calls, excerpts, job_end, timeline, unrecognised
@@ -114,7 +115,7 @@ class _Builder:
 
     def job(self) -> Job:
         statements = self._statements
-        notices = joined(statements.all, self._ranks, self._releases, self._quotes.message)
+        notices = joined(statements.all, self._ranks, self._releases, self._quotes.message, self._completed_last)
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self._layouts = rings_and_trees.Layouts()
         self._likely = parallelism.likely(self._communicators, self._world)
@@ -143,7 +144,7 @@ class _Builder:
             paths=built,
             notices=notices,
             unrecognised=self._unrecognised(),
-            unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown),
+            unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown, self._shows(built)),
             processes=len(self._processes),
             failed=any(job_end.failed_calls(notices)),
             ended_by=self._ended_by(),
@@ -309,6 +310,32 @@ class _Builder:
     @cached_property
     def _lifetimes(self) -> lifetime.Lifetimes:
         return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
+
+    def _shows(self, paths: Paths) -> Callable[[Process, int, int], bool]:
+        """Return whether there is a path between two ranks of each communicator of a process that has both."""
+        pairs: set[tuple[int | None, ...]] = set()
+        ranks = {process.log.process: [m.communicator for m in process.members] for process in self._processes}
+
+        def is_shown(process: Process, src: int, dst: int) -> bool:
+            comms = (comm.global_ranks for comm in ranks.get(process, ()) if comm)
+            meant = {(own[src], own[dst]) for own in comms if max(src, dst) < len(own)}
+            if meant and not pairs:
+                pairs.update(paths.distinct("src", "dst"))
+            return bool(meant) and meant <= pairs
+
+        return is_shown
+
+    def _completed_last(self, process: Process, tid: int) -> int:
+        return self._completed_by_thread.get((process, tid), -1)
+
+    @cached_property
+    def _completed_by_thread(self) -> dict[tuple[Process, int], int]:
+        """By thread where it completed a communicator for the last time."""
+        members = (member for process in self._processes for member in process.members)
+        done = [(member.log.process, step) for member in members if (step := member.completed) is not None]
+        return {
+            (process, step.origin.tid): step.place for process, step in sorted(done, key=lambda pair: pair[1].place)
+        }
 
     @cached_property
     def _last_stated(self) -> dict[Process, StatementLine]:

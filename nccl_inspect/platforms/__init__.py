@@ -4,7 +4,8 @@ A missing entry means that it is not known; rules then say so instead of guessin
 
 * ``name``, ``aliases``: as users and plugins write it, in small letters with ``-``; an alias may hold ``*``
 * ``vendor``; ``gpu``, ``gpus``: model and number on one machine
-* ``gpu_names``: as the driver names the GPU, without the maker, where that alone says what the entry says
+* ``gpu_names``: as the driver names the GPU, without the maker, where that alone says what the entry says; ``*`` stands
+  for anything, and entries with full names come first
 * ``nvlink``: the generation that joins all its GPUs, 0 for none; ``nvlink_pairs``: the generation that joins some pairs
   only (bridges, a cube mesh); ``nvlink_domain``: how many GPUs of several hosts it joins
 * ``busbw``: lowest and highest bus bandwidth in GB/s between its GPUs, where it is not that of its NVLink
@@ -24,6 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,8 @@ class Signs(Frozen):
     """The platform as aws-ofi-nccl calls it."""
     nvlink_domain: int = 0
     """How many GPUs multi-node NVLink joins."""
+    gpus: tuple[str, ...] = ()
+    """Names of GPUs as the driver has them, which another sign needs beside it."""
 
 
 @frozen
@@ -189,9 +193,20 @@ def common(candidates: list[Platform]) -> Platform:
 
 def of_gpus(names: Iterable[str]) -> Platform | None:
     """What the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
-    plain = {name.strip().removeprefix("NVIDIA ") for name in names}
-    fits = (platform for platform in _all() if plain <= {*platform.gpu_names})
-    return next(fits, None) if plain else None
+    plain = without_maker(names)
+    only = next(iter(plain), "") if len(plain) == 1 else ""
+    exactly = (platform for platform in _all() if plain <= {*platform.gpu_names})
+    alike = (platform for platform in _all() if _is_listed(only, platform.gpu_names))
+    return next(chain(exactly, alike), None) if plain else None
+
+
+def without_maker(names: Iterable[str]) -> set[str]:
+    """Return names of GPUs as platforms have them."""
+    return {name.strip().removeprefix("NVIDIA ") for name in names}
+
+
+def _is_listed(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def named(name: str) -> Platform:

@@ -15,7 +15,7 @@ from nccl_inspect.util.records import Frozen, frozen
 
 SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
 """One of these is in each sign that consists of settings, so that other logs do not wait for the platforms to load."""
-NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*")
+NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*", "*Libfabric")
 """All signs that are networks, for the same reason."""
 
 
@@ -55,7 +55,8 @@ def _signed(shown: Shown) -> list[Platform]:
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
     if not (networks or settings or shown.plugin or shown.nvlink_domain):
         return []
-    candidates = list(platforms.signed())
+    gpus = platforms.without_maker(shown.gpu_names)
+    candidates = [one for one in platforms.signed() if not one.signs.gpus or (gpus and gpus <= {*one.signs.gpus})]
     by_sign = [
         {platform.name for platform in candidates if _has_settings(platform, shown)},
         {platform.name for platform in candidates if _any_fits(platform.signs.networks, networks)},

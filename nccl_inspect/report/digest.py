@@ -109,6 +109,8 @@ def reason(job: Job) -> str:
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, left_out = _unjudged(job), _left_out(job)
         return "; ".join([*left_out, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
+    if job.verdict == "unknown" and job.unplaced_lines and job.paths:
+        return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
     return _path_summary(job) if job.verdict == "ok" else _MEANING[job.verdict]
 
 

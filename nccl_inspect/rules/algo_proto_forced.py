@@ -16,7 +16,7 @@ from nccl_inspect.util.wording import listed
 RULE = Rule(
     name="algo-proto-forced",
     category="environment",
-    severity="warning",
+    severity="info",
     title="A setting forces the algorithm or the protocol",
     may_cause=("slow", "ring-crosses-nodes"),
     nest_under_effect=True,
@@ -45,8 +45,8 @@ class _Origin(Frozen):
     fix: tuple[str, ...] = ()
     """What to do instead of removing them."""
     confirm: str = ""
-    confidence: str = "likely"
-    """That they do harm, if they can."""
+    confidence: str = "certain"
+    """That the user overrides NCCL's choice."""
 
 
 _GUIDE = _Origin(
@@ -72,7 +72,7 @@ class _Override(Frozen):
     unchecked: Sequence[Setting] = ()
     """Those that enable LL128 without NCCL's check."""
     harmful: Sequence[Setting] = ()
-    """The narrow ones, and the unchecked ones for GPUs without P2P."""
+    """The narrow ones that only some ranks have, and the unchecked ones for GPUs without P2P."""
 
 
 def judge(facts: Facts) -> Results:
@@ -99,8 +99,10 @@ def _override(facts: Facts, settings: list[Setting]) -> _Override:
     unchecked = [setting for setting in settings if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     if narrow and not unsafe and may_be_google_network(facts):
-        return _Override(narrow, _LEFT_OR_GUIDE, narrow, unchecked, narrow)
-    harmful = [setting for setting in settings if setting in narrow or setting in unsafe]
+        return _Override(narrow, _LEFT_OR_GUIDE, narrow, unchecked)
+    harmful = [
+        setting for setting in settings if setting in unsafe or (setting in narrow and setting.ranks is not None)
+    ]
     return _Override(settings, _LEFT, narrow, unchecked, harmful)
 
 
@@ -113,7 +115,7 @@ def _finding(facts: Facts, override: _Override) -> Finding:
         fix=origin.fix or [*unset_steps(settings), _COMPARE],
         confirm=origin.confirm,
         severity="warning" if harmful else "info",
-        confidence=origin.confidence if harmful else "certain",
+        confidence="likely" if harmful else origin.confidence,
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
         evidence=evidence_of_settings(harmful or settings),

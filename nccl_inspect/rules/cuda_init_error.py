@@ -27,7 +27,7 @@ _CAUSES = {code: ANSWERS[code].cause for code in AT_START & ANSWERS.keys()} | {
     999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed; or the "
     "container lost its access to the GPUs (a systemctl daemon-reload on the host can revoke it)",
 }
-_BUSY, _UNKNOWN, _NO_DEVICE = 46, 999, 100
+_NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
 _WIDTH = 200
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
 """Errors of NVML, with the CUDA error that has the same causes."""
@@ -92,7 +92,7 @@ def judge(facts: Facts) -> Results:
 def _code(notice: Notice) -> int | None:
     code = code_of(notice)
     connecting = "transport" in file_of(notice) or file_of(notice).endswith(("proxy.cc", "channel.cc"))
-    return code if code in _CAUSES and not connecting else None
+    return code if code in _CAUSES and (code == _NOT_INITIALIZED or not connecting) else None
 
 
 def _program_code(notice: Notice) -> int | None:

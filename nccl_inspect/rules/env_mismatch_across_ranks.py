@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-from nccl_inspect.event.base import is_named
+from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.agreement import (
     AGREEMENTS,
@@ -75,6 +76,8 @@ def judge(facts: Facts) -> Results:
 
 def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
     """Settings that fewer ranks have than the most common one."""
+    several = _with_several(values)
+    values = [setting for setting in values if not several.issuperset(setting.processes)]
     if len(values) < 2:
         return []
     if agreement.on_host:
@@ -83,6 +86,12 @@ def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
             return []
     ranked = sorted(values, key=lambda setting: len(setting.processes), reverse=True)
     return ranked[1:]
+
+
+def _with_several(values: list[Setting]) -> set[Process]:
+    """Return the processes that print several values: one for each communicator, which says nothing of other ranks."""
+    shown = Counter(process for setting in values for process in set(setting.processes))
+    return {process for process, times in shown.items() if times > 1}
 
 
 def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) -> list[Setting]:

@@ -12,7 +12,7 @@ from nccl_inspect.judging.impact import estimate
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
-from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
+from nccl_inspect.judging.networks.gdr_use import lacking, paths_without_gdr
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.versions import order
@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Results:
     paths = paths_without_gdr(facts)
     if contradiction := _contradiction(facts):
         yield RULE.undecided(contradiction, Needs(_OTHER_RANKS, all_ranks=True))
-    if not paths or (facts.platform and facts.platform.gdr is False):
+    if not paths or lacking(facts):
         if signs := _signs(facts):
             yield _clue(facts, signs)
         return

@@ -2,7 +2,7 @@
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Results, Rule
-from nccl_inspect.judging.networks.gdr_use import paths_without_gdr
+from nccl_inspect.judging.networks.gdr_use import lacking, paths_without_gdr
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.judging.statements import find_text
 from nccl_inspect.util.wording import count, does, listed
@@ -36,13 +36,13 @@ def judge(facts: Facts) -> Results:
             ),
             confirm="Check whether the library continues with another transport.",
         )
-    pairs = paths_without_gdr(facts)
-    if not pairs or facts.platform is None or facts.platform.gdr is not False:
+    pairs, lacks = paths_without_gdr(facts), lacking(facts)
+    if not pairs or lacks is None:
         return
     yield RULE.finding(
         f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
         f"{does(len(pairs), 'stage')} data in host memory, as expected here",
-        cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source('gdr')})",
+        cause=f"{lacks[0]} has no GPUDirect RDMA ({lacks[1]})",
         impact="compare throughput with other machines without GPUDirect, not with p4d or p5",
         fix=[NOTHING],
         paths=pairs,

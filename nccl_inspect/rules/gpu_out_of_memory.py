@@ -58,11 +58,20 @@ def judge(facts: Facts) -> Results:
         ranks=ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)},
         hosts=hosts_in(notices),
         evidence=[*first_evidence(notices), *first_evidence(sizes)],
-        confidence="likely"
+        confidence="possible"
+        if _asked_by_others(facts, notices)
+        else "likely"
         if on_host or of_xla or not (failures or any(cuda.FULL in notice.message for notice in torch))
         else "certain",
         fatal=True,
     )
+
+
+def _asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
+    """Whether only helpers lacked memory that a peer asked for (2.8 to 2.11): any stranger may be that peer."""
+    helpers = facts.notices("nccl/remote-allocator-failed")
+    answering = {process for notice in helpers for process in notice.processes}
+    return bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
 
 
 def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:

@@ -42,6 +42,16 @@ def test_gpus_contradict_only_a_machine_with_others() -> None:
         assert found is not None and found.excludes(platforms.named(machine)) is not fits, (gpu, machine)
 
 
+def test_gpus_and_a_network_together_name_a_machine_type() -> None:
+    v100 = {"Tesla V100-SXM2-32GB"}
+    assert recognised(networks={"AWS Libfabric"}, gpu_names=v100).name == "p3dn.24xlarge"
+    for networks, gpus in (({"IB"}, v100), ({"AWS Libfabric"}, {"NVIDIA L4"}), ({"AWS Libfabric"}, set())):
+        assert recognition.recognised(Shown(networks=networks, gpu_names=gpus)) is None
+    found = platforms.of_gpus(["GeForce GTX 1080 Ti"])
+    assert found == platforms.named("geforce") and (found.gdr, found.p2p) == (False, None)
+    assert platforms.of_gpus(["GeForce GTX 1080 Ti", "NVIDIA GeForce RTX 4090"]) is None
+
+
 def test_a_machine_type_that_is_named_excludes_others() -> None:
     assert platforms.named("p5.48xlarge").excludes(platforms.named("nd96isr-h100-v5"))
     assert not platforms.named("p5.48xlarge").excludes(platforms.named("P5.48xlarge"))

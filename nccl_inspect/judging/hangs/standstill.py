@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, once
@@ -50,7 +51,7 @@ def is_stuck(facts: Facts) -> bool:
 
 
 def is_at_the_end(facts: Facts) -> bool:
-    """Whether the log ends where these ranks wait: none of them started another communicator afterwards.
+    """Whether the log ends where ranks wait in a communicator: their processes began no other one afterwards.
 
     A torn or missing line may be the one that shows that they got further.
     """
@@ -62,17 +63,29 @@ def is_at_the_end(facts: Facts) -> bool:
         or any(source.damaged_lines or source.problem for source in job.sources)
     ):
         return False
-    ids = [comm.id for comm in job.communicators]
-    later = job.communicators[ids.index(wait.communicator) + 1 :]
-    return not any(set(wait.waiting) & set(ranks_of(comm, comm.started)) for comm in later)
+    began = ((begin, comm.id) for comm in job.communicators for begin in comm.begins)
+    last = {begin.process: comm for begin, comm in sorted(began, key=lambda entry: entry[0].order)}
+    waiting = [comm for comm in job.communicators if comm.id == wait.communicator or _is_open(facts, comm)]
+    return any({last[process] for process in _where_it_waits(comm)} == {comm.id} for comm in waiting)
+
+
+def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Whether ranks began a communicator that they never completed, as far as the log shows."""
+    return not (set(comm.started) <= set(comm.completed) or comm.ended or facts.paths_of(comm))
+
+
+def _where_it_waits(comm: CommunicatorInfo) -> set[Process]:
+    """Return the processes that wait in a communicator: those that completed it, else all that began it."""
+    members = set(comm.unconnected or comm.completed or comm.started)
+    return {begin.process for begin in comm.begins if begin.member in members}
 
 
 def _in_init(facts: Facts) -> Waiting | None:
     """The wait in the first incomplete communicator: later ones wait for it."""
     for comm in facts.job.communicators:
-        begun, done = set(comm.started), set(comm.completed)
-        if begun <= done or comm.ended or facts.paths_of(comm):
+        if not _is_open(facts, comm):
             continue
+        begun, done = set(comm.started), set(comm.completed)
         if done:
             return _waiting(facts, comm, missing=(), silent=begun - done, waiting=done, stage=INITIALISATION)
         missing = set(range(comm.nranks)) - begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
@@ -24,7 +25,13 @@ def platform_of(job: Job) -> Platform | None:
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
     """The machine type with what this job can expect of it."""
     settings = {(setting.name, setting.value) for setting in job.environment}
+    if platform and platform.p2p is False and platform.nvlink_pairs and _uses_p2p(job):
+        platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
     return platform and conditions.expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
+
+
+def _uses_p2p(job: Job) -> bool:
+    return any(kind.transport == "P2P" for kind in job.paths.kinds)
 
 
 def gpu_names(job: Job) -> set[str]:

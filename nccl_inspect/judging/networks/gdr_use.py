@@ -7,6 +7,7 @@ from operator import methodcaller
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, once
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import Selection
+from nccl_inspect.platforms import nics
 
 
 @once
@@ -43,3 +44,11 @@ def paths_without_gdr(facts: Facts) -> Selection:
     Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
     """
     return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided(facts))
+
+
+def lacking(facts: Facts) -> tuple[str, str] | None:
+    """Return the machine type or the NICs with which GPUDirect RDMA does not work, and where that is stated."""
+    if facts.platform and facts.platform.gdr is False:
+        return facts.platform.name, facts.platform.source("gdr")
+    family = nics.find(facts.job.network.devices) if facts.job.network.name == "IB" else None
+    return (family.name, family.source) if family and not family.gdr else None

@@ -77,14 +77,17 @@ _INTERNAL = 3
 
 
 def failed_calls(notices: Sequence[job.Notice]) -> Iterator[job.Notice]:
-    """Yield what says that a call of NCCL failed; what fails because its process is ending already does not count."""
+    """Yield what says that a call of NCCL failed.
+
+    What fails because its process is ending already does not count, nor what a thread survived.
+    """
     ending: dict[Process, int] = {}
     for notice in notices:
         if is_shutting_down(notice.event):
             ending.update({process: notice.place for process in notice.processes if process not in ending})
     for notice in notices:
         is_late = all(ending.get(process, notice.place) < notice.place for process in notice.processes)
-        if not is_late and _is_failed_call(notice):
+        if not is_late and _is_failed_call(notice) and not notice.outlived:
             yield notice
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nccl_inspect.event.base import Process, without_secrets
 from nccl_inspect.grammar import engine
@@ -16,6 +16,8 @@ from nccl_inspect.util.secrets import masked
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import in_order, moment
 
+Completed = Callable[[Process, int], int]
+"""Where a thread of a process completed a communicator for the last time; -1 where it did not."""
 _UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_ordered=False)
 """Until somebody asks who made a statement first."""
 
@@ -25,6 +27,7 @@ def joined(
     ranks: Mapping[Process, list[int]],
     releases: Mapping[str, str],
     line: Line,
+    completed: Completed,
 ) -> list[Notice]:
     """One notice for each statement, in the order of the log.
 
@@ -33,19 +36,24 @@ def joined(
         ranks: the global ranks of each process.
         releases: by production the NCCL releases that print it.
         line: makes evidence of lines.
+        completed: finds where a thread completed a communicator for the last time.
     """
     # Nearly each process has timings of its own, and no rule asks for them.
     statements = [statement for statement in statements if not lifetime.is_timing(statement.event)]
     warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
     return [
-        _notice(statement, ranks, releases, line)
+        _notice(statement, ranks, releases, line, completed)
         for statement in statements
         if statement.level != "WARN" or statement.message not in warned or not _is_retold(statement)
     ]
 
 
 def _notice(
-    statement: Statement, ranks: Mapping[Process, list[int]], releases: Mapping[str, str], line: Line
+    statement: Statement,
+    ranks: Mapping[Process, list[int]],
+    releases: Mapping[str, str],
+    line: Line,
+    completed: Completed,
 ) -> Notice:
     event, printers = statement.event, statement.processes
     notice = Notice(
@@ -72,7 +80,14 @@ def _notice(
         lines=lambda: [statement.line(row, line) for row in range(len(printers))],
         earliest=lambda: _earliest(statement, line) if len(printers) > 1 else _only(statement, notice.evidence[0]),
         until=lambda: [source_and_line(place)[1] for place in statement.lasts],
+        outlived=lambda: _is_outlived(statement, completed),
     )
+
+
+def _is_outlived(statement: Statement, completed: Completed) -> bool:
+    """Whether each thread completed a communicator after it made a statement for the last time."""
+    rows = zip(statement.processes, statement.origins, statement.lasts, strict=True)
+    return all(last < completed(process, origin.tid) for process, origin, last in rows)
 
 
 def _is_retold(statement: Statement) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from nccl_inspect.event.base import Process
 from nccl_inspect.model.fold.fold import Fold, Note
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.util.patterns import later
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
 
 _VARIABLE = later(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
-_CONNECTION = later(rb"(?:Channel|Ring) \d+(?:/\d+)? : \d+\[")
+_CONNECTION = later(rb"(?:Channel|Ring) \d+(?:/\d+)? : (?P<src>\d{1,9})\[(?:[^\s\[\]]{1,20}\] -> (?P<dst>\d{1,9})\[)?")
 """How connection lines begin; the order of a ring has lines of its own."""
 _MAX_TEMPLATES = 1000
 
@@ -38,13 +39,19 @@ def torn(fold: Fold | Share) -> list[Note]:
     ]
 
 
-def connections(notes: Iterable[Note]) -> int:
+def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int], bool]) -> int:
     """How many lines are of a connection, but not of which: cut off, or of a release that the grammar does not know.
 
     Args:
         notes: unrecognised messages with their counts.
+        is_shown: whether whole lines show a path between two ranks that a process names.
     """
-    return sum(note.count for note in notes if _CONNECTION.match(note.message))
+    found = ((note, match) for note in notes if (match := _CONNECTION.match(note.message)))
+    return sum(
+        note.count
+        for note, match in found
+        if not (match["dst"] and is_shown(note.origin.process, int(match["src"]), int(match["dst"])))
+    )
 
 
 def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
