@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 
 from nccl_inspect.judging import clouds
@@ -104,7 +105,8 @@ def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
 def _effects(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
     """The findings that a rule may explain, without those superseded by a more specific rule."""
     present = {finding.rule for finding in findings}
-    wanted = {name for name in rule.explains if present.isdisjoint(relations().superseding(name))}
+    named = {name for pattern in rule.explains for name in fnmatch.filter(present, pattern)}
+    wanted = {name for name in named if present.isdisjoint(relations().superseding(name))}
     return [finding for finding in findings if finding.rule in wanted]
 
 
