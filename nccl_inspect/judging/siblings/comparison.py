@@ -155,16 +155,18 @@ def _merge(entries: list[Odd], ranks_of: Mapping[str, frozenset[int]]) -> Odd:
     common, every = frozenset.intersection(*ranks), frozenset.union(*ranks)
     found = [sibling for one in entries for sibling in one.siblings]
     siblings, group = list({(sibling.kind, sibling.name): sibling for sibling in found}.values()), first.group
+    others = first.others
     if len(siblings) > 1 and len(common) == 1:
         siblings = [first.found[0].with_fields(kind="rank", name=str(min(common)), ranks=common)]
         group = group.replace("pairs of", "ranks with")
     elif len(siblings) > 1 and all(ranks_of.get(host, {-1}) <= every for host in first.hosts):
         like, group = first.found[0], "hosts"
+        others = next((one.others for one in entries if one.siblings[0].kind == "host"), others)
         siblings = [
             like.with_fields(kind="host", name=host, hosts=frozenset((host,)), ranks=ranks_of[host])
             for host in sorted(first.hosts)
         ]
-    return first.with_fields(siblings=siblings, found=found, group=group)
+    return first.with_fields(siblings=siblings, found=found, group=group, others=others)
 
 
 def tell(entries: list[Odd]) -> str:
