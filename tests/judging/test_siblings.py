@@ -96,6 +96,7 @@ def test_machines_of_other_kinds_lost_lines_and_torn_logs_are_silent() -> None:
     logs = [
         HEALTHY,
         planted(ON_SECOND, swap(NICS.encode(), ONE_NIC.encode()), old),
+        planted(ON_SECOND, say("NCCL_SOCKET_IFNAME set by environment to ens3.")),
         planted(FIRST_HALF, swap(b"Version 13000", b"Version 12080")),
         planted([rank for rank in range(HOSTS * 8) if rank != 11], setting),
         *(HEALTHY[: len(HEALTHY) * tenths // 10] for tenths in range(1, 10)),

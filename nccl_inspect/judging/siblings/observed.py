@@ -59,6 +59,8 @@ _NICS_USED = Attribute("NICs used", _NICS, _OUTER, _is_less)
 
 _BEGIN = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
 _AGREED = {agreement.name for agreement in AGREEMENTS}
+_CHOICES = {agreement.name for agreement in AGREEMENTS if agreement.is_choice}
+"""Variables that name devices, which hosts may call differently."""
 _OWN = (
     *("NCCL_COMM_ID", "NCCL_LAUNCH_MODE", "NCCL_DEBUG", "_DEBUG_FILE", "_DEBUG_SUBSYS"),
     *("_DUMP_FILE", "_DUMP_FILE_RANK"),
@@ -197,14 +199,17 @@ class _Observer:
             if process.host in self._ranks_on
         )
         shapes = {self._starts[process].shape for process in siblings}
-        if len(shapes) == 1 and attribute is not _NICS_SEEN:
+        if len(shapes) == 1 and attribute is not _NICS_SEEN and label not in _CHOICES:
             groups["ranks of the job", shapes.pop()] = list(siblings)
         is_of_all = attribute is not _SETTING or label in _AGREED
         for (group, _), some in groups.items():
             own = [siblings[process] for process in some if is_of_all or self._starts[process].begin.member]
             # Rank 0 prints some variables alone; a line that one rank lacks may be lost.
             self._check(attribute, {one: values[one] for one in own}, group, label, may_lack=False)
-        self._compare_hosts(attribute, label, grouped((process.host, one) for process, one in siblings.items()), values)
+        if label not in _CHOICES:
+            self._compare_hosts(
+                attribute, label, grouped((process.host, one) for process, one in siblings.items()), values
+            )
 
     def _compare_hosts(
         self,
