@@ -239,7 +239,7 @@ class Registered(Frozen):
     rule: Rule
     judge: Callable[[Facts], Results] | None
     explain: Callable[[Facts, Sequence[Finding]], Results] | None = None
-    """Instead of ``judge``, of a rule about files beside the log: takes the findings that it may have caused, too."""
+    """Instead of ``judge``, of a rule about files beside the log, or about what no other says: gets all findings."""
     tell: Callable[[Facts, Account], Finding] | None = None
     """Of a rule that ``tells`` kinds of incidents: takes what the story tells."""
 

@@ -97,12 +97,7 @@ def of(facts: Facts, rules: Iterable[Registered]) -> Results:
     first = list(collected.findings)
     present = {finding.rule for finding in first}
     effects = [finding for finding in first if present.isdisjoint(superseding_by_rule()[finding.rule])]
-    by_name = {entry.rule.name: entry.rule for entry in rules}
-    explained = []
-    for entry in rules:
-        caused = [finding for finding in effects if entry.rule.causes(by_name[finding.rule])]
-        if entry.explain and caused:
-            explained.append((entry.rule, list(entry.explain(facts, caused))))
+    explained = [(entry.rule, list(entry.explain(facts, effects))) for entry in rules if entry.explain]
     for _, results in sorted(explained, key=_place):
         for result in results:
             collected.add(result)  # a file beside the log names the steps that help

@@ -133,6 +133,8 @@ class Begin(NamedTuple):
     order: int
     is_complete: bool
     """Whether it finished the initialisation."""
+    until: int = 0
+    """The line that says so, in the order of reading."""
 
 
 @record

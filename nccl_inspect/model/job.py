@@ -112,6 +112,8 @@ class CommunicatorInfo(Deferring):
     """Whether NCCL says that the ring NET edges of all ranks use GPUDirect (2.24 and later)."""
     color: int | None = None
     """Of a split: what its ranks gave."""
+    ordinal: int | None = None
+    """Of a split: its number among those of its parent, from 1."""
     group: str | None = None
     """What the program calls it: PyTorch's process group, or the name given to NCCL."""
     parallelism: Parallelism | None = None

@@ -260,6 +260,7 @@ class _Builder:
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
             color=comm.color,
+            ordinal=comm.ordinal,
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
             inconsistent=list(map(str, layout.contradictions)),

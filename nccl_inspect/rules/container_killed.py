@@ -62,7 +62,9 @@ class _Death(Frozen):
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
-    faults = [finding for finding in workloads.faults(effects) if finding.fatal or finding.rule == "ended-from-outside"]
+    faults = [
+        finding for finding in workloads.faults(RULE, effects) if finding.fatal or finding.rule == "ended-from-outside"
+    ]
     deaths = _deaths(facts) if faults else []
     if not deaths or not faults:
         return

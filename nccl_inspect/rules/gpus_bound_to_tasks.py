@@ -25,7 +25,7 @@ _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Explain GPU memory that could not be shared by the options of sbatch and srun."""
-    faults = workloads.faults(effects)
+    faults = workloads.faults(RULE, effects)
     bound = [
         (script.name, option)
         for script in (artifacts.of(facts.job.artifacts, "slurm_script") if faults else ())

@@ -55,7 +55,7 @@ _OF_POD = _Namespace(
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge interfaces and requested RoCE cards that are not in the network namespace of a pod."""
-    shown = workloads.faults(effects)
+    shown = workloads.faults(RULE, effects)
     cases = workloads.cases(facts, _has_own_network) if shown else []
     shown = [effect for effect in workloads.effects_on(facts, cases, shown) if _is_due(facts, effect, cases)]
     if not cases or not shown:

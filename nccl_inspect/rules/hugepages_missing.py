@@ -29,8 +29,8 @@ _CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNOREC
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge errors that name huge pages, and bus errors, by the requests of the pods."""
-    named = [effect for effect in workloads.faults(effects) if _mentions(effect, _NAMED)]
-    shown = named or [effect for effect in workloads.faults(effects) if _mentions(effect, _CRASHED)]
+    named = [effect for effect in workloads.faults(RULE, effects) if _mentions(effect, _NAMED)]
+    shown = named or [effect for effect in workloads.faults(RULE, effects) if _mentions(effect, _CRASHED)]
     cases = workloads.cases(facts, _lacks_pages) if shown else []
     shown = workloads.effects_on(facts, cases, shown)
     if not cases or not shown:

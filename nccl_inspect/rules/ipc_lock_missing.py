@@ -29,7 +29,7 @@ _CHECK = "ulimit -l   # in the container: unlimited, or CapEff in /proc/self/sta
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge registrations that fail for lack of locked memory by the capabilities of the containers."""
-    shown = [effect for effect in workloads.faults(effects) if _SIGN in effect.cause]
+    shown = [effect for effect in workloads.faults(RULE, effects) if _SIGN in effect.cause]
     if not shown:
         return
     cases = workloads.cases(facts, _may_not_lock)

@@ -29,7 +29,7 @@ _ALSO = (
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge ranks of one machine that cannot access each other's memory by what their pods share."""
-    faults = workloads.faults(effects)
+    faults = workloads.faults(RULE, effects)
     cases = workloads.cases(facts, _is_isolated) if faults else []
     faults = workloads.effects_on(facts, cases, faults)
     if not cases or not faults:

@@ -28,7 +28,7 @@ _FEWER = "efa-nics-missing"
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge TCP between hosts, and plugins without a device, by what the pods request."""
-    faults = workloads.faults(effects)
+    faults = workloads.faults(RULE, effects)
     if not faults:
         return
     of_efa = [effect for effect in faults if effect.rule in _OF_EFA or "ofi" in effect.summary.lower()]

@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge the variables that findings blame by whether manifests and scripts set them to the same value."""
-    effects = workloads.faults(effects)
+    effects = workloads.faults(RULE, effects)
     sources = _sources(facts) if effects else []
     blamed = {effect.rule: _blamed(facts, effect, sources) for effect in effects}
     shown = [effect for effect in effects if blamed[effect.rule]]

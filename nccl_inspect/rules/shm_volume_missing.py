@@ -30,7 +30,7 @@ _CHECK = "df -h /dev/shm   # in the container"
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge segments that had no room by the volume mounted at /dev/shm."""
-    faults = [effect for effect in workloads.faults(effects) if effect.cause.startswith(_NO_ROOM)]
+    faults = [effect for effect in workloads.faults(RULE, effects) if effect.cause.startswith(_NO_ROOM)]
     cases = workloads.cases(facts, _is_small) if faults else []
     faults = workloads.effects_on(facts, cases, faults)
     if not cases or not faults:

@@ -35,7 +35,7 @@ _LATE = ("TIMEOUT", "DEADLINE")
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge a job that ended by its state in Slurm."""
-    candidates = workloads.faults(effects) + _external_ends(effects)
+    candidates = workloads.faults(RULE, effects) + _external_ends(effects)
     ends = [effect for effect in candidates if effect.fatal or effect.rule in _BY_TIME]
     for output in artifacts.of(facts.job.artifacts, "slurm_job") if ends else ():
         for job in output.jobs:

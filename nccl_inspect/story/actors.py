@@ -207,7 +207,7 @@ def _keep_room(
     taken = {min(possible[process]) for process in others if len(possible[process]) == 1}
     for (process, member, _), (after, next_member, _) in pairwise(chain):
         missing = next_member - member - 1
-        if not missing or len(possible[process]) > 1 or len(possible[after]) > 1:
+        if not missing or len(possible[process]) != 1 or len(possible[after]) != 1:  # none: lines contradict each other
             continue
         between = set(range(min(possible[process]) + 1, min(possible[after]))) - taken
         for other in others if len(between) == missing else ():

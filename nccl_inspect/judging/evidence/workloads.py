@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
-from nccl_inspect.judging.engine import SEVERITIES, Rule
+from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
@@ -118,9 +118,10 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
     return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
-def faults(effects: Iterable[Finding]) -> list[Finding]:
-    """Findings that a file beside the log may explain: all but infos."""
-    return [effect for effect in effects if effect.severity != "info"]
+def faults(rule: Rule, findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that a file beside the log may explain: those that a rule may cause, but for infos."""
+    rules = {entry.rule.name: entry.rule for entry in registered()}
+    return [found for found in findings if found.severity != "info" and rule.causes(rules[found.rule])]
 
 
 def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:

@@ -33,6 +33,10 @@ class LayoutLines:
     ) -> None:
         self._members, self._contradictions, self._evidence = members, contradictions, evidence
 
+    def counts(self) -> list[events.ChannelCounts]:
+        """Return the numbers of channels of all members that state them."""
+        return [member.counts for member in self._members.values() if member.counts]
+
     def channels(self) -> list[Evidence]:
         """The first line that counts the most channels."""
         counts = [(step, step.event.coll) for step in self._steps() if isinstance(step.event, events.ChannelCounts)]

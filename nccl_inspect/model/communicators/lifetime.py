@@ -11,6 +11,7 @@ from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.fold import ProcessLog, Step
+from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.inventory import Begin, InitTiming, Stage
 from nccl_inspect.model.statements.index import StatementLine
 from nccl_inspect.model.statements.quotes import Quotes
@@ -151,6 +152,12 @@ def begins(members: Iterable[Member], where: Callable[[int], tuple[str, int, int
         where: tells source, line and order of a place.
     """
     return [
-        Begin(member.rank, member.log.process, *where((member.started or member.first).place), bool(member.completed))
+        Begin(
+            member.rank,
+            member.log.process,
+            *where((member.started or member.first).place),
+            bool(member.completed),
+            source_and_line(member.completed.place)[1] if member.completed else 0,
+        )
         for member in members
     ]

@@ -1,0 +1,384 @@
+"""What siblings of a job are compared in, and what must be true of the log before a difference counts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.judging.agreement import AGREEMENTS
+from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, global_ranks, nics_used
+from nccl_inspect.judging.siblings.comparison import ABSENT, Attribute, Odd, Sibling, find_odd, join
+from nccl_inspect.model.connection import SIDES
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import Begin
+from nccl_inspect.model.job import CommunicatorInfo, Notice, PathKind, Selection
+from nccl_inspect.util.grouping import grouped
+
+_SPEEDS = {"P2P": 3, "SHM": 2, "NET": 1}
+_AMOUNTS = ("none", "some", "all")
+
+
+def _is_less(value: int, usual: int) -> bool:
+    return value < usual
+
+
+def _speed(way: str) -> tuple[int, bool]:
+    """Return how fast a connection is, as far as that is the same on all machines."""
+    return _SPEEDS.get(way.partition("/")[0], 0), "Socket" not in way
+
+
+def _is_slower(way: str, usual: str) -> bool:
+    return _speed(way) < _speed(usual)
+
+
+def _has_less(amount: str, usual: str) -> bool:
+    return _AMOUNTS.index(amount) < _AMOUNTS.index(usual)
+
+
+_NICS = "ibstat; ls /dev/infiniband   # there and on another one, in the container: the same devices, all active?"
+_SET = "grep -s {label} /etc/nccl.conf ~/.nccl.conf; env | grep {label}   # there and on another one"
+_ALIKE = "nvidia-smi topo -m; ls -l /dev/infiniband; env | grep NCCL_   # there and on another one: what differs?"
+_IMAGE = "ldconfig -p | grep libnccl; nvidia-smi   # there and on another one: the same image and driver?"
+_INNER, _OUTER = ("intra-node path", "topology"), ("network", "gpudirect", "topology")
+_ANY = ("environment", *_INNER, *_OUTER)
+_SETTING = Attribute("setting", _SET, _ANY)
+_NICS_SEEN = Attribute("NICs seen", _NICS, _OUTER, _is_less, is_narrow=True, is_equipment=True)
+_RELEASE = Attribute("NCCL", _IMAGE, (*_ANY, "failures"))
+_DRIVER = Attribute("CUDA driver", _IMAGE, (*_ANY, "failures"), is_equipment=True)
+_CHANNELS = Attribute("channels", _ALIKE, _ANY, _is_less, least=2)
+_NVLS = Attribute("channels of NVLS", _ALIKE, _ANY, _is_less, least=2)
+_INSIDE = Attribute("connections inside the host", _ALIKE, _INNER, _is_slower, least=2)
+_BETWEEN = Attribute("connections between hosts", _ALIKE, _OUTER, _is_slower)
+_GDR = Attribute("connections with GPUDirect RDMA", _ALIKE, _OUTER, _has_less, is_narrow=True)
+_NICS_USED = Attribute("NICs used", _NICS, _OUTER, _is_less)
+
+_BEGIN = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
+_AGREED = {agreement.name for agreement in AGREEMENTS}
+_CHOICES = {agreement.name for agreement in AGREEMENTS if agreement.is_choice}
+"""Variables that name devices, which hosts may call differently."""
+_OWN = (
+    *("NCCL_COMM_ID", "NCCL_LAUNCH_MODE", "NCCL_DEBUG", "_DEBUG_FILE", "_DEBUG_SUBSYS"),
+    *("_DUMP_FILE", "_DUMP_FILE_RANK"),
+)
+"""Ends of variables that one rank reads, or that every rank may have of its own."""
+
+
+class _Start(NamedTuple):
+    """A process whose first initialisation is whole in the log: all siblings go the same way up to its end."""
+
+    ranks: frozenset[int]
+    begin: Begin
+    shape: tuple[int | None, ...]
+
+
+_Table = dict[Process, tuple[Any, Notice, int]]
+"""What processes state, in which notice, and at which place of it."""
+
+
+def find(facts: Facts) -> list[list[Odd]]:
+    """Return what is odd in a job, by who is odd."""
+    return _Observer(facts).odd()
+
+
+class _Observer:
+    """Compares the siblings of a job."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts, self._is_global = facts, facts.job.rank_space == "global"
+        self._ranks_on = {host.name: frozenset(host.ranks) for host in facts.job.hosts if is_named(host.name)}
+        self._host_of = {rank: host for host, ranks in self._ranks_on.items() for rank in ranks}
+        self._local = {rank: at for ranks in self._ranks_on.values() for at, rank in enumerate(sorted(ranks))}
+        self._starts = self._find_starts()
+        self._shapes = grouped((process.host, start.shape) for process, start in self._starts.items())
+        self._machines = self._find_machines()
+        self._found: list[Odd] = []
+
+    def odd(self) -> list[list[Odd]]:
+        """Return what is odd, by who is odd."""
+        for (attribute, label), table in self._tables():
+            self._compare_values(attribute, label, table)
+        self._compare_channels()
+        ranks = set(chain.from_iterable(start.ranks for start in self._starts.values()))
+        if self._is_global and len(ranks) == self._facts.job.world_size:
+            self._compare_paths()  # else lines of other pairs may be taken for those of ranks that are not there
+        return join(self._found, self._ranks_on)
+
+    def _check(
+        self,
+        attribute: Attribute,
+        values: Mapping[Sibling, Hashable],
+        group: str,
+        label: str = "",
+        *,
+        may_lack: bool = True,
+    ) -> None:
+        if odd := find_odd(attribute, values, group, label, may_lack=may_lack):
+            self._found.append(odd)
+
+    # Who can be compared
+
+    def _find_starts(self) -> dict[Process, _Start]:
+        """Return the processes with their first lines and the end of their first initialisation, in sound sources."""
+        job = self._facts.job
+        torn = {source.name for source in job.sources if source.damaged_lines or source.repaired_lines}
+        opened = {process for kind in _BEGIN for one in self._facts.with_event(kind) for process in one.processes}
+        first: dict[Process, tuple[Begin, CommunicatorInfo]] = {}
+        ranks: defaultdict[Process, set[int]] = defaultdict(set)
+        for comm in job.communicators:
+            for begin in comm.begins if comm.parent is None and comm.color is None else ():
+                known = first.get(begin.process)
+                if known is None or (known[0].source == begin.source and begin.order < known[0].order):
+                    first[begin.process] = begin, comm
+                if self._is_global:
+                    ranks[begin.process] |= global_ranks(comm, (begin.member,))
+        self._begun = Counter(process.host for process in first)
+        return {
+            process: _Start(frozenset(ranks[process]), begin, (comm.nranks, comm.nnodes, comm.local_ranks))
+            for process, (begin, comm) in first.items()
+            if begin.is_complete and begin.source not in torn and process in opened
+        }
+
+    def _find_machines(self) -> dict[str, Hashable]:
+        """Return the bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds."""
+        gpus = self._facts.job.gpus if len(self._ranks_on) > 1 else {}
+        ids: dict[str, Hashable] = {
+            host: frozenset(gpus[rank].bus_id if rank in gpus else None for rank in ranks)
+            for host, ranks in self._ranks_on.items()
+        }
+        return ids if len(set(ids.values())) < len(ids) else {}
+
+    def _kind(self, host: str) -> Hashable:
+        """Return what is equal for hosts that can be compared."""
+        return len(self._ranks_on[host]), self._machines.get(host)
+
+    # What processes state until their first communicator is complete
+
+    def _tables(self) -> Iterator[tuple[tuple[Attribute, str], _Table]]:
+        """Yield what processes state differently."""
+        tables: defaultdict[tuple[Attribute, str], _Table] = defaultdict(dict)
+        left_out: set[str] = set()
+        for notice in self._facts.job.notices:
+            match notice.event:
+                case events.EnvSetting(name=name, value=value, origin=origin):
+                    table = tables[_SETTING, name]
+                    if origin == "plugin" or name.endswith(_OWN):
+                        left_out.add(name)  # it prints it in a form of its own
+                case events.NetDevices(net=net, devices=devices) if devices:
+                    table, value = tables[_NICS_SEEN, f"{net} devices seen"], len(devices)
+                case events.NcclVersion(version=value):
+                    table = tables[_RELEASE, ""]
+                case events.CudaDriver(cuda_version=value):
+                    table = tables[_DRIVER, ""]
+                case _:
+                    continue
+            for row, process in enumerate(notice.processes):  # the first value counts, and the longest list
+                if process not in table or (isinstance(value, int) and table[process][0] < value):
+                    table[process] = value, notice, row
+        for (attribute, label), table in tables.items():
+            is_partial = attribute is _SETTING and not self._starts.keys() <= table.keys()
+            if label not in left_out and (is_partial or len({value for value, *_ in table.values()}) > 1):
+                yield (attribute, label), table
+
+    def _compare_values(self, attribute: Attribute, label: str, table: _Table) -> None:
+        """Compare the ranks of each host, those of the job, and hosts."""
+        siblings, values = {}, {}
+        for process, start in self._starts.items():
+            value, lines = _stated(table.get(process), start.begin)
+            if value != ABSENT or attribute is _SETTING:
+                kind, name = ("rank", "") if start.ranks else ("process", f"{process.pid} of {process.host}")
+                one = Sibling(kind, name, frozenset((process.host,)), start.ranks, partial(iter, lines))
+                siblings[process], values[one] = one, value
+        groups = grouped(
+            ((f"ranks of host {process.host}", self._starts[process].shape), process)
+            for process in siblings
+            if process.host in self._ranks_on
+        )
+        shapes = {self._starts[process].shape for process in siblings}
+        if len(shapes) == 1 and attribute is not _NICS_SEEN and label not in _CHOICES:
+            groups["ranks of the job", shapes.pop()] = list(siblings)
+        is_of_all = attribute is not _SETTING or label in _AGREED
+        for (group, _), some in groups.items():
+            own = [siblings[process] for process in some if is_of_all or self._starts[process].begin.member]
+            # Rank 0 prints some variables alone; a line that one rank lacks may be lost.
+            self._check(attribute, {one: values[one] for one in own}, group, label, may_lack=False)
+        if label not in _CHOICES:
+            self._compare_hosts(
+                attribute, label, grouped((process.host, one) for process, one in siblings.items()), values
+            )
+
+    def _compare_hosts(
+        self,
+        attribute: Attribute,
+        label: str,
+        by_host: Mapping[str, list[Sibling]],
+        values: Mapping[Sibling, Any],
+    ) -> None:
+        """Compare hosts with all their ranks; where there are several, a line that all of them lack was not lost."""
+        groups: dict[Hashable, dict[Sibling, Any]] = defaultdict(dict)
+        for host, ranks in by_host.items():
+            own, shapes = {values[one] for one in ranks}, self._shapes[host]
+            if host not in self._ranks_on or len(shapes) < self._begun[host]:
+                continue
+            if attribute is _NICS_SEEN or (len(own) == 1 and (len(shapes) > 1 or ABSENT not in own)):
+                lines = partial(chain.from_iterable, [one.lines() for one in ranks])
+                kind = self._kind(host), frozenset(shapes)
+                groups[kind][self._host(host, lines)] = max(own) if attribute is _NICS_SEEN else own.pop()
+        for group in groups.values():
+            self._check(attribute, group, "hosts", label)
+
+    # Communicators
+
+    def _compare_channels(self) -> None:
+        """Compare communicators of one split, or of one shape, that have no GPU in common."""
+        twins = grouped(
+            ((comm.parent, comm.ordinal, comm.nranks, comm.nnodes, comm.local_ranks), comm)
+            for comm in self._facts.job.communicators
+            if comm.nranks > 1 and comm.nnodes is not None and (comm.ordinal or len(comm.started) == comm.nranks)
+        )
+        for group in twins.values():
+            if len(group) < 2 or not self._are_apart(group):
+                continue
+            for attribute, field in ((_CHANNELS, "coll"), (_NVLS, "nvls")):
+                values: dict[Sibling, int] = {}
+                for comm in group:
+                    counts = {getattr(one, field) for one in comm.layout.counts()}
+                    if len(counts) == 1 and None not in counts:
+                        ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
+                        one = Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
+                        values[one] = counts.pop()
+                self._check(attribute, values, f"communicators of {group[0].nranks} ranks")
+
+    def _are_apart(self, group: Iterable[CommunicatorInfo]) -> bool:
+        """Whether communicators have no rank in common, or no process where ranks are not those of the job."""
+        if self._is_global:
+            members = [rank for comm in group for rank in comm.ranks]
+            return None not in members and len(members) == len(set(members))
+        processes = [begin.process for comm in group for begin in comm.begins]
+        return len(processes) == len(set(processes))
+
+    # Paths
+
+    def _compare_paths(self) -> None:
+        """Compare GPU by GPU, on hosts of one kind."""
+        paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
+        self._compare_pairs(paths.where(lambda kind: kind.scope == "intra"))
+        between = paths.where(lambda kind: kind.scope == "inter")
+        for side in SIDES:
+            self._compare_ways(between, side)
+            self._compare_gdr(between, side)
+        self._compare_nics(between)
+
+    def _compare_pairs(self, inside: Selection) -> None:
+        """Compare the connections between the same GPUs of hosts."""
+        if len(set(map(_slowest, inside.kinds))) < 2:
+            return
+        groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
+        for src, dst, host, way in inside.values("src", "dst", "src_host", _slowest):
+            if host in self._ranks_on:
+                paths = partial(inside.only, ("src", "dst"), partial(_are, (src, dst)))
+                one = self._sibling("pair", f"{src} -> {dst}", host, (src, dst), paths, paths)
+                groups[self._kind(host), self._local[src], self._local[dst]][one] = way
+        for group in groups.values():
+            self._check(_INSIDE, group, "pairs of the same GPUs")
+
+    def _compare_ways(self, between: Selection, side: str) -> None:
+        """Compare the connections between hosts that the same GPUs of hosts have."""
+        ways: dict[tuple[int, str], str] = {}
+        for rank, host, way in between.distinct(RANKS[side], HOSTS[side], _slowest):
+            if host in self._ranks_on:
+                ways[rank, host] = min(ways.get((rank, host), way), way, key=_speed)
+        if len(set(ways.values())) > 1:
+            of_way = grouped((_slowest(kind), kind) for kind in between.kinds)
+            slow = {way: between.where(kinds.__contains__) for way, kinds in of_way.items()}
+            for group in self._by_gpu(ways, side, between, slow).values():
+                self._check(_BETWEEN, group, "ranks with the same GPU")
+
+    def _compare_gdr(self, between: Selection, side: str) -> None:
+        """Compare how many connections of the same GPUs of hosts use GPUDirect RDMA, then those of a host."""
+
+        def use(kind: PathKind) -> frozenset[bool]:
+            return frozenset([end.gdr for end in kind.ends(side)])
+
+        has: dict[tuple[int, str], frozenset[bool]] = defaultdict(frozenset)
+        for rank, host, some in between.distinct(RANKS[side], HOSTS[side], use):
+            if host in self._ranks_on and some:
+                has[rank, host] |= some
+        if len(set(has.values())) < 2:
+            return
+        amounts = {key: _AMOUNTS[2 * (True in some) - (len(some) > 1)] for key, some in has.items()}
+        staged = between.where(lambda kind: False in use(kind))
+        by_host: dict[str, dict[Sibling, str]] = defaultdict(dict)
+        for group in self._by_gpu(amounts, side, between, dict.fromkeys(_AMOUNTS, staged)).values():
+            self._check(_GDR, group, "ranks with the same GPU")
+            for one, amount in group.items():  # a GPU that has none on any host is far from its NIC
+                by_host[min(one.hosts)][one] = amount if len(set(group.values())) > 1 else "all"
+        for host, group in by_host.items():
+            self._check(_GDR, group, f"ranks of host {host}")
+
+    def _by_gpu(
+        self, values: Mapping[tuple[int, str], str], side: str, between: Selection, slow: Mapping[str, Selection]
+    ) -> dict[Hashable, dict[Sibling, str]]:
+        """Return the values of ranks by the place of their GPUs on hosts of one kind."""
+        groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
+        for (rank, host), value in values.items():
+            own = partial(_are, (rank,))
+            shown, paths = (partial(some.only, (RANKS[side],), own) for some in (between, slow[value]))
+            one = self._sibling("rank", str(rank), host, (rank,), shown, paths)
+            groups[self._kind(host), self._local[rank]][one] = value
+        return groups
+
+    def _compare_nics(self, between: Selection) -> None:
+        """Compare the number of NICs that hosts use whose same GPUs have connections."""
+        used = nics_used(between)
+        gpus: dict[str, set[int]] = defaultdict(set)
+        for side in SIDES if len(set(map(len, used.values()))) > 1 else ():
+            for rank, host in between.distinct(RANKS[side], HOSTS[side]):
+                if host in used and host in self._ranks_on:
+                    gpus[host].add(self._local[rank])
+        for hosts in grouped((self._kind(host), host) for host in gpus).values():
+            if len({frozenset(gpus[host]) for host in hosts}) == 1:
+                shown = {host: partial(between.only, ("src_host",), partial(_are, (host,))) for host in hosts}
+                group = {self._host(host, partial(_first, shown[host])): len(used[host]) for host in hosts}
+                self._check(_NICS_USED, group, "hosts")
+
+    # Who they are
+
+    def _host(self, host: str, lines: Callable[[], Iterable[Evidence]]) -> Sibling:
+        return Sibling("host", host, frozenset((host,)), self._ranks_on[host], lines)
+
+    def _sibling(
+        self,
+        kind: str,
+        name: str,
+        host: str,
+        ranks: Iterable[int],
+        shown: Callable[[], Selection],
+        paths: Callable[[], Selection],
+    ) -> Sibling:
+        return Sibling(kind, name, frozenset((host,)), frozenset(ranks), partial(_first, shown), paths)
+
+
+def _stated(entry: tuple[Any, Notice, int] | None, begin: Begin) -> tuple[Any, list[Evidence]]:
+    """Return what a process states, and the line; what it states later not all state."""
+    value, notice, row = entry or (ABSENT, None, 0)
+    line = notice.lines[row] if notice else None
+    return (value, [line]) if line and line.source == begin.source and line.order <= begin.until else (ABSENT, [])
+
+
+def _are(wanted: tuple[object, ...], *values: object) -> bool:
+    return values == wanted
+
+
+def _first(pick: Callable[[], Selection]) -> Iterable[Evidence]:
+    """Return the first line of some paths."""
+    return pick().first(1).first_lines()
+
+
+def _slowest(kind: PathKind) -> str:
+    """Return the slowest way between two ranks."""
+    return min((kind.detail, *(way.detail for way in kind.also)), key=_speed)
