@@ -28,7 +28,7 @@ from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
 from nccl_inspect.judging.retelling import retell
-from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix
+from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix, value
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
@@ -316,12 +316,19 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
         cause=wording.MEMORY,
         impact=f"{_DEAD}. The others lose connections, or wait until PyTorch times out",
         fix=wording.MEMORY_FIX,
-        confidence="likely" if by_task else "certain",
+        confidence="possible" if not gone and _are_strangers(facts, killed) else "likely" if by_task else "certain",
         ranks=ranks | by_task,
         hosts={end.host for end in gone},
         evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
         fatal=True,
     )
+
+
+def _are_strangers(facts: Facts, killed: list[Notice]) -> bool:
+    """Whether statements name processes that are none of the job, of which every rank is known."""
+    pids = {value(notice, "pid") for notice in killed}
+    own = {last.process.pid for last in facts.job.last_lines if last.ranks}
+    return None not in pids and own.isdisjoint(pids) and len(facts.job.ranks_seen) == facts.job.world_size
 
 
 def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:

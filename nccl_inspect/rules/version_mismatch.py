@@ -52,10 +52,12 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
     checked = facts.notices("nccl/version-mismatch")
     strange = facts.with_role(*_STRANGE)
-    built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
-    if not checked and built:
-        return  # several jobs in one log, each with its own release
     printed = _printed(facts)
+    built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
+    if not checked and built:  # several jobs in one log may each have their own release
+        printed = _mixed(facts, printed)
+        if not printed:
+            return
     by_process = printed | (_inferred(facts, set(printed)) if strange and printed else {})
     named = _stated(checked)
     bare = _without_process(facts) if strange and not is_connected(facts) else set()
@@ -75,7 +77,7 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
             _COPIES,
             "pip list | grep nvidia-nccl   # on every host",
         ],
-        confidence="certain" if checked else "likely" if strange or _is_one_job(facts, lines) else "possible",
+        confidence="certain" if checked else "likely" if strange or built or _is_one_job(facts, lines) else "possible",
         ranks=ranks_concerned(facts, checked, "rank", "own_rank") or odd_ranks,
         hosts={process.host for process in odd or by_process},
         evidence=[
@@ -84,6 +86,17 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
         ],
         fatal=True,
     )
+
+
+def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
+    """Return the releases in a communicator that did not come up and whose members print several; none for others."""
+    process_of = {rank: last.process for last in facts.job.last_lines for rank in last.ranks}
+    for comm in facts.job.communicators:
+        members = {process_of[rank] for rank in comm.ranks if rank in process_of}
+        own = {process: printed[process] for process in members & printed.keys()}
+        if len(comm.completed) < comm.nranks and len(set(own.values())) > 1:
+            return own
+    return {}
 
 
 def _odd(by_process: dict[Process, str]) -> set[Process]:
