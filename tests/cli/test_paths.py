@@ -108,7 +108,7 @@ def test_a_matrix_of_many_hosts_shows_the_odd_one() -> None:
         output = shown("--matrix", data=log, columns=columns)
         assert max(map(len, output.splitlines())) <= columns
         rows = {line.split(" = ")[0].strip(): line for line in output.partition("\n\n")[0].splitlines()[1:]}
-        assert "E?" in (rows["train-7f9c-node-17"] if columns > 40 else output)
+        assert "E!" in (rows["train-7f9c-node-17"] if columns > 40 else output)
     piped = shown("--matrix", data=log).partition("\n\n")[0].splitlines()[1:]
     assert [row.split()[0] for row in piped] == [f"train-7f9c-node-{host}" for host in range(20)]
     assert max(map(len, piped)) < 500

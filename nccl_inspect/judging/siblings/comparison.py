@@ -181,4 +181,5 @@ def tell(entries: list[Odd]) -> str:
     )
     others = f"the {first.others} other" if first.others > 1 else "the other one of two"
     words = "; ".join(f"{one.label}: {one.value} instead of {one.usual}" for one in entries)
-    return f"{who} differs from {others} {first.group} ({words})"
+    verb = "differs" if len(first.siblings) == 1 else "differ"
+    return f"{who} {verb} from {others} {first.group} ({words})"
