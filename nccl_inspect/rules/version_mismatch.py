@@ -90,7 +90,8 @@ def _mismatch(facts: Facts) -> Iterator[Finding]:
 
 def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
     """Return the releases in a communicator that did not come up and whose members print several; none for others."""
-    process_of = {rank: last.process for last in facts.job.last_lines for rank in last.ranks}
+    is_global = facts.job.rank_space == "global"
+    process_of = {rank: last.process for last in facts.job.last_lines if is_global for rank in last.ranks}
     for comm in facts.job.communicators:
         members = {process_of[rank] for rank in comm.ranks if rank in process_of}
         own = {process: printed[process] for process in members & printed.keys()}

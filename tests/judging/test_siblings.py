@@ -84,6 +84,13 @@ def test_only_a_slower_path_costs_and_few_siblings_do_not_tell() -> None:
     assert any(f"communicator {comm} differs" in finding.summary for finding in odd(nccl_inspect.read(b"".join(lines))))
 
 
+def test_a_host_that_all_slow_paths_touch_is_odd_and_not_its_neighbors() -> None:
+    job = nccl_inspect.read(large_job.log(20, channels=1, without_gdr=17))
+    assert [finding.hosts for finding in odd(job)] == [["train-7f9c-node-17"]]
+    slow = {(path.src_host, path.dst_host) for path in job.paths if path.verdict == "fallback"}
+    assert {(16, 17), (17, 18)} <= {(int(src[-2:]), int(dst[-2:])) for src, dst in slow if src and dst}
+
+
 def test_what_another_rule_tells_is_not_repeated() -> None:
     job = nccl_inspect.read(planted([11], say("NCCL_ALGO set by environment to Tree.")))
     assert any(finding.rule == "env-mismatch-across-ranks" for finding in job.findings) and not odd(job)

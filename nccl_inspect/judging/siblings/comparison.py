@@ -65,16 +65,22 @@ class Odd(Record):
     siblings: list[Sibling]
     """The odd ones, as they are called."""
     found: list[Sibling]
-    """The same, as they were found."""
+    """The same as they were found, and after them those that are only connected to them: all have slow paths."""
     group: str
     """What all of them are called."""
-    value: Hashable
+    values: Mapping[Sibling, Hashable]
+    """Of all of them."""
     usual: Hashable
     like: Sibling
     """One of the others."""
     others: int
     is_likely: bool
     """Whether there are enough siblings to show which one is odd."""
+
+    @property
+    def value(self) -> Hashable:
+        """The value of the odd ones."""
+        return self.values[self.found[0]]
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -121,12 +127,28 @@ def find_odd(
         siblings=odd,
         found=odd,
         group=group,
-        value=values[odd[0]],
+        values=values,
         usual=usual,
         like=like,
         others=len(values) - len(odd),
         is_likely=len(values) >= _MAJORITY,
     )
+
+
+def _keep_common_host(found: Iterable[Odd]) -> list[Odd]:
+    """Return what is odd on the only host that all slow paths touch: the others are only connected to it."""
+    kept = []
+    for entries in grouped((one.label, one) for one in found).values():
+        paths = [sibling.paths and sibling.paths() for one in entries for sibling in one.found]
+        ends = [set(pair) for some in paths for pair in (some.distinct("src_host", "dst_host") if some else [()])]
+        common = set.intersection(*ends)
+        for one in entries:
+            there = [sibling for sibling in one.found if sibling.hosts == common]
+            if there:  # the slow paths of the others are the same, or lead there, too
+                kept.append(one.with_fields(siblings=there, found=sorted(one.found, key=lambda o: o not in there)))
+            elif len(common) != 1:
+                kept.append(one)
+    return kept
 
 
 def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[list[Odd]]:
@@ -136,7 +158,7 @@ def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[l
         found: in all groups.
         ranks_of: hosts.
     """
-    alike = grouped(((one.label, one.hosts, one.is_likely), one) for one in found).values()
+    alike = grouped(((one.label, one.hosts, one.is_likely), one) for one in _keep_common_host(found)).values()
     by_hosts = grouped((one.hosts, one) for one in (_merge(entries, ranks_of) for entries in alike)).values()
     results = []
     for entries in by_hosts:
@@ -153,8 +175,9 @@ def _merge(entries: list[Odd], ranks_of: Mapping[str, frozenset[int]]) -> Odd:
     entries = narrow if narrow and entries[0].attribute.is_narrow else entries
     first, ranks = entries[0], [one.ranks for one in entries]
     common, every = frozenset.intersection(*ranks), frozenset.union(*ranks)
-    found = [sibling for one in entries for sibling in one.siblings]
-    siblings, group = list({(sibling.kind, sibling.name): sibling for sibling in found}.values()), first.group
+    found = [sibling for one in entries for sibling in one.found]
+    odd = {(sibling.kind, sibling.name): sibling for one in entries for sibling in one.siblings}
+    siblings, group = list(odd.values()), first.group
     others = first.others
     if len(siblings) > 1 and len(common) == 1:
         siblings = [first.found[0].with_fields(kind="rank", name=str(min(common)), ranks=common)]

@@ -87,7 +87,8 @@ def _notice(
 def _is_outlived(statement: Statement, completed: Completed) -> bool:
     """Whether each thread completed a communicator after it made a statement for the last time."""
     rows = zip(statement.processes, statement.origins, statement.lasts, strict=True)
-    return all(last < completed(process, origin.tid) for process, origin, last in rows)
+    later = [last < completed(process, origin.tid) for process, origin, last in rows]
+    return bool(later) and all(later)
 
 
 def _is_retold(statement: Statement) -> bool:
