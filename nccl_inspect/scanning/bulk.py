@@ -325,21 +325,22 @@ class BulkScanner(Scanner):
         if counts.awaited or counts.tracebacks:
             return False
         recognized: dict[bytes, tuple[Origin, Text]] = {}
-        others = set[bytes]()
+        others: dict[bytes, bytes] = {}
         for line in repeats.numbers:
             head, mark, rest = line.partition(prefix.MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
                 recognized[line] = origin, text
-            elif mark or not self._sieve.is_idle(line):
+                continue
+            cleaned = envelopes.cleaned([line], line)
+            if mark or len(cleaned) != 1 or not self._sieve.is_idle(cleaned[0]):
                 return False
-            else:
-                others.add(line)
+            others[line] = cleaned[0]
         numbers = counts.number(repeats.size)
         unknown = sum(repeats.numbers[line] for line, (_, text) in recognized.items() if text.parsed is None)
         counts.add(sum(repeats.numbers[line] for line in recognized), unknown)
         for back, line in reversed([*islice(repeats.last_of(others), TAIL)]):
-            counts.add_other(numbers[-1 - back], line)
+            counts.add_other(numbers[-1 - back], others[line])
         begin, end = repeats.places()
         self._collector.take_repeated(
             [
