@@ -189,7 +189,7 @@ class Excerpt:
         """The reading of a line; if it has none alone, that with the lines below."""
         if messages := self._messages(lines[place]):
             return Reading(place, 1, messages)
-        below = list(takewhile(bool, lines[place + 1 : place + _PIECES]))
+        below = list(takewhile(_may_continue, lines[place + 1 : place + _PIECES]))
         if below and self._may_hold(lines[place], *below):
             for pieces, text in decoration.joined([lines[place], *below]):
                 if message := self._whole(text):
@@ -261,6 +261,12 @@ class Excerpt:
                 return self._grammar.parse(text)
         parsed = without_numbers(message, self._grammar) if self._among else None
         return None if parsed is None or parsed.kind in _NUMBERED else parsed
+
+
+def _may_continue(line: bytes) -> bool:
+    """Whether a line may be the rest of the one above: it is none with a whole prefix."""
+    parts = prefix.split(line)
+    return bool(line) and (parts is None or not parts[0] or prefix.parse(parts[0]) is None)
 
 
 @cache

@@ -66,6 +66,8 @@ _TRAILS = tuple(
     )
 )
 """Decorations after it."""
+_TRAIL = 120
+"""Bytes of the end of a line that hold them: from each blank of a whole line on, they would be looked for."""
 _MARGIN = re.compile(rb"^[\s>|]+")
 _CODE = re.compile(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
@@ -103,7 +105,7 @@ def _with_less(text: bytes) -> Iterator[bytes]:
         if match := lead.match(text):
             yield text[match.end() :].strip()
     for trail in _TRAILS:
-        if match := trail.search(text):
+        if match := trail.search(text, max(0, len(text) - _TRAIL)):
             yield text[: match.start()].strip()
     layer = envelopes.peel(text)
     if layer and (text.startswith(b"[") or layer.stated.time or layer.stated.rank is not None):
