@@ -3,9 +3,9 @@
     PYTHONPATH=. python tools/mutate.py --count 200 --seed 1
 
 A mutation negates a condition, drops a statement, changes a constant or an operator, or reads another field, in one
-place of the rooms that judge and read. Each is first tried against the stored answers, which stops at the first
-difference, then against the tests of `make test`. Those that nothing notices are printed with their place: each is
-either without an effect on any behaviour, or a hole.
+place of the rooms that judge and read. Each is first tried against the stored answers to the inputs that run the
+changed function, up to the first difference; then against the tests of `make test`. Those that nothing notices are
+printed with their place: each is either without an effect on any behaviour, or a hole.
 """
 
 from __future__ import annotations
@@ -43,14 +43,30 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 SECONDS = 900
 """After this long a mutant that never ends counts as noticed."""
+REACHED = """
+import answers, json, pathlib, sys
+root, reached = f"{pathlib.Path.cwd()}/", {}
+for number, one in enumerate(one for corpus in answers.CORPORA.values() for one in corpus()):
+    codes = set()
+    sys.setprofile(lambda frame, event, _: codes.add(frame.f_code) if event == "call" else None)
+    answers.answer(one)
+    sys.setprofile(None)
+    for code in codes:
+        if code.co_filename.startswith(root):
+            reached.setdefault(f"{code.co_filename.removeprefix(root)}:{code.co_firstlineno}", []).append(number)
+json.dump(reached, open(sys.argv[1], "w"))
+"""
+"""Stores by which inputs each function is run."""
 ANSWERS = """
-import random
-import answers
+import answers, json, random, sys
 inputs = [one for corpus in answers.CORPORA.values() for one in corpus()]
 known = {name: row for corpus in answers.CORPORA for name, row in answers.stored(corpus).items()}
-random.Random(1).shuffle(inputs)
-raise SystemExit(any(answers.answer(one)[0] != known[one.name] for one in inputs))
+first = json.load(open(sys.argv[1])).get(sys.argv[2], []) if sys.argv[2] else [0]
+first = range(len(inputs)) if first == [0] else first  # what only the first runs may be run once for all
+order = random.Random(1).sample(first, len(first))
+raise SystemExit(any(answers.answer(inputs[at])[0] != known[inputs[at].name] for at in order))
 """
+"""Compares the answers to the inputs that run a function, or to all."""
 
 
 class Mutant(NamedTuple):
@@ -59,6 +75,8 @@ class Mutant(NamedTuple):
     file: str
     line: int
     what: str
+    function: str
+    """Where the changed function is defined, as ``file:line``; empty where all inputs may be concerned."""
     source: str
     """The whole module, changed."""
 
@@ -150,37 +168,57 @@ def _mutant(file: Path, index: int) -> Mutant:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     old, what, new = next(found for at, found in enumerate(mutations(tree)) if at == index)
     shown = f"{what}: {ast.unparse(old).splitlines()[0][:90]}"
+    line, name = getattr(old, "lineno", 0), str(file.relative_to(ROOT))
+    defined = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _spans(node, line)]
+    function = max(defined, key=lambda node: node.lineno, default=None)
+    # A function with a decorator may be run once for all inputs.
+    place = f"{name}:{function.lineno}" if function and not function.decorator_list else ""
     changed = ast.fix_missing_locations(_Replace(old, new).visit(tree))
-    return Mutant(str(file.relative_to(ROOT)), getattr(old, "lineno", 0), shown, ast.unparse(changed))
+    return Mutant(name, line, shown, place, ast.unparse(changed))
 
 
-def noticed_by(mutant: Mutant, tree: Path, *, by_tests: bool) -> str:
-    """Try a mutant in a copy of the repository, and return what notices it; empty if nothing does."""
-    file = tree / mutant.file
-    before = file.read_text(encoding="utf-8")
-    file.write_text(mutant.source, encoding="utf-8")
-    paths = os.pathsep.join(map(str, (tree, tree / "tests/helpers", tree / "tests/answers")))
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-    tests = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow"]
-    tests += ["--deselect", "tests/answers/test_answers.py"]
-    try:
-        for name, command in (("answers", ["-c", ANSWERS]), *([("tests", tests)] if by_tests else [])):
-            try:
-                done = subprocess.run(
-                    [sys.executable, *command],
-                    cwd=tree,
-                    env=environment,
-                    capture_output=True,
-                    timeout=SECONDS,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return f"{name}, which did not end"
-            if done.returncode:
-                return name
-    finally:
-        file.write_text(before, encoding="utf-8")
-    return ""
+def _spans(node: ast.FunctionDef, line: int) -> bool:
+    return node.body[0].lineno <= line <= (node.end_lineno or 0)
+
+
+class Copy:
+    """A copy of the repository in which mutants are tried, compiled once."""
+
+    def __init__(self, tree: Path) -> None:
+        shutil.copytree(ROOT, tree, ignore=LEFT_OUT, symlinks=True)
+        self.tree, self.reached = tree, tree.parent / "reached.json"
+        paths = os.pathsep.join(map(str, (tree, *(tree / "tests" / name for name in ("helpers", "answers", "labels")))))
+        self._environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
+        subprocess.run([sys.executable, "-m", "compileall", "-q", tree / "nccl_inspect"], check=False)
+        self._environment["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    def run(self, *arguments: str) -> bool:
+        """Run Python and return whether it ends well."""
+        command = [sys.executable, *arguments]
+        done = subprocess.run(
+            command, cwd=self.tree, env=self._environment, capture_output=True, timeout=SECONDS, check=False
+        )
+        return done.returncode == 0
+
+    def notice(self, mutant: Mutant, *, by_tests: bool) -> str:
+        """Try a mutant, and return what notices it; empty if nothing does."""
+        file = self.tree / mutant.file
+        before, times = file.read_text(encoding="utf-8"), file.stat()
+        file.write_text(mutant.source, encoding="utf-8")
+        tests = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow"]
+        tests += ["--deselect", "tests/answers/test_answers.py"]
+        answers = ["-c", ANSWERS, str(self.reached), mutant.function]
+        try:
+            for name, command in (("answers", answers), *([("tests", tests)] if by_tests else [])):
+                try:
+                    if not self.run(*command):
+                        return name
+                except subprocess.TimeoutExpired:
+                    return f"{name}, which did not end"
+        finally:
+            file.write_text(before, encoding="utf-8")
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # what is compiled of it is valid again
+        return ""
 
 
 def main() -> None:
@@ -195,18 +233,20 @@ def main() -> None:
     mutants = chosen(arguments.count, arguments.seed, tuple(arguments.rooms))
     table: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
-        free: SimpleQueue[Path] = SimpleQueue()
-        for number in range(arguments.jobs):
-            tree = Path(folder) / str(number) / "copy"
-            shutil.copytree(ROOT, tree, ignore=LEFT_OUT, symlinks=True)
-            free.put(tree)
+        free: SimpleQueue[Copy] = SimpleQueue()
+        copies = [Copy(Path(folder) / str(number) / "copy") for number in range(arguments.jobs)]
+        if not copies[0].run("-c", REACHED, str(copies[0].reached)):
+            sys.exit("mutate: the inputs of the answers cannot be read")
+        for one in copies:
+            one.reached = copies[0].reached
+            free.put(one)
 
         def attempt(mutant: Mutant) -> tuple[Mutant, str]:
-            tree = free.get()
+            one = free.get()
             try:
-                return mutant, noticed_by(mutant, tree, by_tests=not arguments.only_answers)
+                return mutant, one.notice(mutant, by_tests=not arguments.only_answers)
             finally:
-                free.put(tree)
+                free.put(one)
 
         for number, (mutant, by) in enumerate(pool.map(attempt, mutants), 1):
             table[mutant.file.split("/")[1], by.partition(",")[0] or "nothing"] += 1
