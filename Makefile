@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test fast test-all answers test-lowest lock lint bench docs try editors fuzz audit release-check dist pyz image clean
+.PHONY: demo test fast test-all answers test-lowest lock lint bench docs try fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -64,10 +64,6 @@ fuzz: $(READY)
 audit: $(READY)
 	$(BIN)/pip install --quiet pip-audit
 	$(BIN)/pip-audit --skip-editable || { echo "audit: holes found, or the service cannot be reached" >&2; exit 1; }
-
-# What the tests of the TextMate grammar ask: the tokenizer of Visual Studio Code (needs npm); without it they are skipped.
-editors:
-	npm install --silent --no-audit --no-fund --prefix build/editors vscode-textmate@9 vscode-oniguruma@2
 
 release-check: $(READY)
 	$(BIN)/python tools/release_check.py

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -23,13 +22,11 @@ Examples:
   nccl-inspect grammar
   nccl-inspect grammar --dialect tcpxo
   nccl-inspect grammar --export lnav --out nccl_log.json && lnav -i nccl_log.json
-  nccl-inspect grammar --export textmate --out build/nccl-log
-  nccl-inspect grammar --export grok > patterns/nccl
   nccl-inspect grammar --export json | jq '.messages[].name'
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="List known messages; export the grammar for lnav, editors and collectors.")
+@click.command(epilog=_EXAMPLES, short_help="List known messages; export the grammar for lnav and as JSON.")
 @click.option(
     "--dialect", "dialects", multiple=True, metavar="NAME", help="Only these dialects: name or glob, such as tcpxo."
 )
@@ -44,13 +41,12 @@ Examples:
     "--out",
     metavar="PATH",
     type=shared.FILE,
-    help="Write to this file, or to this folder if there are several files, instead of standard output.",
+    help="Write to this file, or into this folder, instead of standard output.",
 )
 def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> None:
     """Count the recognized messages by dialect and family, list those of a dialect, or export them.
 
-    lnav: a format with fields and SQL tables. textmate: a Visual Studio Code extension. grok: patterns for Logstash and
-    Elasticsearch. vector: a remap program. json: every message with patterns, fields, releases and samples.
+    lnav: a format with fields and SQL tables. json: every message with patterns, fields, releases and samples.
     """
     productions = _chosen(dialects)
     if export is None:
@@ -62,12 +58,11 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
     format_ = grammar_exports.load(export)
     written = format_.export(productions)
     if out is None or out in atomic_files.STDOUT:
-        main, *others = written
-        writing.write_lines(written[main].removesuffix("\n").split("\n"), "-")
-        if others and sys.stdout.isatty():
-            print_stderr(f"this is {main}; --out DIR writes {', '.join(others)} as well")
+        writing.write_lines(written.removesuffix("\n").split("\n"), "-")
         return
-    target = _write(written, Path(out))
+    target = Path(out) / format_.FILE if Path(out).is_dir() else Path(out)
+    with atomic_files.replacing(str(target), "--out") as file:
+        file.write(written.encode())
     print_stderr(f"{target}: {format_.USE.format(out=target)}")
 
 
@@ -97,25 +92,3 @@ def _messages(productions: list[Production]) -> str:
         (production.name, production.event, meaning.releases(production), production.line) for production in productions
     ]
     return tabulate(rows, ("message", "event", "releases", "shape"), tablefmt="simple", disable_numparse=True)
-
-
-def _write(written: dict[str, str], out: Path) -> Path:
-    """Write one file under the given name, several into a folder; return the path written."""
-    if len(written) == 1 and not out.is_dir():
-        _replace(out, next(iter(written.values())))
-        return out
-    if out.exists() and not out.is_dir():
-        raise NcclInspectError(f"{out}: {len(written)} files do not fit into one file", "name a folder with --out")
-    for name, text in written.items():
-        path = out / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise NcclInspectError(f"{path.parent}: {error.strerror}", "check the folder given with --out") from None
-        _replace(path, text)
-    return out / next(iter(written)) if len(written) == 1 else out
-
-
-def _replace(path: Path, text: str) -> None:
-    with atomic_files.replacing(str(path), "--out") as file:
-        file.write(text.encode())

@@ -1,4 +1,4 @@
-"""The grammar for other programs, one module for each format with ``USE`` and ``export(productions)``.
+"""The grammar for other programs, one module for each format with ``FILE``, ``USE`` and ``export(productions)``.
 
 What a format cannot say is written down in its module and in docs/howto/editors.md.
 """
@@ -15,11 +15,13 @@ from nccl_inspect.util.discovery import Package
 class Format(Protocol):
     """What a format module has."""
 
+    FILE: str
+    """The name of the file in a folder."""
     USE: str
     """The next command, with ``{out}`` where the path of the output stands."""
 
-    def export(self, productions: Sequence[Production]) -> dict[str, str]:
-        """The files by their names below a folder, the main one first; each text ends with a line end."""
+    def export(self, productions: Sequence[Production]) -> str:
+        """Return the text of the file, which ends with a line end."""
 
 
 _MODULES: Package[Format] = Package(__name__, __file__, "events", "heads", "patterns")

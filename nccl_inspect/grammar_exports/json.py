@@ -14,19 +14,19 @@ from nccl_inspect.grammar_exports.patterns import AUTOMATON, shapes, translated
 from nccl_inspect.scanning import meaning
 
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"
-_FILE = "nccl-grammar.json"
+FILE = "nccl-grammar.json"
 _SCHEMA = "nccl-inspect-grammar/1"
 
 
-def export(productions: Sequence[Production]) -> dict[str, str]:
-    """One file; messages in the order of their dialects, families and names."""
+def export(productions: Sequence[Production]) -> str:
+    """Return the messages in the order of their dialects, families and names."""
     ordered = sorted(productions, key=lambda production: (production.dialect, production.family, production.name))
     document = {
         "schema": _SCHEMA,
         "head": {"pattern": f"^{heads.head(_group)}", "fields": heads.FIELDS},
         "messages": [_message(production) for production in ordered],
     }
-    return {_FILE: json.dumps(document, indent=1, ensure_ascii=False) + "\n"}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def _message(production: Production) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from nccl_inspect.grammar_exports.events import groups, is_shown, kind, ordered,
 from nccl_inspect.grammar_exports.patterns import BACKTRACKING, shapes, translated
 
 USE = "lnav -i {out} && lnav job.log"
-_FILE = "nccl_log.json"
+FILE = "nccl_log.json"
 _SCHEMA = "https://lnav.org/schemas/format-v1.schema.json"
 _TIMES = (
     *(
@@ -61,8 +61,8 @@ _HIGHLIGHTS = {
 }
 
 
-def export(productions: Sequence[Production]) -> dict[str, str]:
-    """The format as one file, to be installed with ``lnav -i``."""
+def export(productions: Sequence[Production]) -> str:
+    """Return the format, to be installed with ``lnav -i``."""
     events = typed(productions)
     groups = {f"{snake(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
     regexes = {name: {"pattern": _line(_merged(group))} for name, group in groups.items()}
@@ -86,7 +86,7 @@ def export(productions: Sequence[Production]) -> dict[str, str]:
             "sample": list(_samples(productions)),
         },
     }
-    return {_FILE: json.dumps(document, indent=1, ensure_ascii=False) + "\n"}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 _Member = tuple[Production, Shape]

@@ -124,17 +124,9 @@ def _character(text: str) -> str:
 def shapes(production: Production) -> list[Shape]:
     """The message as shapes in which each name stands once, for programs that give one group to a name.
 
-    What is constant is a field where the text says it: see :func:`shape`.
-    """
-    return [Shape(nodes, _fragments(production)) for nodes in _split(_nodes(production))]
-
-
-def shape(production: Production) -> Shape:
-    """The message as one shape, in which options may share a name.
-
     ``via P2P/…`` states ``transport=P2P``: programs that know no constants can take it from there.
     """
-    return Shape(_nodes(production), _fragments(production))
+    return [Shape(nodes, _fragments(production)) for nodes in _split(_nodes(production))]
 
 
 def _nodes(production: Production) -> Sequence:

@@ -150,11 +150,8 @@ NAMING = ("nccl_inspect/rules/*.md", "nccl_inspect/rules/*.py", "docs/explanatio
 LOG = re.compile(r"^```(?:log|console).*?^```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b(?:TORCH_NCCL|OFI_NCCL|NCCL|FI_EFA)_[A-Z0-9_]*[A-Z0-9]\b(?![_*]|\|)")
 SINCE = re.compile(r"\b(NCCL_[A-Z0-9_]+)=[^#\n]*# *(\d+\.\d+(?:\.\d+)?) and later")
-NO_VARIABLES = {
-    *("NCCL_IB", "NCCL_P2P", "NCCL_SHM", "NCCL_PTR_CUDA", "NCCL_PTR_DMABUF"),
-    *("NCCL_HEAD", "NCCL_LINE", "NCCL_EVENT_CHANNEL_CONNECT", "NCCL_CHANNEL_P2P"),
-}
-"""What pages grep for, constants of NCCL's source, and our own names of Grok patterns."""
+NO_VARIABLES = {"NCCL_IB", "NCCL_P2P", "NCCL_SHM", "NCCL_PTR_CUDA", "NCCL_PTR_DMABUF"}
+"""Pages grep for these, and they are constants of NCCL's source."""
 
 
 def test_variables_that_rules_and_pages_name_exist_in_the_releases_that_they_say() -> None:
