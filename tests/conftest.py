@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 _HELPERS = {file.stem for file in (Path(__file__).parent / "helpers").glob("*.py")}
 pytest.register_assert_rewrite(*sorted(_HELPERS - sys.modules.keys()))
 
-# `make test` asks the same few examples everywhere; `make test-all` searches (--hypothesis-profile=thorough).
+# `make test` asks few examples, `make test-all` many (--hypothesis-profile=thorough), both the same everywhere; `make fuzz`
+# searches for others.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 settings.register_profile("quick", _PATIENT, max_examples=25, derandomize=True)
-settings.register_profile("thorough", _PATIENT, max_examples=100)
+settings.register_profile("thorough", _PATIENT, max_examples=100, derandomize=True)
 settings.load_profile("quick")
 
 # pytest-xdist tells its workers a width; without it output is what a pipe or file gets.

@@ -19,9 +19,9 @@ from nccl_inspect.model.statements import job_end, unrecognised
 from nccl_inspect.scanning import scanner
 
 pytestmark = pytest.mark.slow
-SIZES = (2500, 10_000, 40_000)
+SIZES = (500, 2000, 8000)
 FAST = 0.002
-"""Seconds below which nobody needs to look: four times a line of that size is still nothing."""
+"""Seconds below which nobody needs to look: a step for each pair of bytes takes longer."""
 GROWTH = 9.0
 """Linear is 4, quadratic 16."""
 

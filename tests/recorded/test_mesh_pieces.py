@@ -192,8 +192,8 @@ VICTIMS = {("p2p-off-eager", "warnings"), ("p2p-off-eager", "warnings, RAS"), ("
 VICTIMS |= {("p2p-off-lazy", "warnings"), ("p2p-off-lazy", "warnings, RAS")}
 """The process that crashed is another one, and nothing else is in these lines."""
 VICTIMS |= {(name, f"{piece}, all evidence") for name, piece in VICTIMS if "RAS" not in piece}
-ALL = {recording.name: tuple(PARTS)[number % 6 :: 6] for number, recording in enumerate(BROKEN)}
-"""Each part of a sixth of the recordings."""
+ALL = {recording.name: tuple(PARTS)[number % 12 :: 12] for number, recording in enumerate(BROKEN)}
+"""Each part of a twelfth of the recordings."""
 
 
 @pytest.mark.parametrize("tried", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)], ids=["few", "many"])
