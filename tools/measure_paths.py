@@ -94,11 +94,8 @@ def measure(largest: int) -> Iterator[dict[str, Any]]:
                 "sendrecv": partial(_exchange, dist, exchange),
             }
             call = calls[operation]
-            once = _seconds(torch, dist, call, 2)
-            often = max(2, min(200, int(SECONDS / once)))
-            seconds = torch.tensor(_seconds(torch, dist, call, often), device="cuda")
-            dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
-            taken, moved = float(seconds), number * 4
+            often = max(2, min(200, int(SECONDS / _seconds(torch, dist, call, 2))))
+            taken, moved = _seconds(torch, dist, call, often), number * 4
             algorithm = moved / taken / 1e9
             yield {
                 "operation": operation,
@@ -117,14 +114,16 @@ def _exchange(dist: Any, operations: list[Any]) -> None:
 
 
 def _seconds(torch: Any, dist: Any, call: Callable[[], Any], often: int) -> float:
-    """Return the time of one call, from a barrier to the end of the last one on this GPU."""
+    """Return the time of one call, from a barrier to the end of the last one, on the slowest GPU."""
     dist.barrier()
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(often):
         call()
     torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / often
+    seconds = torch.tensor((time.perf_counter() - begin) / often, device="cuda")
+    dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
+    return float(seconds)
 
 
 # --- runs
