@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _HELPERS = {file.stem for file in (Path(__file__).parent / "helpers").glob("*.py")}
 pytest.register_assert_rewrite(*sorted(_HELPERS - sys.modules.keys()))
 
-# `make test` asks few examples, `make test-all` many (--hypothesis-profile=thorough), both the same everywhere; `make fuzz`
-# searches for others.
+# `make test` asks few examples, `make test-all` many (--hypothesis-profile=thorough), both the same everywhere;
+# `make fuzz` searches for others.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 settings.register_profile("quick", _PATIENT, max_examples=25, derandomize=True)
 settings.register_profile("thorough", _PATIENT, max_examples=100, derandomize=True)

@@ -176,7 +176,7 @@ def run(name: str, gpus: int, out: Path, build: Path | None, port: int) -> str:
             statuses.append(_wait(started))
     truth = {
         "setting": setting.environment,
-        "path": setting.path,
+        "path": setting.path if build is None else _path_of_threads(setting),
         "nodes": setting.nodes,
         "ranks": gpus,
         "program": "PyTorch" if build is None else "nccl-tests",
@@ -184,6 +184,13 @@ def run(name: str, gpus: int, out: Path, build: Path | None, port: int) -> str:
     }
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
     return f"{folder.name}: {statuses}"
+
+
+def _path_of_threads(setting: Setting) -> str:
+    """Return the path between GPUs of one process, which need no handles for each other's memory."""
+    if not setting.path.startswith("P2P") or setting.path.endswith("/CE"):
+        return setting.path
+    return f"P2P/direct pointer{'/read' if setting.path.endswith('/read') else ''}"
 
 
 def _wait(nodes: list[subprocess.Popen[bytes]]) -> int | None:
