@@ -17,11 +17,10 @@ from nccl_inspect.judging.engine import (
     value,
 )
 from nccl_inspect.judging.hangs.progress import ends_after_nccl
-from nccl_inspect.judging.process_ends import exceptions, hydra
-from nccl_inspect.judging.process_ends.ends import process_ends, since_start
-from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.process_ends.ends import process_ends, since_start, terminations
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import is_propagated_error, message_of
+from nccl_inspect.judging.statements import EXTERNAL, is_propagated_error, message_of, report_of
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
 from nccl_inspect.util.records import Frozen, frozen
@@ -56,7 +55,7 @@ _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: did memory r
 
 def judge(facts: Facts) -> Results:
     """Judge reports of an external end, unless an earlier failure may be the reason."""
-    stopped = hydra.terminations(facts)
+    stopped = terminations(facts)
     forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)

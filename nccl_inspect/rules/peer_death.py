@@ -20,15 +20,21 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray, slurm_tasks, victims
-from nccl_inspect.judging.process_ends.ends import in_order, last_words, process_ends, since_start
+from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray, victims
+from nccl_inspect.judging.process_ends.ends import (
+    in_order,
+    last_words,
+    process_ends,
+    ranks_of_tasks,
+    since_start,
+    task_ends,
+    terminations,
+)
 from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_losses
-from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
-from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
 from nccl_inspect.judging.retelling import retell
-from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix, value
+from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix, report_of, value
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
@@ -71,7 +77,7 @@ def judge(facts: Facts) -> Results:
     """Judge processes that ended, and connections closed by that, if no other error came first."""
     closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
-    killed = [*filter(_is_slurm_kill, slurm_tasks.task_ends(facts)), *facts.notices(*_KILLED)]
+    killed = [*filter(_is_slurm_kill, task_ends(facts)), *facts.notices(*_KILLED)]
     departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
     caught = [notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)]
@@ -310,7 +316,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
 
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
-    by_task = set() if ranks else {rank for end in killed for rank in slurm_tasks.ranks_of(facts, end)}
+    by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
     return RULE.finding(
         f"a process was killed because host memory ran out: {message_of(killed[0]).strip()}",
         cause=wording.MEMORY,
