@@ -31,7 +31,7 @@ RULE = Rule(
     tells=("ended-from-outside",),
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
-    shows=("death",),
+    shows=("ended",),
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {

@@ -115,7 +115,7 @@ class Collector:
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
             kind = self._kind_by_rule(notice) or kind
-            kind = "process-killed" if layer == Layer.SYSTEM and "ends-job" in notice.roles else kind
+            kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
             by_actor: dict[frozenset[Actor], Evidence] = {}
             for process, line in zip(notice.processes, notice.lines, strict=False):
