@@ -21,7 +21,8 @@ _VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "pro
 """Kinds that name nobody: the rule that joins their statements may know more."""
 _BY_ELIMINATION = ("fell-silent", "call-unfinished")
 """Kinds for which the rule that joins their statements may name fewer ranks."""
-_END = "process-ended"
+_ENDS = {"process-ended", "ended-from-outside"}
+"""Kinds of ends: what they follow from says more."""
 _MOST_LINES = 3
 _NO_REASON = "failure-unexplained"
 """The rule for a failed job that nothing explains."""
@@ -193,7 +194,7 @@ def _join_causes(
 
 def _is_told(finding: Finding, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> bool:
     """Whether it is about ends that follow from what another finding says: the story tells them."""
-    if _END not in rules[finding.rule].tells or any(finding.rule in other.explains for other in findings):
+    if _ENDS.isdisjoint(rules[finding.rule].tells) or any(finding.rule in other.explains for other in findings):
         return False
     sure = [other for other in findings if other is not finding and other.confidence != "possible"]
     is_vague = finding.confidence == "possible" and any(other.fatal for other in sure)
