@@ -19,7 +19,6 @@ from nccl_inspect.judging.engine import (
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.judgement import Judgement
-from nccl_inspect.judging.process_ends import last_words
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
@@ -50,9 +49,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
-    kept = last_words.with_fatal_errors(facts, kept)
     story = tell(facts, _without_repeated_symptoms(_without_superseded(all_findings, set(by_name)), by_name))
     decided, place = decide(facts, story, kept)
+    decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
     kept = [finding for finding in decided if finding.rule in wanted]
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
     culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
@@ -81,8 +80,8 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         likely_ranks=placement.likely_ranks(facts),
         waiting=standstill.of(facts),
     )
-    is_dead, is_waiting = last_words.is_death(facts), standstill.is_at_the_end(facts)
-    judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
+    is_waiting = standstill.is_at_the_end(facts)
+    judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = first_failure.first(facts, judgement, returned)
     return judgement
@@ -149,16 +148,29 @@ def _sorted(
     return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside, place, f.rule in nested))
 
 
-def _without_repeated_symptoms(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
-    """The findings without symptoms whose lines all appear in findings that say more."""
-    symptoms = {finding.rule for finding in findings if by_name[finding.rule].reach == Layer.CALL}
-    informative = [f for f in findings if f.rule not in symptoms and f.category != CATEGORIES[-1]]
-    lines = {(line.source, line.order) for finding in informative for line in finding.evidence}
-    return [
-        finding
-        for finding in findings
-        if finding.rule not in symptoms or not lines.issuperset((line.source, line.order) for line in finding.evidence)
-    ]
+def _without_repeated_symptoms(findings: Iterable[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """The findings without symptoms whose lines all appear in findings that say more, and not only join statements."""
+    findings = list(findings)
+    return [finding for finding in findings if not _is_repeated(finding, findings, by_name, joining=False)]
+
+
+def _is_repeated(
+    symptom: Finding, findings: Iterable[Finding], by_name: Mapping[str, Rule], *, joining: bool = True
+) -> bool:
+    """Whether it is a symptom whose lines all appear in findings that say more.
+
+    Args:
+        symptom: maybe.
+        findings: all.
+        by_name: the rules.
+        joining: whether findings that join statements of several processes count.
+    """
+    if by_name[symptom.rule].reach != Layer.CALL:
+        return False
+    others = [f for f in findings if by_name[f.rule].reach != Layer.CALL and f.category != CATEGORIES[-1]]
+    says_more = [f for f in others if joining or not by_name[f.rule].tells]
+    lines = {(line.source, line.order) for finding in says_more for line in finding.evidence}
+    return lines.issuperset((line.source, line.order) for line in symptom.evidence)
 
 
 def _unexplained(facts: Facts, returned: Results) -> list[Notice]:

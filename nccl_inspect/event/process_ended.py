@@ -11,6 +11,10 @@ from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import named
 
 _RANK = later(r"\d{1,7}")
+_WHO = ("ranks", "node", "ended_pid")
+_ALL = (*_WHO, "exit_code", "signal", "how")
+NEAR = 3
+"""Lines, blank ones too, after which a report has no further line."""
 
 
 @named
@@ -46,7 +50,8 @@ class ProcessEnded(Notice):
     retries: bool = False
     """Whether the reporter may start the process anew: it counts where that gave up."""
     completes: str = ""
-    """``above`` or ``below``: the line is part of a report, and completes a line of the same reporter near it."""
+    """``above`` or ``below``: the line is one of a report of several, and completes that of the same reporter which is
+    there, see :func:`join_lines`."""
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -78,8 +83,40 @@ class ProcessEnded(Notice):
         number = None if self.signal is None else signals.number(self.signal)
         return self.exit_code if number is None else -number
 
+    def take(self, part: ProcessEnded) -> None:
+        """Take what another line of the same report says: who ended, and how, as far as this one leaves it out."""
+        for name in _WHO if self.code is not None else _ALL:
+            if not getattr(self, name):
+                object.__setattr__(self, name, getattr(part, name))
+
+    def repeat(self, later: ProcessEnded) -> None:
+        """Take what a report in the same words says of another process: one of another host, or of another attempt."""
+        self.take(later)
+        if self.retries:
+            object.__setattr__(self, "how", later.how)
+        object.__setattr__(self, "ranks", tuple(sorted({*self.ranks, *later.ranks})))
+
     @property
     def is_external(self) -> bool:
         """Whether a signal ended it that somebody else sends; SIGKILL that a shell passes on was sent by anybody."""
         is_passed_on = self.signal == "SIGKILL" and self.exit_code is not None
         return self.signal in self.external.split("|") and not is_passed_on
+
+
+def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEnded]]) -> None:
+    """Join a line of a report with those of the same reporter near it: what completes another line becomes part of it.
+
+    Args:
+        number: of the line.
+        event: that it states.
+        near: the lines before it that may be of the same report, with their numbers; this one is added.
+    """
+    near[:] = [entry for entry in near if number - entry[0] <= NEAR]
+    others = [other for _, other in reversed(near) if other.reporter == event.reporter]
+    if event.completes == "above":
+        for whole in [other for other in others if not other.completes][:1]:
+            whole.take(event)
+    elif not event.completes:
+        for part in [other for other in others if other.completes == "below"]:
+            event.take(part)
+    near.append((number, event))

@@ -44,6 +44,7 @@ BY_NAME = {layer.name.lower(): layer for layer in Layer}
 """The layers as grammar files and rules name them."""
 
 _OF_ROLE = {
+    "memory-kill": Layer.SYSTEM,
     "forced-end": Layer.LAUNCHER,
     "watchdog-status": Layer.WAIT,
     "watchdog-dump": Layer.NONE,

@@ -154,9 +154,10 @@ class Facts:
         return [by_index[index] for index in sorted(by_index)]
 
     def with_event(self, kind: type[_Event], where: Callable[[_Event], bool] = lambda _: True) -> list[Notice]:
-        """The statements with an event of that class."""
+        """The statements with an event of that class, without lines that only complete others."""
         if kind not in self._by_event:
-            self._by_event[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
+            every = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
+            self._by_event[kind] = [notice for notice in every if not getattr(notice.event, "completes", "")]
         return [notice for notice in self._by_event[kind] if isinstance(notice.event, kind) and where(notice.event)]
 
     def completions(self, *statuses: int) -> list[Notice]:

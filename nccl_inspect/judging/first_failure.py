@@ -5,9 +5,8 @@ from __future__ import annotations
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.judgement import Judgement
-from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import notices_shown, rank_prefix, value
+from nccl_inspect.judging.statements import notices_shown, rank_prefix, report_of, value
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.util.times import in_order, moment
 

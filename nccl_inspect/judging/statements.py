@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ from nccl_inspect.util.patterns import later
 _Answer = TypeVar("_Answer")
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
+EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
+"""Signals with which launchers and users end processes that did not fail."""
+_NO_REPORT = events.ProcessEnded(order="own")
 _RANK_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
@@ -112,3 +116,8 @@ def rank_prefix(notice: Notice) -> int | None:
     """The rank in PyTorch's prefix ``[rank3]:``, which may follow that of a collector."""
     match = _RANK_PREFIX.search(notice.message)
     return int(match[1]) if match else None
+
+
+def report_of(notice: Notice) -> events.ProcessEnded:
+    """Return the report of the end of a process in a statement; an empty one for any other statement."""
+    return notice.event if isinstance(notice.event, events.ProcessEnded) else _NO_REPORT

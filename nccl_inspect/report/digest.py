@@ -69,9 +69,16 @@ def _explain(leads: list[Finding], job: Job) -> bool:
 
 
 def has_story(job: Job) -> bool:
-    """Whether reports print what happened: where it leads on from what is in the headline."""
-    lead = lead_of(job)
-    return len(job.story) > 1 and (job.story[0].rule or None) == (lead.rule if lead else None)
+    """Whether reports print what happened: where it begins with what is in the headline, or an end from outside."""
+    if len(job.story) < 2:
+        return False
+    lead, begin = lead_of(job), job.story[0]
+    if lead is None and job.verdict != "failed":
+        return any(finding.root and finding.rule == begin.rule for finding in job.findings)
+    is_shown = lead is not None and any(
+        (line.source, line.order) == (begin.line.source, begin.line.order) for line in lead.evidence
+    )
+    return is_shown or begin.rule == (lead.rule if lead else None)
 
 
 def first_unexplained(job: Job) -> Notice | None:

@@ -1,7 +1,7 @@
 """The command that ``nccl-inspect run`` started failed, whatever NCCL's lines show."""
 
 from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
-from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
+from nccl_inspect.judging.statements import EXTERNAL, report_of
 from nccl_inspect.util import signals
 from nccl_inspect.util.wording import count
 

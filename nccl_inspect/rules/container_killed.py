@@ -20,10 +20,9 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="Kubernetes or Docker ended a container of the job",
-    may_cause=("death",),
+    may_cause=("death", "gone", "ended"),
     local=True,
 )
-_LOSS = "peer-death"
 _MEMORY = "OOMKilled"
 _REASONS = {
     _MEMORY: "it used more memory than its limit, and the kernel killed it",
@@ -62,16 +61,14 @@ class _Death(Frozen):
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
-    faults = [
-        finding for finding in workloads.faults(RULE, effects) if finding.fatal or finding.rule == "ended-from-outside"
-    ]
+    faults = [found for found in workloads.faults(RULE, effects) if found.fatal or workloads.shows(found, "ended")]
     deaths = _deaths(facts) if faults else []
     if not deaths or not faults:
         return
     first = deaths[0]
     where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
-    losses = [effect for effect in faults if effect.rule == _LOSS]
+    losses = [effect for effect in faults if workloads.shows(effect, "gone")]
     named = {rank for effect in losses for rank in _lost_ranks(facts, effect)}
     gone = dead & named or dead
     who = f", {ranks_word(gone)}" if gone else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 
 from nccl_inspect.judging.engine import (
@@ -17,11 +17,10 @@ from nccl_inspect.judging.engine import (
     value,
 )
 from nccl_inspect.judging.hangs.progress import ends_after_nccl
-from nccl_inspect.judging.process_ends import exceptions, hydra
-from nccl_inspect.judging.process_ends.ends import process_ends, since_start
-from nccl_inspect.judging.process_ends.reports import EXTERNAL, report_of
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.process_ends.ends import since_start, terminations
 from nccl_inspect.judging.process_ends.silence import is_last
-from nccl_inspect.judging.statements import is_propagated_error, message_of
+from nccl_inspect.judging.statements import EXTERNAL, is_propagated_error, message_of, report_of
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
 from nccl_inspect.util.records import Frozen, frozen
@@ -32,7 +31,7 @@ RULE = Rule(
     tells=("ended-from-outside",),
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
-    shows=("death",),
+    shows=("ended",),
 )
 _OF_NOBODY = "torch/python-interrupted"
 _REASONS = {
@@ -55,8 +54,8 @@ _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: did memory r
 
 
 def judge(facts: Facts) -> Results:
-    """Judge reports of an external end, unless an earlier failure may be the reason."""
-    stopped = hydra.terminations(facts)
+    """Judge reports of an external end; the story decides whether an earlier failure is the reason."""
+    stopped = terminations(facts)
     forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
@@ -64,7 +63,7 @@ def judge(facts: Facts) -> Results:
     if not _ends_with_interrupt(facts, interrupts):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
     notices = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
-    if not notices or facts.job.failed or _is_explained(facts, forced, notices):
+    if not notices:
         return
     begin = min(notice.place for notice in notices)
     failed = facts.errors(forced_ends=False)
@@ -73,8 +72,6 @@ def judge(facts: Facts) -> Results:
     effects = [
         failure for failure in failed if _is_effect(failure) and (failure.place >= begin or id(failure) in echoes)
     ]
-    if len(effects) < len(failed):
-        return
     end = _job_end(facts, notices)
     yield RULE.finding(
         f"the job was ended: {_REASONS[end.reason] if end.reason else _signal_words(notices)}",
@@ -158,16 +155,6 @@ def _ends_with_interrupt(facts: Facts, interrupts: list[Notice]) -> bool:
     lines = [line for interrupt in interrupts for line in interrupt.evidence]
     lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
     return not facts.is_over() and any(is_last(facts, line) for line in lines)
-
-
-def _is_explained(facts: Facts, forced: Container[int], notices: list[Notice]) -> bool:
-    """Whether a process ended earlier, according to srun or its own end: the others were then ended because of it."""
-    ends = process_ends(facts)
-    if all("ends-one" in notice.roles for notice in notices) and any(
-        end.echo is None and not end.is_unconfirmed for end in ends
-    ):
-        return True
-    return any(id(end.notice) in forced or end.report.how == "waiting" for end in ends)
 
 
 def _is_partial(facts: Facts, notices: list[Notice]) -> bool:

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import CollectiveTimeout, ProcessEnded
+from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import (
     Account,
@@ -14,21 +14,25 @@ from nccl_inspect.judging.engine import (
     Results,
     Rule,
     first_evidence,
-    registered,
 )
-from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray, slurm_tasks, victims
-from nccl_inspect.judging.process_ends.ends import in_order, last_words, process_ends, since_start
+from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray
+from nccl_inspect.judging.process_ends.ends import (
+    in_order,
+    last_words,
+    process_ends,
+    ranks_of_tasks,
+    since_start,
+    task_ends,
+    terminations,
+)
 from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_losses
-from nccl_inspect.judging.process_ends.hydra import terminations
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
-from nccl_inspect.judging.process_ends.reports import report_of
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
 from nccl_inspect.judging.retelling import retell
-from nccl_inspect.judging.statements import FLUSHED, is_propagated_error, message_of, rank_prefix, value
+from nccl_inspect.judging.statements import FLUSHED, message_of, report_of, value
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
@@ -36,22 +40,19 @@ from nccl_inspect.util.wording import ranks_word
 RULE = Rule(
     name="peer-death",
     category="failures",
-    tells=("exception", "process-ended", "process-killed", "fell-silent", "lost-connection", "launcher-report"),
+    tells=(
+        "exception",
+        "process-ended",
+        "process-killed",
+        "fell-silent",
+        "lost-connection",
+        "launcher-report",
+        "waited",
+    ),
     title="A rank died while the others were working",
-    shows=("death",),
+    shows=("death", "gone"),
     supersedes=("nccl-tests-failed",),
 )
-_AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
-"""Prefixes of NCCL's statements about a peer that no longer responds."""
-_SYMPTOMS = ("internal-error", "internal-limit-reached", "transfer-failed")
-"""Rules for errors that also occur if a peer is gone."""
-_KERNEL_LOG = ("kernel/xid", "kernel/sxid", "kernel/gpu-lost")
-_KILLED = (
-    *("kernel/out-of-memory", "kernel/out-of-memory-task", "kernel/out-of-memory-container"),
-    *("launchers/kubernetes-oom", "launchers/slurm-out-of-memory", "launchers/slurm-out-of-memory-20-11"),
-    *("launchers/ray-memory-node", "launchers/ray-memory", "launchers/ray-memory-workers"),
-)
-"""The kernel, or the scheduler of the job, killed a process because memory ran out."""
 _OVER = "the program failed after NCCL's work was done: all communicators were already finalized"
 _DEAD = "the job is dead: a communicator does not survive the loss of a rank"
 _ONLY_EFFECT = "'Connection closed by remote peer' on the others is the effect, not the cause"
@@ -68,20 +69,17 @@ _SHOWN = 4
 
 
 def judge(facts: Facts) -> Results:
-    """Judge processes that ended, and connections closed by that, if no other error came first."""
+    """Judge processes that ended, and connections closed by that; the story decides what came first."""
     closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
-    killed = [*filter(_is_slurm_kill, slurm_tasks.task_ends(facts)), *facts.notices(*_KILLED)]
+    killed = [*filter(_is_slurm_kill, task_ends(facts)), *facts.with_role("memory-kill")]
     departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
     caught = [notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)]
     begins = [end.begin for end in effects]
     begins += [trace.begin for trace in exceptions.exceptions_of(facts).echoes]
-    stores, of_hardware = _effects(facts, departed)
+    stores = facts.with_role("store-failed") if any(end.is_by_exception for end in departed) else []
     yield Effects([*late, *lost, *caught, *begins, *stores])
-    follow = [*caught, *victims.waits_after(facts, killed, departed), *stores, *of_hardware]
-    if _came_before(facts, [*closed, *given_up, *killed], follow, killed, departed):
-        return
     if killed:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
         return
@@ -146,30 +144,6 @@ def _lost(facts: Facts) -> list[Notice]:
     return [notice for notice, line in losses if line.order <= first.get(line.source, line.order)]
 
 
-def _came_before(
-    facts: Facts, echoes: list[Notice], follow: list[Notice], killed: list[Notice], departed: list[ProcessEnd]
-) -> list[Notice]:
-    """Errors that do not follow from the end of a process: they are the cause."""
-    expected = set(map(id, (*echoes, *follow)))
-    errors = [error for error in facts.errors(forced_ends=False) if id(error) not in expected]
-    errors = [error for error in errors if not _is_known_end(error)]
-    survivable = {
-        entry.rule.name for entry in registered() if entry.rule.severity != "error"
-    }  # NCCL continues after these
-    errors = [error for error in errors if not (exceptions.connected_below(facts, error) or error.rule in survivable)]
-    errors = [error for error in errors if not (_is_loss(error) and any(precedes(kill, error) for kill in killed))]
-    losses = first_of_each(error.evidence[0] for error in echoes)
-    errors = [error for error in errors if not _is_below(error, losses)]
-    first = in_order(departed)[:1]
-    return [notice for notice in errors if not any(_led_to(error, notice) for error in first)]
-
-
-def _is_below(error: Notice, losses: dict[str, int]) -> bool:
-    """Whether it only reports a failure and follows the loss of a connection: it is an effect of that."""
-    here = error.evidence[0]
-    return error.rule in _SYMPTOMS and here.source in losses and here.order > losses[here.source]
-
-
 def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Iterator[Finding]:
     """Judge lost connections if no report says which process ended."""
     local = closed_by_others(facts)
@@ -226,9 +200,9 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd]
     first = first_of_each(end.evidence[0] for end in _ends(facts))
     workers = (notice for notice in facts.with_role("ends-one") if report_of(notice).is_external)
     first_worker = first_of_each(notice.evidence[0] for notice in workers)
-    lost = victims.first_of_ranks(closed)
+    lost = lost_peer.first_of_ranks(closed)
     waits = facts.with_event(CollectiveTimeout)
-    gave_up = victims.first_of_ranks([*closed, *waits, *propagated_errors.stated_remote(facts)])
+    gave_up = lost_peer.first_of_ranks([*closed, *waits, *propagated_errors.stated_remote(facts)])
     own: list[ProcessEnd] = []
     effects: list[ProcessEnd] = []
     for end in process_ends(facts):
@@ -236,10 +210,10 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd]
         is_late = line.order > first.get(line.source, line.order)
         is_late |= end.is_unconfirmed and line.order > first_worker.get(line.source, line.order)
         mine = end.ranks if end.is_unconfirmed and not end.is_crash_or_kill else [end.trace.rank] if end.trace else []
-        is_victim = victims.is_behind(line, mine, lost)
+        is_victim = lost_peer.is_behind(line, mine, lost)
         (effects if is_late or is_victim else own).append(end)
     crashed = [
-        end for end in own if end.is_crash_or_abort and victims.is_behind(end.begin.evidence[0], end.ranks, gave_up)
+        end for end in own if end.is_crash_or_abort and lost_peer.is_behind(end.begin.evidence[0], end.ranks, gave_up)
     ]
     if 0 < len(crashed) < len(own):  # else the first of them says most
         own, effects = [end for end in own if end not in crashed], [*effects, *crashed]
@@ -259,45 +233,10 @@ def _is_of_one(notice: Notice) -> bool:
     return "ends-one" in notice.roles or report_of(notice).process == "task"
 
 
-def _led_to(end: ProcessEnd, error: Notice) -> bool:
-    """Whether another rank's error may be an effect of the end of a process: lines of several sources have no order."""
-    here, there = end.begin.evidence[0], error.evidence[0]
-    if {*error.ranks, rank_prefix(error)} & {*end.ranks}:
-        return False
-    is_after = here.order < there.order if here.source == there.source else _is_loss(error)
-    # A process that ended with an exit code before any other report did not lose another one.
-    is_first = _is_loss(error) and here.source == there.source and end.echo is None and not end.is_unconfirmed
-    is_gone = end.is_by_exception or end.is_crash_or_kill or (end.is_cause_unknown and bool(end.ranks))
-    return is_after and (is_gone or is_first)
-
-
-def _is_loss(error: Notice) -> bool:
-    """Whether it reports that a peer does not respond."""
-    return error.production.startswith(_AFTER_A_LOSS)
-
-
 def _stores_lost(facts: Facts) -> list[Notice]:
     """Reports that torchrun lost the agent with the store, before any communicator was finalized."""
     ended = any(comm.ended for comm in facts.job.communicators)
     return [] if ended or not facts.job.communicators else facts.notices("torch/store-lost")
-
-
-def _effects(facts: Facts, departed: list[ProcessEnd]) -> tuple[list[Notice], list[Notice]]:
-    """Errors explained by an exception that ended a rank: losses of the store, and unrelated lines of the kernel."""
-    named = [end for end in departed if end.is_by_exception]
-    if not named:
-        return [], []
-    of_hardware = [] if any(end.raised and end.raised.is_of_cuda for end in named) else facts.notices(*_KERNEL_LOG)
-    return facts.with_role("store-failed"), of_hardware
-
-
-def _is_known_end(notice: Notice) -> bool:
-    return is_propagated_error(notice) or isinstance(notice.event, ProcessEnded) or _is_of_program(notice)
-
-
-def _is_of_program(notice: Notice) -> bool:
-    """Whether it is a CUDA error that ended the program; exhausted memory is reported separately."""
-    return notice.production == "torch/cuda-error" and not cuda.is_out_of_memory(notice)
 
 
 def _is_slurm_kill(notice: Notice) -> bool:
@@ -310,7 +249,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
 
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
-    by_task = set() if ranks else {rank for end in killed for rank in slurm_tasks.ranks_of(facts, end)}
+    by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
     return RULE.finding(
         f"a process was killed because host memory ran out: {message_of(killed[0]).strip()}",
         cause=wording.MEMORY,
@@ -335,17 +274,17 @@ def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) ->
     """Processes that ended on their own, as reported by launchers, shells or themselves."""
     from nccl_inspect.judging.process_ends import wording  # most jobs end well
 
-    departed = in_order(victims.on_their_own(departed))
+    departed = in_order(lost_peer.on_their_own(departed))
     words = last_words(facts, departed)
     first = departed[0]
-    suspected = victims.suspects(facts, departed) if first.echo else set()
+    suspected = lost_peer.suspects(facts, departed) if first.echo else set()
     lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
     return RULE.finding(
-        victims.summary(facts, departed) if first.echo else wording.end_summary(departed),
+        lost_peer.summarize_given_up(facts, departed) if first.echo else wording.end_summary(departed),
         cause=wording.end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
         impact=_OVER if facts.is_over() else _DEAD,
-        fix=victims.remedies(suspected) if first.echo else wording.end_remedies(first),
+        fix=lost_peer.remedies(suspected) if first.echo else wording.end_remedies(first),
         # It may not be a rank, or only one that lost another.
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
         ranks=suspected or {rank for end in departed for rank in end.ranks},

@@ -29,7 +29,7 @@ RULE = Rule(
     category="failures",
     tells=("no-answer",),
     title="A process of the job does not answer NCCL's RAS",
-    shows=("death",),
+    shows=("death", "gone"),
     local=True,
 )
 

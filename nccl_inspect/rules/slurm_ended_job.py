@@ -18,10 +18,10 @@ RULE = Rule(
     category="failures",
     layer=Layer.SYSTEM,
     title="Slurm ended the job: time limit, failed node or memory",
-    may_cause=("death",),
+    may_cause=("death", "gone", "ended"),
 )
-_BY_TIME = ("ended-from-outside", "peer-death", "process-unresponsive")
-"""A hanging job also reaches its time limit, which explains how it ended, not why it hung."""
+_BY_TIME = ("ended", "gone")
+"""Kinds of effects: a hanging job also reaches its time limit, which explains how it ended, not why it hung."""
 _STATES = {
     "TIMEOUT": "the time limit was reached",
     "DEADLINE": "the deadline of the job was reached",
@@ -35,21 +35,17 @@ _LATE = ("TIMEOUT", "DEADLINE")
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     """Judge a job that ended by its state in Slurm."""
-    candidates = workloads.faults(RULE, effects) + _external_ends(effects)
-    ends = [effect for effect in candidates if effect.fatal or effect.rule in _BY_TIME]
+    faults = workloads.faults(RULE, effects)
+    by_time = [effect for effect in faults if workloads.shows(effect, *_BY_TIME)]
+    ends = [effect for effect in faults if effect.fatal or effect in by_time]
     for output in artifacts.of(facts.job.artifacts, "slurm_job") if ends else ():
         for job in output.jobs:
             state = job.values.get("JobState", "")
             if state in _STATES and _is_this(facts, job):
-                explained = [effect for effect in ends if state not in _LATE or effect.rule in _BY_TIME]
+                explained = by_time if state in _LATE else ends
                 if explained:
                     yield _finding(facts, output.name, job, explained)
                     return
-
-
-def _external_ends(effects: Sequence[Finding]) -> list[Finding]:
-    """A job ended from outside is not a fault, but this rule explains it."""
-    return [effect for effect in effects if effect.rule == "ended-from-outside" and effect.severity == "info"]
 
 
 def _finding(facts: Facts, file: str, job: Entry, effects: list[Finding]) -> Finding:

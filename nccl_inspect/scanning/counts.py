@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import field, fields
 from typing import Any
 
-from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.event.process_ended import NEAR
+from nccl_inspect.event.types import ChannelConnect, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines import last_error, tracebacks
 from nccl_inspect.ingest.lines.torn import Mended
@@ -83,7 +84,8 @@ class Counts(Record):
     """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
     awaited: last_error.Awaited = field(default_factory=dict)
     """The printers of exceptions whose next line may be what NCCL said last."""
-
+    reports: list[tuple[int, ProcessEnded]] = field(default_factory=list)
+    """The last lines about ends of processes, with their numbers: the next lines may complete them."""
     tracebacks: tracebacks.Open = field(default_factory=dict)
     """The printers of tracebacks whose next line may be the exception."""
 
@@ -124,6 +126,7 @@ class Counts(Record):
         before = self.lines
         self.tracebacks.update((printer, last + before) for printer, last in later.tracebacks.items())
         self.awaited.update(last_error.moved(later.awaited, before))
+        self.reports.extend((number + before, event) for number, event in later.reports)
         self.pending.update((key, (number + before, text)) for key, (number, text) in later.pending.items())
         self.tail.extend((number + before, text) for number, text in later.tail)
         for mine, theirs in ((self.broken, later.broken), (self.mended, later.mended)):
@@ -140,7 +143,8 @@ class Counts(Record):
     @property
     def goes_on(self) -> bool:
         """Whether what the next lines mean depends on those before."""
-        return bool(self.pending or self.awaited or self.tracebacks)
+        is_report = bool(self.reports) and self.lines - self.reports[-1][0] < NEAR
+        return bool(self.pending or self.awaited or self.tracebacks or is_report)
 
 
 def _remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from nccl_inspect.event.process_ended import ProcessEnded, join_lines
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
@@ -267,6 +268,9 @@ class Scanner:
         else:
             counts.add(1)
             level = "INFO" if parsed.production.follows else "VERSION"
+        if parsed.kind is ProcessEnded:
+            assert isinstance(parsed.event, ProcessEnded)
+            join_lines(number, parsed.event, counts.reports)
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
 

@@ -15,8 +15,7 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.process_ends.reports import ranks_of, report_of, reports
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.statements import report_of
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import later
@@ -95,17 +94,10 @@ class Actors:
 
     def _take_reports(self, facts: Facts) -> None:
         """Join pid and rank where one report has both."""
-        for notice in reports(facts, lambda event: event.ended_pid is not None):
-            event: ProcessEnded = report_of(notice)
-            self._join(event.ended_pid, ranks_of(facts, notice))
-        for notice in facts.notices("torch/failure-exitcode"):
-            pid = value(notice, "pid")
-            self._join(pid if isinstance(pid, int) else None, ranks_of(facts, notice))
-
-    def _join(self, pid: int | None, ranks: list[int]) -> None:
-        process = self._by_pid.get(pid if pid is not None else -1)
-        if process is not None and len(ranks) == 1:
-            self._ranks.setdefault(process, ranks[0])
+        for event in map(report_of, facts.with_event(ProcessEnded)):
+            process = self._by_pid.get(event.ended_pid or -1)
+            if process is not None and len(event.ranks) == 1:
+                self._ranks.setdefault(process, event.ranks[0])
 
 
 @once

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade
@@ -15,12 +15,14 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.story.actors import name_of
 from nccl_inspect.story.incident import Incident, before
-from nccl_inspect.story.telling import Story
+from nccl_inspect.story.telling import Story, rule_of
 
 _VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "call-failed")
 """Kinds that name nobody: the rule that joins their statements may know more."""
 _BY_ELIMINATION = ("fell-silent", "call-unfinished")
 """Kinds for which the rule that joins their statements may name fewer ranks."""
+_ENDS = {"process-ended", "ended-from-outside"}
+"""Kinds of ends: what they follow from says more."""
 _MOST_LINES = 3
 _NO_REASON = "failure-unexplained"
 """The rule for a failed job that nothing explains."""
@@ -50,7 +52,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         settled = [_under_conditions(finding, findings, rules) for finding in findings]
         return Decided([*settled, *_report_unexplained(by_name[_NO_REASON], facts, findings)], {})
     by_rule: dict[str, list[Incident]] = defaultdict(list)
-    tellers = _tellers(candidates)
+    tellers = _tellers(story.incidents, candidates)
     for incident in (*story.roots, *story.incidents):
         rule = _rule_of(incident, tellers)
         if rule and incident not in by_rule[rule]:
@@ -67,8 +69,11 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
             kept.append(account)
     kept += candidates.values()
     rules = {name: entry.rule for name, entry in by_name.items()}
-    joined = [_join_causes(story, finding, by_rule, kept, tellers, rules) for finding in kept]
-    return Decided([*joined, *_report_unexplained(by_name[_NO_REASON], facts, joined)], place)
+    for _ in range(2):  # without what the story tells others have other causes
+        joined = [_join_causes(story, finding, by_rule, kept, tellers, rules) for finding in kept]
+        joined = [_as_deadly(story, finding) for finding in joined]
+        kept = [finding for finding in joined if not _is_told(finding, joined, rules)]
+    return Decided([*kept, *_report_unexplained(by_name[_NO_REASON], facts, kept)], place)
 
 
 def _report_unexplained(entry: Registered, facts: Facts, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -85,17 +90,12 @@ def _report_unexplained(entry: Registered, facts: Facts, findings: Iterable[Find
     yield entry.tell(facts, Account("unexplained", words, ranks, hosts, "", "certain", lines, ""))
 
 
-def _tellers(candidates: Iterable[str]) -> dict[str, str]:
-    """Return the rule that words each kind: of several the one that has a finding."""
-    tellers: dict[str, str] = {}
-    for entry in registered():
-        for kind in entry.rule.tells:
-            if kind not in tellers or entry.rule.name in set(candidates):
-                tellers[kind] = entry.rule.name
-    return tellers
+def _tellers(incidents: Iterable[Incident], candidates: Collection[str]) -> dict[str, str | None]:
+    """Return the rule that words each kind of incident."""
+    return {kind: rule_of(kind, candidates) for kind in {incident.kind for incident in incidents}}
 
 
-def _rule_of(incident: Incident, tellers: Mapping[str, str]) -> str | None:
+def _rule_of(incident: Incident, tellers: Mapping[str, str | None]) -> str | None:
     return incident.finding.rule if incident.finding else incident.teller or tellers.get(incident.kind)
 
 
@@ -149,7 +149,9 @@ def _build_account(story: Story, incidents: list[Incident]) -> Account:
     )
 
 
-def _causes(finding: Finding, incidents: Iterable[Incident], present: set[str], tellers: dict[str, str]) -> list[str]:
+def _causes(
+    finding: Finding, incidents: Iterable[Incident], present: set[str], tellers: dict[str, str | None]
+) -> list[str]:
     """Return the nearest causes that have a finding."""
     queue = [cause for one in incidents for cause in one.because]
     names: list[str] = []
@@ -167,7 +169,7 @@ def _join_causes(
     finding: Finding,
     by_rule: dict[str, list[Incident]],
     kept: list[Finding],
-    tellers: dict[str, str],
+    tellers: dict[str, str | None],
     rules: Mapping[str, Rule],
 ) -> Finding:
     """Return a finding with its causes by the story."""
@@ -188,6 +190,25 @@ def _join_causes(
     own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
     ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
+
+
+def _is_told(finding: Finding, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> bool:
+    """Whether it is about ends that follow from what another finding says: the story tells them."""
+    if _ENDS.isdisjoint(rules[finding.rule].tells) or any(finding.rule in other.explains for other in findings):
+        return False
+    sure = [other for other in findings if other is not finding and other.confidence != "possible"]
+    is_vague = finding.confidence == "possible" and any(other.fatal for other in sure)
+    return is_vague or (not finding.root and any(other.rule in finding.because for other in sure))
+
+
+def _as_deadly(story: Story, finding: Finding) -> Finding:
+    """Return a finding; one that may be survivable is fatal where others lost the process to which it happened."""
+    is_sure = finding.fatal and finding.confidence != "possible"
+    rules = {one.finding.rule for one in story.deadly if one.finding}
+    if is_sure or finding.clue or finding.rule not in rules:
+        return finding
+    confidence = "likely" if finding.confidence == "possible" else finding.confidence
+    return finding.with_fields(severity="error", confidence=confidence, fatal=True)
 
 
 def _is_late(rule: Rule) -> bool:

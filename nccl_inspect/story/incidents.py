@@ -13,12 +13,10 @@ from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.ends import process_ends, since_start
+from nccl_inspect.judging.process_ends.ends import process_ends, since_start, terminations
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
-from nccl_inspect.judging.process_ends.hydra import terminations
-from nccl_inspect.judging.process_ends.reports import ranks_of
 from nccl_inspect.judging.process_ends.silence import closed_by_others, is_last
-from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -117,7 +115,7 @@ class Collector:
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
             kind = self._kind_by_rule(notice) or kind
-            kind = "process-killed" if layer == Layer.SYSTEM and "ends-job" in notice.roles else kind
+            kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
             by_actor: dict[frozenset[Actor], Evidence] = {}
             for process, line in zip(notice.processes, notice.lines, strict=False):
@@ -315,12 +313,11 @@ class Collector:
             if notice.production == "torch/agent-signal-exception" and agents:
                 continue
             rank = self.actors.rank_in_line(line.text)
-            ranks = ranks_of(self.facts, notice) if isinstance(notice.event, ProcessEnded) else []
             is_of_launcher = notice.production == "torch/worker-signalled" or "ends-one" in notice.roles
             yield Incident(
                 "ended-from-outside",
                 Layer.LAUNCHER,
-                frozenset(ranks if rank is None else (rank,)),
+                frozenset(report_of(notice).ranks if rank is None else (rank,)),
                 line,
                 _short(notice),
                 is_report=isinstance(notice.event, ProcessEnded),

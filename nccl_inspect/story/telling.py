@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
@@ -69,6 +70,16 @@ class Story:
     def lead(self) -> list[Incident]:
         """Return the incidents with which it began: the first root, and those of the same kind."""
         return self.alike(self.roots[0]) if self.roots else []
+
+    @cached_property
+    def deadly(self) -> list[Incident]:
+        """Return the errors of single processes with which it began, and which others lost then: these died of them."""
+        facts = self._facts
+        if facts.job.excerpt or facts.is_over() or not facts.notices("nccl/socket-closed-by-peer"):
+            return []
+        own = [root for root in self.roots if root.actors and not root.is_foreign]
+        warned = [root for root in own if root.notice is not None and root.notice.level == "WARN"]
+        return [root for root in warned if any(one.kind == "lost-connection" for one in self.effects_of([root]))]
 
     def alike(self, root: Incident) -> list[Incident]:
         """Return a root with those in which the same happened to others."""
@@ -183,9 +194,12 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
 
 
 def rule_of(kind: str, found: Collection[str] = ()) -> str | None:
-    """Return the rule that words a kind of incident, of several one with a finding; None where none does."""
-    telling = [entry.rule.name for entry in registered() if kind in entry.rule.tells]
-    return next((name for name in telling if name in found), next(iter(telling), None))
+    """Return the rule that words a kind of incident: of several one with a finding, then the most specific one."""
+    telling = [entry.rule for entry in registered() if kind in entry.rule.tells]
+    if not telling:
+        return None
+    found_telling = [rule for rule in reversed(telling) if rule.name in found]
+    return min(found_telling or telling, key=lambda rule: len(rule.tells)).name
 
 
 def _without_survived(incidents: list[Incident], facts: Facts) -> list[Incident]:

@@ -12,6 +12,7 @@ import nccl_inspect
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.grammar import engine, files
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline.reader import Reader
 
 GRAMMAR = """\
 dialect: launchers
@@ -39,6 +40,25 @@ event: ProcessEnded tone=error reporter=starter
 says: A process ended, and starter does not say which.
 role: propagated-error ends-job
 sample: starter: a process failed, status 1
+
+production: starter-report
+line: starter: rank {global_rank} failed:
+event: ProcessEnded reporter=starter completes=below
+says: The first line of a report of several.
+sample: starter: rank 3 failed:
+
+production: starter-report-process
+line: starter:   process {pid} of {node:w}
+event: ProcessEnded tone=error reporter=starter order=first ends_others=true external=SIGINT|SIGTERM
+says: The process that ended first; the lines around it say which rank it was, and how it ended.
+role: propagated-error ends-job
+sample: starter:   process 103 of node-1
+
+production: starter-report-end
+line: starter:   its end: «status {status}¦signal {signal:sig}»
+event: ProcessEnded reporter=starter completes=above
+says: How the process in the line above ended.
+sample: starter:   its end: status 1
 """
 WORDINGS = """\
 dialect: nccl
@@ -119,6 +139,52 @@ def test_a_launcher_may_name_no_pid_or_no_process_at_all() -> None:
     assert "a process that starter does not name ended with exit code 7" in (
         read("starter: a process failed, status 7").findings[0].summary
     )
+
+
+REPORT = ("starter: rank {rank} failed:", "starter:   process {pid} of {node}", "starter:   its end: {end}")
+
+
+def report(rank: int, pid: int, end: str, node: str = "vm") -> list[str]:
+    return [line.format(rank=rank, pid=pid, node=node, end=end) for line in REPORT]
+
+
+def test_a_report_of_several_lines_is_one_event() -> None:
+    for end, how in HOW.items():
+        job = read(*report(2, 102, end))
+        finding = job.findings[0]
+        assert finding.summary.startswith(f"rank 2 (vm, pid 102) {how}"), end
+        assert (finding.ranks, finding.evidence[0].text) == ([2], REPORT[1].format(pid=102, node="vm"))
+        assert not job.unexplained
+    assert read(*report(2, 7, "signal 15")).findings[0].rule == "ended-from-outside"
+
+
+def test_reports_that_stand_near_each_other_are_not_mixed() -> None:
+    parts = [*report(2, 7, "status 3"), "", *report(1, 8, "signal 9"), "other", *report(3, 7, "status 3", "vm-2")]
+    found = nccl_inspect.events((START + "\n".join(parts) + "\n").encode())
+    whole = [one for one in found if isinstance(one, ProcessEnded) and not one.completes]
+    assert [(one.ranks, one.node, one.ended_pid, one.code) for one in whole] == [
+        ((2,), "vm", 7, 3),
+        ((1,), "vm", 8, -9),
+        ((3,), "vm-2", 7, 3),
+    ]
+    # In the same words, on hosts whose containers count alike, they are one statement about both ranks.
+    alike = read(*report(2, 7, "status 3"), *report(1, 7, "status 3"))
+    assert alike.findings[0].ranks == [1, 2]
+
+
+def test_a_report_is_whole_wherever_the_log_is_cut_while_it_is_read() -> None:
+    lines = (START + "\n".join([*report(2, 7, "signal 11"), "the end"])).encode().split(b"\n")
+    whole = read(*report(2, 7, "signal 11"), "the end").findings[0]
+    for cut in range(4, len(lines)):
+        reader, later = Reader(), Reader()
+        for part, one in ((lines[:cut], reader), (lines[cut:], later)):
+            one.fold.start("<bytes>")
+            one.feed(part)
+        assert reader.fold.can_merge(later.fold) == (cut == len(START.splitlines())), cut
+        reader.feed(lines[cut:])
+        events = (note.event for log in reader.fold.processes.values() for note in log.notes.values())
+        (ended,) = (one for one in events if isinstance(one, ProcessEnded) and not one.completes)
+        assert (ended.ranks, ended.code) == (tuple(whole.ranks), -11) == ((2,), -11), cut
 
 
 WORDS = {

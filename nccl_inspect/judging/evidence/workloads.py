@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
@@ -119,9 +120,19 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
 
 
 def faults(rule: Rule, findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that a file beside the log may explain: those that a rule may cause, but for infos."""
-    rules = {entry.rule.name: entry.rule for entry in registered()}
-    return [found for found in findings if found.severity != "info" and rule.causes(rules[found.rule])]
+    """Return the findings that a file beside the log may explain: those that a rule may cause, of infos only ends."""
+    caused = [found for found in findings if rule.causes(_rules()[found.rule])]
+    return [found for found in caused if found.severity != "info" or shows(found, "ended")]
+
+
+def shows(finding: Finding, *kinds: str) -> bool:
+    """Whether a finding is an effect of one of these kinds."""
+    return not set(kinds).isdisjoint(_rules()[finding.rule].shows)
+
+
+@cache
+def _rules() -> dict[str, Rule]:
+    return {entry.rule.name: entry.rule for entry in registered()}
 
 
 def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:

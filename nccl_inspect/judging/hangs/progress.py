@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion
+from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion, ProcessEnded
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.facts import Facts, as_shell, global_ranks, once
-from nccl_inspect.judging.process_ends.ends import since_start
-from nccl_inspect.judging.process_ends.hydra import terminations
+from nccl_inspect.judging.process_ends.ends import since_start, terminations
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Setting
 from nccl_inspect.model.statements import job_end
@@ -186,6 +185,7 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
     silent = ends_after_nccl(facts, facts.job.ended_by)
     stated = [
         *facts.notices("launchers/slurm-cancelled", "launchers/slurm-first-exit", "launchers/mpi-hydra-ctrl-c"),
+        *facts.with_event(ProcessEnded, lambda event: event.is_external and event.order != "own"),
         *terminations(facts),
     ]
     is_known = stated and not empty_tables(facts, silent)

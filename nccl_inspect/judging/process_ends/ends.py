@@ -6,19 +6,25 @@ import signal
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.line_order import first_of_each
-from nccl_inspect.judging.process_ends import exceptions, hydra, ray, slurm_tasks
+from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.line_order import first_of_each, precedes
+from nccl_inspect.judging.process_ends import exceptions, ray
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
-from nccl_inspect.judging.process_ends.process_end import ProcessEnd
-from nccl_inspect.judging.process_ends.processes import by_pid, place, with_pid
-from nccl_inspect.judging.process_ends.reports import EXTERNAL, code_of, ranks_of, report_of, reports
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.process_ends.process_end import ProcessEnd, by_pid, place, with_pid
+from nccl_inspect.judging.statements import EXTERNAL, report_of, value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements import job_end
+from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import later
 
-_MOST_SPAWNED = 100
-"""The most spawned processes whose exceptions are looked up."""
+_MOST = 100
+"""The most lines of launchers to examine of one kind: more than a job has."""
+_MOST_TASKS = 1 << 17
+"""The most tasks to count: more than a job has."""
+_CORE = 0x80
+"""The flag that the kernel adds to the signal in a status if it wrote a core dump."""
+_ALONE = 2
+"""Ranks of which Hydra names one, whichever ended first."""
 _TIME = later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
 EXCEPTION = 1
 """The exit code of Python after an exception."""
@@ -53,7 +59,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
     # The rank of a loader ends after it, and a process that lost another after that one.
     ends.sort(key=lambda end: (not end.is_loader, end.echo is not None, end.begin.place))
     ends += _nameless(facts, {end.code for end in ends})
-    return ends or _with_echoes(facts, _without_pid(facts)) or _undecided(facts)
+    return ends or _with_echoes(facts, _without_pid(facts)) or [end for end in _spared(facts) if end.is_undecided]
 
 
 def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
@@ -111,16 +117,72 @@ def _is_unidentified(event: ProcessEnded) -> bool:
 def _identified(facts: Facts) -> list[ProcessEnd]:
     """Processes that a report names."""
     processes = _Processes()
-    for notice in reports(facts, _is_identified):
-        code, words = code_of(facts, notice), _words(facts, notice)
+    for notice in facts.with_event(ProcessEnded, _is_identified):
+        code, words = report_of(notice).code, _words(facts, notice)
         if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
             processes.add(_of_process(facts, notice, code or 0).with_fields(words=words))
-    blocks = hydra.blocks(facts)
-    for ended in blocks.own:
-        processes.add(_of_process(facts, ended.notice, ended.code))
-    if blocks.missing is not None and blocks.killed:
-        processes.add(ProcessEnd([blocks.missing], *place(facts, blocks.missing), 0, blocks.killed, words=_LEFT))
+    for end in _spared(facts):
+        if not end.is_undecided:
+            processes.add(end)
     return processes.all
+
+
+@once
+def _spared(facts: Facts) -> list[ProcessEnd]:
+    """Processes that ended on their own, of those that a launcher names which kills the others with SIGKILL.
+
+    It may name one that it killed: where that may be, one end stands for all of these.
+    """
+    named = facts.with_event(ProcessEnded, lambda event: event.kills_with is not None)
+    ended = [(notice, code) for notice in named if (code := code_of(facts, notice))]
+    own = [(notice, code) for notice, code in ended if code != -signal.SIGKILL]
+    if own or not ended:
+        return [_of_process(facts, notice, code) for notice, code in own if code not in EXTERNAL]
+    killed = [notice for notice, _ in ended]
+    unknown = ProcessEnd([], None, None, -signal.SIGKILL, killed[0], words=_KILLED_OTHERS, is_undecided=True)
+    world = max((comm.nranks for comm in facts.job.communicators), default=0)
+    if not all(report_of(notice).ranks for notice in killed) or world <= _ALONE:
+        return [unknown]  # MPICH names one of all
+    if len(killed) == 1:
+        return [_of_process(facts, killed[0], -signal.SIGKILL)]  # all others exited on their own: none was killed
+    pids = {last.process.pid: last.ranks for last in facts.job.last_lines}
+    events = map(report_of, killed)
+    left = set(range(world)).difference(*(pids.get(event.ended_pid or 0) or event.ranks for event in events))
+    in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
+    if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
+        return [unknown]
+    return [ProcessEnd([*left], *place(facts, min(left)), 0, killed[0], words=_LEFT)]
+
+
+def code_of(facts: Facts, notice: Notice) -> int | None:
+    """Return the exit code in a report, negative for a signal; None if unknown.
+
+    Hydra prints the number of a signal as an exit code, too. Its last line has the signal of all processes' statuses
+    combined bit by bit, so that processes killed with SIGKILL change it (mpiexec.c, pmiserv_cb.c).
+    """
+    event = report_of(notice)
+    if event.kills_with is None or event.signal is not None or event.code is None:
+        return event.code
+    summary = status_summary(facts, notice)
+    whole = value(summary, "signal_number") if summary else None
+    number = event.code & ~_CORE
+    is_signal = whole == number or signal.SIGKILL != whole == number | signal.SIGKILL
+    return -number if is_signal or event.code == signal.SIGKILL else signals.from_status(event.code)
+
+
+def status_summary(facts: Facts, notice: Notice) -> Notice | None:
+    """Return Hydra's last line, which summarizes how all processes ended."""
+    return next((line for line in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, line)), None)
+
+
+@once
+def terminations(facts: Facts) -> list[Notice]:
+    """Return what Hydra reports of processes that were ended with Ctrl-C or SIGTERM, if none ended on its own."""
+    named = facts.with_event(ProcessEnded, lambda event: event.kills_with is not None)
+    ended = [notice for notice in named if code_of(facts, notice) in EXTERNAL]
+    if not ended or any(not end.is_undecided for end in _spared(facts)):
+        return []
+    return [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
 
 
 def _is_failure(code: int | None) -> bool:
@@ -139,7 +201,7 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
 @once
 def _are_all_killed(facts: Facts) -> bool:
     """Whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
-    killed = reports(facts, lambda event: event.process == "any" and event.signal == "SIGKILL")
+    killed = facts.with_event(ProcessEnded, lambda event: event.process == "any" and event.signal == "SIGKILL")
     return {report_of(notice).ended_pid for notice in killed}.issuperset(by_pid(facts))
 
 
@@ -149,8 +211,7 @@ def _words(facts: Facts, notice: Notice) -> str:
     if event.how is None or event.signal is not None:
         return ""
     if event.how == _MPI_ABORT:
-        code = code_of(facts, notice)
-        return f"called {_MPI_ABORT}" + ("" if code is None else f" with error code {code}")
+        return f"called {_MPI_ABORT}" + ("" if event.code is None else f" with error code {event.code}")
     called = _aborts(facts).get(tuple(event.ranks)) if event.order == "first" else None
     if called is not None:
         return _words(facts, called)
@@ -160,14 +221,16 @@ def _words(facts: Facts, notice: Notice) -> str:
 @once
 def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
     """Calls of MPI_Abort, by rank."""
-    called = reports(facts, lambda event: event.how is not None and event.order == "any" and bool(event.ranks))
+    called = facts.with_event(
+        ProcessEnded, lambda event: event.how is not None and event.order == "any" and bool(event.ranks)
+    )
     return {report_of(notice).ranks: notice for notice in reversed(called)}
 
 
 def _of_process(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     """The process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
     event = report_of(notice)
-    ranks = ranks_of(facts, notice)
+    ranks = list(event.ranks)
     if event.ended_pid is None and len(ranks) == 1:
         return ProcessEnd(ranks, *place(facts, ranks[0]), code, notice)
     with_same_pid = with_pid(facts, event.ended_pid)
@@ -202,9 +265,9 @@ def _spawned(facts: Facts) -> list[ProcessEnd]:
 @once
 def _of_spawn(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
     """Reports of torch.multiprocessing.spawn, with the exception of the process."""
-    spawned = reports(facts, lambda event: event.process == "spawned")[:_MOST_SPAWNED]
+    spawned = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
     return [
-        (notice, exceptions.spawned_exception(facts, notice) if report_of(notice).exception else None)
+        (notice, exceptions.find_below(facts, notice.evidence[0]) if report_of(notice).exception else None)
         for notice in spawned
     ]
 
@@ -233,8 +296,8 @@ def _nameless(facts: Facts, codes: set[int]) -> list[ProcessEnd]:
         return []
     texts = {end.text for end in facts.job.ended_by}
     by_code: dict[int, ProcessEnd] = {}
-    for notice in reports(facts, lambda event: _is_unidentified(event) and event.order == "own"):
-        code = code_of(facts, notice)
+    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own"):
+        code = report_of(notice).code
         if code is not None and code not in codes and notice.message in texts:
             by_code.setdefault(code, ProcessEnd([], None, None, code, notice))
     return list(by_code.values())
@@ -243,12 +306,12 @@ def _nameless(facts: Facts, codes: set[int]) -> list[ProcessEnd]:
 def _without_pid(facts: Facts) -> list[ProcessEnd]:
     """Reports of launchers without a pid, for processes without any other report."""
     ends: list[ProcessEnd] = []
-    for notice in reports(facts, lambda event: _is_unidentified(event) and event.order != "own"):
-        event, code, words = report_of(notice), code_of(facts, notice), _words(facts, notice)
+    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order != "own"):
+        event, code, words = report_of(notice), report_of(notice).code, _words(facts, notice)
         lost = exceptions.exceptions_of(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
         if event.process == "task":
-            if slurm_tasks.is_end(facts, notice):
-                ends.append(ProcessEnd(slurm_tasks.ranks_of(facts, notice), None, None, code or 0, notice, words=words))
+            if _is_end_of_task(facts, notice):
+                ends.append(ProcessEnd(ranks_of_tasks(facts, notice), None, None, code or 0, notice, words=words))
         elif lost:  # each of these ended with that code
             ends += [_of_trace(facts, trace).with_fields(trace=None, echo=trace.last) for trace in lost]
         elif words or code is None:
@@ -258,12 +321,75 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
     return ends
 
 
-def _undecided(facts: Facts) -> list[ProcessEnd]:
-    """Processes that Hydra killed with SIGKILL for an unknown reason."""
-    killed = hydra.blocks(facts).killed
-    if killed is None:
-        return []
-    return [ProcessEnd([], None, None, -signal.SIGKILL, killed, words=_KILLED_OTHERS, is_undecided=True)]
+# Tasks of srun
+
+
+def numbers(tasks: str) -> set[int]:
+    """Return the tasks of a list in Slurm's notation, ``0-1,3``; empty for anything else."""
+    result: set[int] = set()
+    for part in tasks.split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()) or int(last or first) - int(first) > _MOST_TASKS:
+            return set()
+        result.update(range(int(first), int(last or first) + 1))
+    return result
+
+
+def ranks_of_tasks(facts: Facts, notice: Notice) -> list[int]:
+    """Return the ranks that tasks most likely are; none if a task may have launched several.
+
+    A task is a rank if each process has one rank, and there is more than one task per host.
+    """
+    tasks = numbers(str(value(notice, "tasks")))
+    return sorted(tasks) if tasks <= _ranks_that_are_tasks(facts) else []
+
+
+@once
+def _ranks_that_are_tasks(facts: Facts) -> set[int]:
+    processes = facts.job.last_lines
+    is_each_one = bool(processes) and all(len(last.ranks) == 1 for last in processes)
+    lines = [*task_ends(facts), *facts.notices("launchers/slurm-tasks")][:_MOST]
+    tasks = {task for notice in lines for task in numbers(str(value(notice, "tasks")))}
+    ranks = {rank for last in processes for rank in last.ranks}
+    is_task = is_each_one and tasks <= ranks and max(tasks, default=0) >= len(facts.hosts())
+    return ranks if is_task else set()
+
+
+def task_ends(facts: Facts) -> list[Notice]:
+    """Return the reports about tasks that ended."""
+    return facts.with_event(ProcessEnded, lambda event: event.process == "task")
+
+
+def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
+    """Whether a report shows that tasks ended on their own, or were killed before the job was ended."""
+    event = report_of(notice)
+    if event.how == "waiting":
+        # They had ended when srun stopped waiting for the others; if all is over they had done their work.
+        return bool(facts.notices("launchers/slurm-first-exit")) and not facts.is_over()
+    if not _is_failure(event.code) or not event.code:
+        return False
+    return not event.is_external or id(notice) in _killed_first(facts)
+
+
+@once
+def _killed_first(facts: Facts) -> set[int]:
+    """Return the reports of tasks that were killed while the others continued, as far as the lines of srun show."""
+    by_signal = facts.notices("launchers/slurm-cancelled")
+    if any(job_end.reason(notice.event) or value(notice, "signal") for notice in by_signal):
+        return set()  # slurmstepd and srun do not synchronize: the order of their lines proves nothing
+    ends = [
+        notice for notice in facts.errors() if job_end.is_forced(notice.event) and report_of(notice).process != "task"
+    ]
+    ends += facts.notices("launchers/slurm-first-exit", "launchers/slurm-step-aborted", "launchers/slurm-terminating")
+    first = first_of_each(notice.evidence[0] for notice in [*ends, *by_signal])
+    lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]
+    earliest = [notice for notice, line in lines if line.order < first.get(line.source, line.order + 1)]
+    killed = {task for notice in earliest[:_MOST] for task in numbers(str(value(notice, "tasks")))}
+    world = max((comm.nranks for comm in facts.job.communicators), default=0)
+    return set(map(id, earliest)) if len(killed) == 1 or 0 < len(killed) < world else set()
+
+
+# Their order
 
 
 def since_start(facts: Facts, notices: Collection[Notice]) -> list[Notice]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines, once
 from nccl_inspect.judging.line_order import first_of_each, is_before
-from nccl_inspect.judging.process_ends.reports import reports
 from nccl_inspect.judging.statements import message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
@@ -141,7 +142,8 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         if front is not None:
             by_rank.setdefault(int(front[1]), []).append(notice)
     interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
-    ends = [notice.evidence[0] for notice in reports(facts, _ends_attempt)]
+    # A launcher may restart a process that was the first to end.
+    ends = [notice.evidence[0] for notice in facts.with_event(events.ProcessEnded, lambda e: e.order == "first")]
     traces: list[Trace] = []
     echoes: list[Trace] = []
     is_forced = any(job_end.is_forced(error.event) for error in facts.errors())
@@ -161,11 +163,6 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         last = next(of_cuda, own[-1] if own else None)
         traces.append(Trace(rank, begin, own[0] if own else None, last))
     return traces, echoes
-
-
-def _ends_attempt(event: events.ProcessEnded) -> bool:
-    """Whether a launcher, which may restart the process, reports that it was the first to end."""
-    return event.order == "first"
 
 
 def _of_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
@@ -196,27 +193,37 @@ def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], lis
     return loose, of_threads
 
 
-@once
-def _spawned_lines(facts: Facts) -> list[Evidence]:
-    notices = reports(facts, lambda event: event.process == "spawned" and event.exception)
-    return [notice.evidence[0] for notice in notices]
-
-
-def spawned_exception(facts: Facts, begin: Notice) -> RaisedException | None:
-    """The exception of a process of torch.multiprocessing.spawn: the first one below the report."""
-    here = begin.evidence[0]
-    until = min((line.order for line in _spawned_lines(facts) if is_before(here, line)), default=None)
-    stated = map(_raised, _statements(facts))
-    below = [raised for raised in (*exceptions_of(facts).loose, *stated) if is_before(here, raised.line)]
-    near = [raised for raised in below if until is None or raised.line.order < until]
-    return min(near, key=lambda raised: raised.line.order, default=None)
+def find_below(facts: Facts, line: Evidence) -> RaisedException | None:
+    """Return the exception that a report announces: the last one above the next such line, else the first."""
+    borders = _borders(facts).get(line.source, [])
+    at = bisect_right(borders, line.order)
+    stated = _without_process(facts).get(line.source, [])
+    first = bisect_right(stated, line.order, key=_order)
+    if at == len(borders):  # it may be followed by the output of others
+        return stated[first] if first < len(stated) else None
+    last = bisect_left(stated, borders[at], key=_order)
+    return stated[last - 1] if last > first else None
 
 
 @once
-def without_process(facts: Facts) -> list[RaisedException]:
-    """All exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
+def _borders(facts: Facts) -> dict[str, list[int]]:
+    """Return the lines below which something else begins than the exception of a report above."""
+    notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
+    notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
+    by_source = grouped((line.source, line.order) for notice in notices for line in notice.evidence)
+    return {source: sorted(orders) for source, orders in by_source.items()}
+
+
+@once
+def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
+    """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
     mine = [_raised(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
-    return [*exceptions_of(facts).loose, *mine]
+    by_source = grouped((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
+    return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
+
+
+def _order(raised: RaisedException) -> int:
+    return raised.line.order
 
 
 def _statements(facts: Facts) -> list[Notice]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.hangs.watchdog import without_output
+from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.process_ends import exceptions, ray
+from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.silence import Silence, peers_lost
+from nccl_inspect.judging.statements import rank_prefix
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.records import Frozen, frozen
@@ -156,3 +161,67 @@ def why_closed(echoes: list[Notice], *, is_here: bool = False) -> str:
     if is_here:
         return "every line about it is an echo from its peers: the rank that failed first printed no error in this log"
     return "every line about it is an echo: these ranks are victims of one whose log is missing, or does not show why"
+
+
+# Ranks that gave up because another one did not arrive, or was gone: whom they may have waited for
+
+
+def on_their_own(ends: list[ProcessEnd]) -> list[ProcessEnd]:
+    """The processes that ended on their own, if any; else all."""
+    return [end for end in ends if end.echo is None] or ends
+
+
+def suspects(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
+    """The ranks that the others may have waited for: those named, those without output, or one without a traceback."""
+    if named := exceptions.absent_ranks(facts):
+        return named
+    # Of several tasks, Ray shows the exception that the driver received first.
+    if any(ray.is_of_task(end.notice) for end in ends):
+        return set()
+    ranks = set(facts.job.ranks_seen)
+    if (unseen := without_output(facts)) and len(unseen) <= len(ranks):
+        return unseen
+    gave_up = {rank for end in ends for rank in end.ranks} | {
+        end.rank for end in exceptions.exceptions_of(facts).echoes
+    }
+    sizes = {comm.nranks for comm in facts.job.communicators}
+    silent = ranks - gave_up
+    return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
+
+
+def first_of_ranks(notices: Iterable[Notice]) -> dict[int, dict[str, int]]:
+    """The first line of each rank in each source."""
+    lines: dict[int, list[Evidence]] = {}
+    for notice in notices:
+        prefixed = rank_prefix(notice)
+        for rank in notice.ranks or ([] if prefixed is None else [prefixed]):
+            lines.setdefault(rank, []).append(notice.evidence[0])
+    return {rank: first_of_each(own) for rank, own in lines.items()}
+
+
+def is_behind(line: Evidence, ranks: Iterable[int], first: Mapping[int, Mapping[str, int]]) -> bool:
+    """Whether a line follows the first one of a rank in the same source."""
+    return any(line.order > first.get(rank, {}).get(line.source, line.order) for rank in ranks)
+
+
+def summarize_given_up(facts: Facts, ends: list[ProcessEnd]) -> str:
+    """Which ranks gave up, and which ranks they may have waited for."""
+    first = ends[0]
+    ranks = {rank for end in ends for rank in end.ranks}
+    who, others = first.who, f", and {len(ends) - 1} more" if len(ends) > 1 else ""
+    if first.has_given_up and ranks:
+        who, others = first.who if len(ends) == 1 else ranks_word(ranks), ""
+    suspected = set() if exceptions.absent_ranks(facts) else suspects(facts, ends)
+    missing = "of which the log has no output" if suspected & without_output(facts) else "which printed no traceback"
+    hint = f"; possibly because of {ranks_word(suspected)}, {missing}" if suspected else ""
+    return f"{who} {first.how}{others}{hint}"
+
+
+def remedies(suspected: set[int]) -> list[str]:
+    """What to do if ranks gave up."""
+    who = ranks_word(suspected) if suspected else "every rank"
+    return [
+        f"Look at the output of {who} first, and at the last step there.",
+        f"py-spy dump --pid <pid>   # on {who}, before the time limit: where does it wait?",
+        "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
+    ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 
 from nccl_inspect.event.types import ProcessEnded
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
-from nccl_inspect.judging.process_ends.reports import report_of
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.statements import report_of, value
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word
 
@@ -150,3 +152,25 @@ class ProcessEnd(Frozen):
             return f"ended with exit code {self.code}"
         name = signals.name(-self.code)
         return f"was ended by {name if name.startswith('SIG') else f'signal {name}'}"
+
+
+def with_pid(facts: Facts, pid: int | None) -> list[LastLine]:
+    """The processes with a pid: several if hosts or containers count separately."""
+    return by_pid(facts).get(pid, []) if pid else []
+
+
+@once
+def by_pid(facts: Facts) -> dict[int, list[LastLine]]:
+    """All processes, by pid."""
+    return grouped((last.process.pid, last) for last in facts.job.last_lines)
+
+
+def place(facts: Facts, rank: int) -> tuple[str | None, int | None]:
+    """Host and pid of a rank, if it has one process without other ranks."""
+    here = _by_rank(facts).get(rank, [])
+    return (here[0].process.host, here[0].process.pid) if len(here) == 1 else (None, None)
+
+
+@once
+def _by_rank(facts: Facts) -> dict[int, list[LastLine]]:
+    return grouped((last.ranks[0], last) for last in facts.job.last_lines if len(last.ranks) == 1)

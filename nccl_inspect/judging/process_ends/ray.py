@@ -5,7 +5,6 @@ Ray may restart what failed. Only final failures count: exceptions of the driver
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from operator import attrgetter
 
@@ -14,21 +13,14 @@ from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.exceptions import RaisedException
-from nccl_inspect.judging.process_ends.process_end import ProcessEnd
-from nccl_inspect.judging.process_ends.processes import place, with_pid
-from nccl_inspect.judging.process_ends.reports import report_of, reports
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.process_ends.process_end import ProcessEnd, place, with_pid
+from nccl_inspect.judging.statements import report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.grouping import grouped
 
-_RAISE, _RETRY, _UNHEALTHY = (
-    "launchers/ray-train-raise",
-    "launchers/ray-train-retry",
-    "launchers/ray-health-check-failed",
-)
-_BORDERS = (_RETRY, "launchers/ray-train-function-failed", _UNHEALTHY)
-"""Lines that, like each report of Ray, end the exception of a worker."""
+_RAISE, _RETRY = "launchers/ray-train-raise", "launchers/ray-train-retry"
+_UNHEALTHY = "unhealthy"
+"""How a rank ended, by the word of the grammar."""
 _SELECTED = "launchers/ray-memory-selected"
 _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
 """Exceptions with which a task of Ray only reports the end of another process."""
@@ -86,7 +78,7 @@ def _is_death(event: ProcessEnded) -> bool:
 
 def _given_up(facts: Facts) -> list[Notice]:
     """Reports that training failed, without details from Ray Train."""
-    return reports(facts, lambda event: event.process == "training")
+    return facts.with_event(ProcessEnded, lambda event: event.process == "training")
 
 
 def _is_for_good(facts: Facts) -> bool:
@@ -99,12 +91,12 @@ def _is_for_good(facts: Facts) -> bool:
 
 def _raised_deaths(facts: Facts) -> list[Notice]:
     """Exceptions of a driver because a process of Ray died."""
-    return reports(facts, lambda event: _is_death(event) and event.reporter == "driver")
+    return facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "driver")
 
 
 def _tasks_of_nccl(facts: Facts) -> list[Notice]:
     """Tasks that ran, or may have run, in a process with NCCL; the driver may have caught exceptions of others."""
-    tasks = reports(facts, _is_task)
+    tasks = facts.with_event(ProcessEnded, _is_task)
     return tasks if facts.job.spared else [task for task in tasks if with_pid(facts, report_of(task).ended_pid)]
 
 
@@ -121,7 +113,7 @@ def _snippets(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence
     """Ray Train's reports of the end of ranks, without attempts that it retried."""
     raises = _lines(facts.notices(_RAISE))
     by_ranks: dict[tuple[int, ...], tuple[Notice, list[Evidence]]] = {}
-    for notice in reports(facts, _is_snippet):
+    for notice in facts.with_event(ProcessEnded, _is_snippet):
         if lines := _not_before(notice.evidence, raises):
             by_ranks.setdefault(report_of(notice).ranks, (notice, []))[1].extend(lines)
     return by_ranks
@@ -131,7 +123,7 @@ def _deaths(facts: Facts) -> list[ProcessEnd]:
     """Processes that the raylet lost in the last attempt."""
     ends = []
     retries = _lines(facts.notices(_RETRY))
-    for notice in reports(facts, lambda event: _is_death(event) and event.reporter == "raylet"):
+    for notice in facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet"):
         if _not_before(notice.evidence, retries):
             event = report_of(notice)
             ends.append(ProcessEnd(*_of_pid(facts, event.ended_pid), event.ended_pid, event.code or 0, notice))
@@ -144,14 +136,9 @@ def _unhealthy(facts: Facts) -> list[ProcessEnd]:
     snippets = _snippets(facts).items()
     return [
         ProcessEnd(list(ranks), None, None, 0, notice)
-        for ranks, (notice, lines) in snippets
-        if _is_unhealthy(facts, lines)
+        for ranks, (notice, _) in snippets
+        if report_of(notice).how == _UNHEALTHY
     ]
-
-
-def _is_unhealthy(facts: Facts, lines: list[Evidence]) -> bool:
-    failed = {(line.source, line.order - 1) for line in _lines(facts.notices(_UNHEALTHY))}
-    return any((line.source, line.order) in failed for line in lines)
 
 
 def _merged(lost: list[ProcessEnd], unhealthy: list[ProcessEnd]) -> list[ProcessEnd]:
@@ -169,10 +156,10 @@ def _of_snippets(facts: Facts) -> list[ProcessEnd]:
     ends: list[ProcessEnd] = []
     empty: list[ProcessEnd] = []
     for ranks, (notice, lines) in _snippets(facts).items():
-        if _is_unhealthy(facts, lines):
+        if report_of(notice).how == _UNHEALTHY:
             continue
         # If Ray drops lines of the controller, the driver still prints them.
-        texts = [raised for line in lines if (raised := _below(facts, line)) is not None]
+        texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
         if not texts:
             empty.append(ProcessEnd(list(ranks), None, None, _EXCEPTION, notice))
         elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
@@ -183,11 +170,11 @@ def _of_snippets(facts: Facts) -> list[ProcessEnd]:
 def _of_tasks(facts: Facts) -> list[ProcessEnd]:
     """The exceptions of tasks and actors by pid: below the last line that passes them on."""
     by_pid: dict[int | None, ProcessEnd] = {}
-    tasks = reports(facts, _is_task)
+    tasks = facts.with_event(ProcessEnded, _is_task)
     last = {line.source: line.order for line in sorted((task.evidence[0] for task in tasks), key=attrgetter("order"))}
     for notice in tasks:
         line, pid = notice.evidence[0], report_of(notice).ended_pid
-        raised = _below(facts, line)
+        raised = exceptions.find_below(facts, line)
         is_passed_on = raised is None and line.order < last[line.source]
         if value(notice, "exception") in _OF_RAY or is_passed_on or (raised and exceptions.is_of_nccl(raised)):
             continue
@@ -200,37 +187,6 @@ def _by(raised: RaisedException, process: tuple[list[int], str | None, int | Non
     """A process that an exception ended, or that only reports the loss of another one."""
     end = ProcessEnd(*process, _EXCEPTION, notice)
     return end.with_fields(echo=raised) if raised.is_loss_of_peer else end.with_fields(raised=raised)
-
-
-def _below(facts: Facts, line: Evidence) -> RaisedException | None:
-    """The exception below a line: the last one before the next line that starts another one."""
-    borders = _borders(facts).get(line.source, [])
-    at = bisect_right(borders, line.order)
-    stated = _stated(facts).get(line.source, [])
-    first = bisect_right(stated, line.order, key=_order)
-    if at == len(borders):  # it may be followed by the output of others
-        return stated[first] if first < len(stated) else None
-    last = bisect_left(stated, borders[at], key=_order)
-    return stated[last - 1] if last > first else None
-
-
-def _order(raised: RaisedException) -> int:
-    return raised.line.order
-
-
-@once
-def _borders(facts: Facts) -> dict[str, list[int]]:
-    by_source: dict[str, list[int]] = {}
-    of_ray = reports(facts, lambda event: event.retries and event.reporter != "raylet")
-    for line in _lines([*of_ray, *facts.notices(*_BORDERS)]):
-        by_source.setdefault(line.source, []).append(line.order)
-    return {source: sorted(orders) for source, orders in by_source.items()}
-
-
-@once
-def _stated(facts: Facts) -> dict[str, list[RaisedException]]:
-    by_source = grouped((raised.line.source, raised) for raised in exceptions.without_process(facts))
-    return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 
 
 def _of_pid(facts: Facts, pid: int | None) -> tuple[list[int], str | None]:

@@ -7,8 +7,8 @@ import signal
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.process_ends import exceptions, hydra
-from nccl_inspect.judging.process_ends.ends import EXCEPTION, is_unordered
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.process_ends.ends import EXCEPTION, is_unordered, status_summary
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
@@ -135,7 +135,7 @@ def _of_exception(end: ProcessEnd) -> str:
 
 def _undecided(facts: Facts, end: ProcessEnd) -> str:
     """SIGKILL in Hydra's reports: from outside, or from Hydra itself."""
-    whole = hydra.status_summary(facts, end.notice)
+    whole = status_summary(facts, end.notice)
     summary = f". Its last line summarizes how all ended: {value(whole, 'how')}" if whole else ""
     return (
         "unknown from this log: "

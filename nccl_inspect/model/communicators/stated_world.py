@@ -14,14 +14,13 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.fold.process_log import ProcessLog
 
-_NEAR = 4
-"""Lines from that with the rank of a worker to that with its pid."""
 _LABELS = 2
 """Ranks that lines name at least where a host is placed by them: the line of a single one may be of another host."""
 _TORCH = "torch"
@@ -132,19 +131,10 @@ def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]
 
 def _workers(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int]]:
     """Pid and rank of the workers that torchrun reports, as far as each pid has one."""
-    lines: list[tuple[int, Mapping[str, object]]] = []
-    for log in nobody:
-        for note in log.notes.values():
-            if note.event is not None and note.event.dialect == _TORCH and hasattr(note.event, "values"):
-                values = dict(note.event.values)
-                if "pid" in values or ("global_rank" in values and "local_rank" in values):
-                    lines.extend((place, values) for place in (note.place, *(note.places or ())))
-    lines.sort(key=lambda line: line[0])
     named: dict[int, set[int]] = {}
-    for (place, first), (next_place, second) in pairwise(lines):
-        rank, pid = first.get("global_rank"), second.get("pid")
-        if isinstance(rank, int) and isinstance(pid, int) and next_place - place <= _NEAR:
-            named.setdefault(pid, set()).add(rank)
+    for event in (note.event for log in nobody for note in log.notes.values()):
+        if isinstance(event, ProcessEnded) and event.dialect == _TORCH and event.ended_pid is not None:
+            named.setdefault(event.ended_pid, set()).update(event.ranks)
     return ((pid, ranks.pop()) for pid, ranks in named.items() if len(ranks) == 1)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from nccl_inspect.event.base import Event
+from nccl_inspect.event.process_ended import ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.util.records import Record, record
@@ -40,8 +41,10 @@ class Note(Record):
         """What its lines state."""
         return self.level, self.message, self.origin.location
 
-    def again(self, place: int) -> None:
-        """Remember a place of a statement of nobody, which may be made in several jobs."""
+    def again(self, place: int, parsed: Parsed | Note | None = None) -> None:
+        """Remember a place of a statement of nobody, which may be made in several jobs, and what it says there."""
+        if isinstance(self.event, ProcessEnded) and parsed is not None and isinstance(parsed.event, ProcessEnded):
+            self.event.repeat(parsed.event)
         if self.places is None:
             self.places = array("q")
         if len(self.places) < MAX_PLACES:
@@ -58,7 +61,7 @@ class Note(Record):
         self.count += later.count
         self.last = max(self.last, later.last)
         for place in (later.place, *(later.places or ())) if keeps_places else ():
-            self.again(place)
+            self.again(place, later)
 
 
 def located(origin: Origin, location: str | None) -> Origin:

@@ -322,7 +322,7 @@ class ProcessLog(Record):
             if (last or place) > note.last:
                 note.last = last or place
             if not self.process.host:
-                note.again(place)
+                note.again(place, parsed)
         else:
             event, origin = parsed.event if parsed else None, located(origin, location)
             self.own[key] = Note(event, origin, level, message, place, last or place, count)
