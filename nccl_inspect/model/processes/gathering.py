@@ -12,6 +12,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
 from nccl_inspect.model.processes import duplicates, identity
+from nccl_inspect.model.processes.damage import Damage
 
 
 class Gathered:
@@ -46,7 +47,7 @@ class Gathered:
     @classmethod
     def of(cls, fold: Fold) -> Gathered:
         """All processes of a fold."""
-        once = [duplicates.without(log) for log in identity.apart(fold.processes.values())]
+        once = [duplicates.without(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)
 
