@@ -101,7 +101,7 @@ class _Builder:
         over = {process for run in self._earlier for process in run.processes}
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
-            self._processes, self._communicators = walked(remaining)
+            self._processes, self._communicators, _ = walked(remaining)
         logs = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._statements = Statements(logs)
         largest = communicator.find_world(self._communicators)
@@ -110,7 +110,7 @@ class _Builder:
         table = edges.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
         self._lines = placement.place(self._communicators, self._world, self._attribution, table)
-        self._torn = unrecognised.torn(fold)
+        self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
@@ -374,6 +374,8 @@ class _Builder:
             info = infos[source_and_line(note.place)[0]]
             info.unrecognised_lines -= 1
             info.damaged_lines += 1
+        for place in self._refused:
+            infos[source_and_line(place)[0]].damaged_lines += 1
         return list(infos.values())
 
     def _unrecognised(self) -> list[Unrecognised]:
