@@ -48,7 +48,10 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     all_findings = returned.findings
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
-    kept = _settled(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name)))
+    kept = _settled(
+        facts,
+        _doubted(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name))),
+    )
     story = tell(facts, _without_repeated_symptoms(_without_superseded(all_findings, set(by_name)), by_name))
     decided, place = decide(facts, story, kept)
     decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
@@ -101,6 +104,21 @@ def _confirmed(findings: list[Finding]) -> list[Finding]:
     return [
         finding.with_fields(confidence="certain") if is_sure else finding
         for finding, is_sure in zip(findings, sure, strict=True)
+    ]
+
+
+def _doubted(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """The findings; those that only torn lines show are possible."""
+    doubtful = facts.job.doubtful
+    if not doubtful:
+        return findings
+    return [
+        finding.with_fields(confidence="possible")
+        if finding.severity != "info"
+        and finding.evidence
+        and all((line.source, line.order) in doubtful for line in finding.evidence)
+        else finding
+        for finding in findings
     ]
 
 

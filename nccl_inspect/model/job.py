@@ -308,6 +308,8 @@ class Job(Deferring):
     passed_over: list[PassedOver] = field(default_factory=list)
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were joined from two places or split."""
+    doubtful: set[tuple[str, int]] = field(default_factory=set)
+    """All of these, and lines whose end is missing, by source and order: nothing is certain by them alone."""
 
     def to_dict(self) -> dict[str, object]:
         """The job as the JSON document ``nccl-inspect/1``."""

@@ -87,6 +87,10 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
             yield replace(log, own=notes, statement_table=None)
 
 
+_TORN_PER_PIECE = 4
+"""Torn lines among which at most one still reads as a connection."""
+
+
 class _Builder:
     def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
         self._fold = fold
@@ -97,7 +101,7 @@ class _Builder:
         over = {process for run in self._earlier for process in run.processes}
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
-            self._processes, self._communicators = walked(remaining)
+            self._processes, self._communicators, _ = walked(remaining)
         logs = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._statements = Statements(logs)
         largest = communicator.find_world(self._communicators)
@@ -106,7 +110,7 @@ class _Builder:
         table = edges.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
         self._lines = placement.place(self._communicators, self._world, self._attribution, table)
-        self._torn = unrecognised.torn(fold)
+        self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
@@ -144,7 +148,7 @@ class _Builder:
             paths=built,
             notices=notices,
             unrecognised=self._unrecognised(),
-            unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown, self._shows(built)),
+            unplaced_lines=self._unplaced() + unrecognised.connections(self._unknown, self._shows(built)),
             processes=len(self._processes),
             failed=any(job_end.failed_calls(notices)),
             ended_by=self._ended_by(),
@@ -159,6 +163,9 @@ class _Builder:
             raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
+            doubtful={
+                (source.name, number) for source in self._fold.numbered.values() for number in source.counts.doubtful
+            },
         ).defer(
             gpus=self._gpus,
             local_ranks=lambda: communicator.local_ranks(self._world),
@@ -167,6 +174,12 @@ class _Builder:
             last_lines=lambda: [self._last_line(process.log) for process in self._processes],
             timeline=lambda: timeline.of(self._processes, self._global_rank, self._fold.where),
         )
+
+    def _unplaced(self) -> int:
+        """Return the connection lines that fit no communicator; in a torn log a few of these are pieces of two."""
+        counts = [source.counts for source in self._fold.numbered.values()]
+        torn = sum(source.damaged_lines + len(source.doubtful) for source in counts)
+        return self._lines.unplaced if self._lines.unplaced * _TORN_PER_PIECE > torn else 0
 
     def _world_size(self, notices: list[Notice]) -> int | None:
         if self._world is None:
@@ -361,6 +374,8 @@ class _Builder:
             info = infos[source_and_line(note.place)[0]]
             info.unrecognised_lines -= 1
             info.damaged_lines += 1
+        for place in self._refused:
+            infos[source_and_line(place)[0]].damaged_lines += 1
         return list(infos.values())
 
     def _unrecognised(self) -> list[Unrecognised]:

@@ -3,6 +3,7 @@
 from nccl_inspect.judging.engine import Effects, Facts, Layer, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, unset_steps
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
+from nccl_inspect.judging.networks.transfers import silent_peers
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -29,9 +30,11 @@ def judge(facts: Facts) -> Results:
     notices = [*failed, *survived]
     settings = [*_short_waits(facts), *(s for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value != "-1")]
     dead = bool(failed or lost)
+    silent = silent_peers(facts, failed)
+    ranks = _ranks_at(facts, silent, {str(value(notice, "device")) for notice in failed})
     yield RULE.finding(
         f"{count(len(notices), 'transfer')} got no response from the peer (status 12, retries exceeded)"
-        f"{_where(notices)}",
+        f"{_where(notices)}" + (f", meant for {listed(silent)}, where no rank reports an error" if silent else ""),
         cause="packets are lost between the two NICs: a bad cable or switch port, RoCE without PFC or ECN, a wrong "
         "route or GID, or the peer died (then its log ends before this)",
         impact="the communicator is lost, and with it the job"
@@ -47,9 +50,22 @@ def judge(facts: Facts) -> Results:
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*OTHER_ROOTS) else "likely",
         notices=notices,
+        ranks=ranks or None,
+        hosts=silent or None,
         evidence=[*first_evidence([*notices, *lost])[:4], *evidence_of_settings(settings, 1)],
         fatal=dead,
     )
+
+
+def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:
+    """Return the ranks of some hosts; those that use the NICs of these names, the rails of the reporters, if any do."""
+    ranks = {rank for host in facts.job.hosts if host.name in hosts for rank in host.ranks}
+    on_rails = {
+        path.dst
+        for path in facts.inter_host_rdma_paths()
+        if path.dst in ranks and any(link.receive and link.receive.nic in devices for link in path.links)
+    }
+    return on_rails or ranks
 
 
 def _short_waits(facts: Facts) -> list[Setting]:

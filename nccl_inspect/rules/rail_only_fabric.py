@@ -2,6 +2,7 @@
 
 from nccl_inspect.judging.engine import Facts, Finding, Layer, Needs, Notice, Results, Rule, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, hosts_in, nics_used, ranks_in
+from nccl_inspect.judging.networks.transfers import silent_peers
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.wording import count, ranks_word
@@ -23,6 +24,7 @@ def judge(facts: Facts) -> Results:
         notice for notice in facts.notices("nccl/ib-modify-qp-failed") if value(notice, "errno") == _TIMED_OUT
     ]
     lost = facts.completions(_NO_ANSWER)
+    lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
     hints = facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
     paths = facts.inter_host_rdma_paths().where(lambda _: failed)

@@ -80,6 +80,8 @@ class Counts(Record):
     """The first damaged lines, with their numbers."""
     mended: list[tuple[int, bytes]] = field(default_factory=list)
     """The first lines that were joined or split, with their numbers."""
+    doubtful: set[int] = field(default_factory=set)
+    """The numbers of all lines that were joined or split, or whose end is missing."""
     pending: dict[tuple[str | None, str], tuple[int, bytes]] = field(default_factory=dict)
     """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
     awaited: last_error.Awaited = field(default_factory=dict)
@@ -102,7 +104,9 @@ class Counts(Record):
             return range(self.lines - size + 1, self.lines + 1)
         self.lines, self.repaired_lines = mended.lines, mended.repaired
         for line in mended.examples:
-            _remember(line.number, line.line, self.mended)
+            if line.repaired:
+                _remember(line.number, line.line, self.mended)
+            self.doubtful.add(line.number)
         return mended.numbers
 
     def add_other(self, number: int, line: bytes) -> None:
@@ -119,6 +123,7 @@ class Counts(Record):
         """Count the sound lines that one line turned out to be, and keep it among the first."""
         self.add(pieces)
         self.split_lines += 1
+        self.doubtful.add(number)
         _remember(number, line, self.mended)
 
     def merge(self, later: Counts) -> None:
@@ -132,6 +137,7 @@ class Counts(Record):
         for mine, theirs in ((self.broken, later.broken), (self.mended, later.mended)):
             mine.extend((number + before, text) for number, text in theirs)
             del mine[MAX_EXAMPLES:]
+        self.doubtful.update(number + before for number in later.doubtful)
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
 
@@ -139,6 +145,11 @@ class Counts(Record):
         """Count what another reading of the same source counted."""
         for entry in fields(self):
             setattr(self, entry.name, getattr(other, entry.name))
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether some lines are not as they were printed."""
+        return bool(self.doubtful or self.damaged_lines)
 
     @property
     def goes_on(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
+from operator import sub
 
 from nccl_inspect.util.patterns import later
 
@@ -77,13 +78,9 @@ def _length(parts: Sequence[range]) -> int:
 
 def _runs(ordered: Sequence[int]) -> list[range]:
     """Neighbours together."""
-    runs: list[range] = []
-    for number in ordered:
-        if runs and runs[-1].stop == number:
-            runs[-1] = range(runs[-1].start, number + 1)
-        else:
-            runs.append(range(number, number + 1))
-    return runs
+    ends = [at for at, step in enumerate(map(sub, ordered[1:], ordered), 1) if step != 1]
+    borders = [0, *ends, len(ordered)] if ordered else []
+    return [range(ordered[begin], ordered[end - 1] + 1) for begin, end in pairwise(borders)]
 
 
 def _with_steps(parts: Sequence[range]) -> list[range]:

@@ -9,6 +9,7 @@ import os
 import time
 from pathlib import Path
 
+import large_job
 import pytest
 import sample_data
 from answers import CORPORA
@@ -109,3 +110,15 @@ def test_a_file_in_which_ranks_wait_has_an_age(tmp_path: Path) -> None:
     assert job.waiting is not None and job.waiting.age is not None
     assert 720 <= job.waiting.age < 780
     assert "no new line for 12 min" in report.load("text").render(job, report.Style())
+
+
+def test_transfers_to_one_silent_host_blame_it() -> None:
+    job = large_job.log(3, on_each=2).decode().splitlines(keepends=True)
+    pid = {4000 + rank: f"train-7f9c-node-{rank // 2}:{4000 + rank}:{4000 + rank} [{rank % 2}]" for rank in range(6)}
+    addresses = [f"{who} NCCL INFO Bootstrap: Using eth0:10.0.{(at - 4000) // 2}.7<0>\n" for at, who in pid.items()]
+    error = "NCCL WARN NET/IB: Got completion from peer 10.0.1.7<51234> with status=IBV_WC_RETRY_EXC_ERR(12)"
+    rest = "opcode=IBV_WC_RDMA_WRITE(1) reqSize=0 vendor_err=129 req_type=Send localGid f::1 remoteGidsf::2 hca mlx5_0"
+    for reporters in ((4000,), (4000, 4001), (4000, 4004)):
+        errors = [f"{pid[at]} transport/net_ib/p2p.cc:371 {error} {rest}\n" for at in reporters]
+        found = nccl_inspect.read("".join([*addresses, *job, *errors]).encode()).findings[0]
+        assert (found.rule, found.hosts, found.ranks) == ("ib-timeout-err12", ["train-7f9c-node-1"], [2, 3])

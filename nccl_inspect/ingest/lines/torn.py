@@ -50,6 +50,8 @@ class Numbered(NamedTuple):
     line: bytes
     repaired: bool = False
     """Whether it was put together from two places."""
+    cut: bool = False
+    """Whether its end is missing."""
 
 
 @record
@@ -63,7 +65,7 @@ class Mended(Record):
     repaired: int = 0
     """Lines put together in the source so far."""
     examples: Sequence[Numbered] = ()
-    """Those of this block."""
+    """Those of this block, and lines whose end is missing."""
     stands: Sequence[int] | None = None
     """Where each line stands, when its number is that of the order of reading."""
 
@@ -112,7 +114,7 @@ class Rejoiner:
             block, self._rest = self._rest[:end], self._rest[end:]
             yield from self._block(block)
         for head in sorted(self._heads.values(), key=lambda head: head.number):
-            yield Numbered(head.number, head.text)
+            yield Numbered(head.number, head.text, cut=True)
         self._heads.clear()
 
     def _size(self, data: bytes) -> int:
@@ -186,12 +188,12 @@ class Rejoiner:
     def _tear(self, owner: Owner, text: bytes) -> Iterator[Numbered]:
         """The block ends inside a line."""
         if old := self._heads.get(owner):
-            yield Numbered(old.number, old.text)
+            yield Numbered(old.number, old.text, cut=True)
         self._heads[owner] = _Head(text, self.lines + 1, self._offset)
         self._last_torn = owner
         if len(self._heads) > _MAX_HEADS:
             oldest = self._heads.pop(next(iter(self._heads)))
-            yield Numbered(oldest.number, oldest.text)
+            yield Numbered(oldest.number, oldest.text, cut=True)
 
 
 _TAKEN = b"\x00taken"

@@ -208,7 +208,7 @@ def _lines_of(lines: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines
         [line.number for line in numbered],
         rejoiner.lines,
         rejoiner.repaired,
-        [line for line in numbered if line.repaired],
+        [line for line in numbered if line.repaired or line.cut],
     )
     return Lines((line.line[:BLOCK].rstrip(b"\r") for line in numbered), size, mended)
 

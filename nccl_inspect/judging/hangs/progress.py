@@ -62,11 +62,13 @@ def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
     """The ranks that did not start a communicator although all of them, as the log shows, finished another one."""
     if facts.job.rank_space != "global":
         return set()  # the same number is another process in each communicator
-    absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
-    ranks = global_ranks(comm, absent)
     done = {
         rank for other in facts.job.communicators if other is not comm for rank in global_ranks(other, other.completed)
     }
+    if comm.completed or comm.nranks - len(comm.started) > len(done):
+        return set()
+    absent = set(range(comm.nranks)) - set(comm.started)
+    ranks = global_ranks(comm, absent)
     return ranks if ranks and len(ranks) == len(absent) and ranks <= done else set()
 
 

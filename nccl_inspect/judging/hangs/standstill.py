@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.hangs.progress import connections_at_end, node_failed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, SourceInfo, Waiting
@@ -127,8 +127,8 @@ def _waiting(
 
 def ranks_of(comm: CommunicatorInfo, members: Iterable[int]) -> list[int]:
     """Ranks of the job, if the log has them for all ranks of the communicator; else ranks of the communicator."""
-    by_member = {place: rank for place, rank in enumerate(comm.ranks) if rank is not None}
-    return sorted(by_member[rank] if len(by_member) == comm.nranks else rank for rank in members)
+    is_known = len(comm.ranks) == comm.nranks and None not in comm.ranks
+    return sorted(global_ranks(comm, members) if is_known else members)
 
 
 def _lines_of(facts: Facts, ranks: Iterable[int]) -> list[LastLine]:

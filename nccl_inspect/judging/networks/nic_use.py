@@ -101,7 +101,7 @@ def _judged(facts: Facts) -> list[_Judged]:
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
         comms = _connected(ranks, crossing.get(host.name, []), started, done)
-        if comms and sizes[host.name] == fewest:
+        if comms and sizes[host.name] == fewest >= len(ranks):
             judged.append(_Judged(host, ranks, fewest - len(ranks), comms))
     return judged
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.facts import Facts, hosts_in, once
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.records import Frozen, frozen
@@ -40,6 +40,13 @@ def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
         if host != peer
     }
     return list(transfers)
+
+
+def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
+    """Return the host that all of these transfers were meant for, if none of its ranks reports one."""
+    peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
+    is_whole = len(peers) == 1 and all(value(notice, "peer") for notice in failed)
+    return peers if is_whole and peers.isdisjoint(hosts_in(failed)) else set()
 
 
 def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:

@@ -20,8 +20,8 @@ def likely(communicators: Sequence[Communicator], world: Communicator | None) ->
         return {}
     families: dict[tuple[int, int, bool], list[Communicator]] = {}
     for comm in communicators:
-        stride = _stride(comm)
-        if comm is not world and 1 < comm.nranks < world.nranks and stride is not None:
+        stride = _stride(comm) if comm is not world and 1 < comm.nranks < world.nranks else None
+        if stride is not None:
             families.setdefault((comm.nranks, stride, _only_exchanges(comm)), []).append(comm)
     sets = {key: tiling for key, family in families.items() if (tiling := _tiling(family, world.nranks))}
     strides = {stride for _, stride, _ in sets if stride > 1}

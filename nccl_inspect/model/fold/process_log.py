@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -109,6 +109,12 @@ class EdgeRows(NamedTuple):
     def kinds(self) -> list[ChannelConnect]:
         """An event of each of their kinds."""
         return [self.edges.kinds[kind] for kind in set(self.edges.kind[self.begin : self.end].tolist())]
+
+    def lines_by_kind(self) -> Iterator[tuple[ChannelConnect, int]]:
+        """Return an event of each of their kinds, and how many lines it has."""
+        kind, lines = self.edges.kind[self.begin : self.end], self.edges.lines[self.begin : self.end]
+        for number in set(kind.tolist()):
+            yield self.edges.kinds[number], int(lines[kind == number].sum())
 
     def moved(self, move: Move) -> EdgeRows:
         """The same in the fold that takes it in."""
