@@ -23,6 +23,8 @@ _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
 _CUT_FROM = 900
 """Bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included."""
+_TORN_FROM = 12
+"""Bytes of the shortest beginning that shows which message it is of."""
 _CUT_TO = 4096
 """And of the longest one."""
 
@@ -222,6 +224,23 @@ class Grammar:
                 )
                 return Parsed(production, message, events.Message, event)
         return None
+
+    def parse_torn(self, message: bytes) -> Parsed | None:
+        """The only statement that a text is the beginning of, without values; wordings of the same count as one."""
+        begun = {
+            production.key: production
+            for among in self._by_lead.values()
+            for lead, production in among
+            if lead.startswith(message) or message.startswith(lead)
+        }
+        fits = [p for p in begun.values() if p.event == events.Notice.__name__ and p.is_cut(message)]
+        if len(message) < _TORN_FROM or len({(p.rule or p.roles or p.key, p.constants.get("tone")) for p in fits}) != 1:
+            return None
+        first, tone = fits[0], fits[0].constants.get("tone", "info")
+        event = events.Notice(
+            dialect=first.dialect, production=first.name, message=decode(message), cut=True, tone=tone
+        )
+        return Parsed(first, message, events.Notice, event)
 
 
 def _parsed(production: Production, message: bytes, match: re.Match[bytes]) -> Parsed:

@@ -25,6 +25,8 @@ def may_be(fold: Fold) -> bool:
         return False
     if any(log_detection.is_program(source.name) for source in fold.sources):
         return False
+    if any(source.decorated for source in fold.sources):
+        return True
     return any(counted.lines > counted.typed_lines + counted.related_lines for counted in counts)
 
 

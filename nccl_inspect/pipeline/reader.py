@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.elisions import PASTE, is_elided, spared
+from nccl_inspect.ingest.lines.elisions import PASTE, is_decorated, is_elided, spared
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.places import position
@@ -134,8 +134,9 @@ def account(source: SourceCounts, lines: Lines) -> None:
     source.bytes += lines.size
     if lines.mended and lines.mended.stands is not None:
         source.stands.extend(lines.mended.stands)
-    if source.bytes <= PASTE and not source.elided:
-        source.elided = is_elided(lines.text)
+    if source.bytes <= PASTE:
+        source.elided = source.elided or is_elided(lines.text)
+        source.decorated = source.decorated or is_decorated(lines.text)
 
 
 def _look_for_spared(source: SourceCounts, lines: Lines, before: int) -> None:

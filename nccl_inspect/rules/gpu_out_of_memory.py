@@ -46,6 +46,8 @@ def judge(facts: Facts) -> Results:
     host_calls = any(value(notice, "call") == _ON_HOST for notice in sizes)
     on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in failures))
     of_xla = bool(facts.notices("frameworks/xla-nccl-failed"))
+    asked = _asked_by_others(facts, notices)
+    harmless = asked and not facts.job.failed
     yield RULE.finding(
         f"{'host' if on_host else 'GPU'} memory ran out when {_allocator(failures)} asked for more",
         cause="no pinned host memory was left: the failed call allocates on the host. The pod, the job or the host has "
@@ -58,12 +60,14 @@ def judge(facts: Facts) -> Results:
         ranks=ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)},
         hosts=hosts_in(notices),
         evidence=[*first_evidence(notices), *first_evidence(sizes)],
+        severity="warning" if harmless else None,
+        confirm="Did a call of NCCL fail afterwards, on this rank or on another of its host?" if harmless else "",
         confidence="possible"
-        if _asked_by_others(facts, notices)
+        if asked
         else "likely"
         if on_host or of_xla or not (failures or any(cuda.FULL in notice.message for notice in torch))
         else "certain",
-        fatal=True,
+        fatal=not harmless,
     )
 
 

@@ -62,7 +62,9 @@ def judge(facts: Facts) -> Results:
     if not errors:
         return
     first = errors[0]
-    cause, fix = _ANSWERS.get(first.production, _OWN if first.event and first.event.dialect == "ucx" else _OF_PLUGIN)
+    over_ucx = any((kind.net or "").startswith("UCX") for kind in facts.paths(transport="NET").kinds)
+    of_plugin = over_ucx or not (first.event and first.event.dialect == "ucx")
+    cause, fix = _ANSWERS.get(first.production, _OF_PLUGIN if of_plugin else _OWN)
     yield stated_errors.finding(
         RULE,
         facts,

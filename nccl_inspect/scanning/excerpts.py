@@ -7,11 +7,10 @@ grammar takes as free text must not be a sentence.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
@@ -20,13 +19,14 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import decoration, prefix
-from nccl_inspect.ingest.lines.elisions import PASTE
+from nccl_inspect.ingest.lines.elisions import PASTE, undecorated
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.quotations import MARK, NUMBERED, is_telling, quoted
 from nccl_inspect.scanning.scanner import Scanner, Sink
-from nccl_inspect.util.levels import ANY
+from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.text import decode
 
 _PIECES = 5
@@ -45,19 +45,6 @@ _SIGN_SIZE = 4
 _LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
 """Numbers as NCCL's manual and those who pass lines on leave them out."""
 STAND_IN = b"e11ded"
-_NUMBERED = frozenset((events.CommInit, events.CommSplit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
-"""Events that are about numbers: where one was left out, nothing is left."""
-_LETTER, _SIGN = re.compile(rb"[A-Za-z]"), re.compile(rb"\S")
-_FEW_LETTERS, _FEW_SIGNS, _MANY_SIGNS = 4, 10, 30
-_PLAIN_WORD = re.compile(rb"(?<!\S)[A-Za-z]+[.,;]?(?!\S)")
-_MANY_WORDS = 6
-_OPENING = (b"'", b'"', b"(")
-"""The text before a quotation of NCCL, which may be a sentence."""
-_SENTENCE = re.compile(
-    rb"\b(?:is|are|was|were|be|been|the|a|an|you|your|we|our|I|it|its|this|that|these|which|when|where|what|should|"
-    rb"would|can|will|may|must|and|or|but|because|so|with|in|of|for|to|from|by|has|have|had|if|then|not)\b"
-)
-"""Words that make a sentence of what stands where the grammar takes any text."""
 
 
 class Short:
@@ -139,21 +126,49 @@ class Excerpt:
             return
         rows: list[tuple[int, Origin, Text]] = []
         self._scanner.scan(lines, counts, lambda *row: rows.append(row))
-        recognized = {number for number, _, text in rows if text.parsed and not text.parsed.production.rest}
+        plain = [self._undecorated(text) for *_, text in rows]
+        self.read += sum(text is not less for (*_, text), less in zip(rows, plain, strict=True))
+        rows = [(number, origin, text) for (number, origin, _), text in zip(rows, plain, strict=True)]
+        recognized = {
+            number
+            for number, _, text in rows
+            if text.parsed and not (_is_vague(text.parsed.production) and _may_be_more(text))
+        }
         unknown = {number for number, _, text in rows if text.parsed is None}
         anew: set[int] = set()
         better: list[tuple[int, Origin, Text]] = []
         for reading in self.readings(lines, recognized):
             numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
+            if numbers <= unknown and not any(text.parsed for _, text in reading.messages):
+                continue
             _count(reading, counts, len(unknown & numbers))
             better.extend((reading.place + 1, *row) for row in reading.messages)
             anew |= numbers
         self.read += len(better)
         rows = [row for row in rows if row[0] not in anew]
+        torn = _torn_off(lines)
         for number, origin, text in sorted([*rows, *better], key=lambda row: row[0]):
+            if text.parsed is None and text.level in STATEMENTS and number in torn:
+                begun = undecorated(text.message)
+                text = Text(text.level, begun, self._grammar.parse_torn(begun))
+                counts.typed_lines += text.parsed is not None
+                counts.unrecognised_lines -= text.parsed is not None
+                self.read += text.parsed is not None
             if text.parsed:
                 self.productions.add(text.parsed.production)
             sink(number, origin, text)
+
+    def _undecorated(self, text: Text) -> Text:
+        """A text without what follows the quoted line, where the last field of its message took that."""
+        less = undecorated(text.message)
+        if text.parsed is None or len(less) == len(text.message):
+            return text
+        production = text.parsed.production
+        if production.foreign and text.message.endswith(b"..."):  # programs end lines so that they wait below
+            return text
+        parse = self._grammar.parse_foreign if production.foreign else self._grammar.parse
+        parsed = parse(less)
+        return Text(text.level, less, parsed) if parsed and parsed.production is production else text
 
     def readings(self, lines: Sequence[bytes], recognized: Collection[int] = ()) -> Iterator[Reading]:
         """What lines say that have no prefix, or one that is not whole.
@@ -165,8 +180,9 @@ class Excerpt:
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
         inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
-        together = b"\n".join((block, b" ".join(inner), b"".join(inner)))
-        self._foreign = [p for p in self._grammar.foreign_in(together) if not (p.general or p.rest)]
+        ways = (way for line in plain for way in islice(decoration.plainer(line), 1, None))
+        together = b"\n".join((block, b" ".join(inner), b"".join(inner), *ways))
+        self._foreign = [p for p in self._grammar.foreign_in(together) if not _is_vague(p)]
         self._possible = [
             (sign, production)
             for sign, candidates in _by_sign(self._grammar)
@@ -194,13 +210,16 @@ class Excerpt:
             for pieces, text in decoration.joined([lines[place], *below]):
                 if message := self._whole(text):
                     return Reading(place, pieces, [message])
+        for text in decoration.plainer(lines[place]) if MARK in lines[place] else ():
+            if message := quoted(text, self._grammar):
+                return Reading(place, 1, [message])
         is_printed = _PRINTED.search(lines[place]) is not None
         old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None) if is_printed else None
         return Reading(place, 1, [old]) if old else None
 
     def _messages(self, line: bytes) -> list[tuple[Origin, Text]]:
         """The messages in a line."""
-        for text in dict.fromkeys((line, decoration.with_plain_arrows(line))):
+        for text in decoration.plainer(line):
             if message := self._whole(text):
                 return [message]
         parts = [*decoration.parts(line), *self._sentences(line)]
@@ -217,7 +236,8 @@ class Excerpt:
         if not self._may_hold(line):
             return None
         self._among = [production for sign, production in self._possible if sign in line]
-        return next(filter(None, map(self._message, decoration.layers(line))), None)
+        statement = next(filter(None, map(self._message, decoration.layers(line))), None)
+        return statement and (statement[0], self._undecorated(statement[1]))
 
     def _may_hold(self, *lines: bytes) -> bool:
         """Whether there may be a message in a line, or in lines that were one."""
@@ -243,10 +263,10 @@ class Excerpt:
             return (origin, Text(decode(level), message, parsed)) if origin and parsed else None
         if (found_level := _PLUGIN.match(text) or _LEVEL.match(text)) and (parsed := self._parsed(found_level["text"])):
             origin = _origin(found_level)
-            if origin or (not found_level.groupdict().get("head") and _is_telling(parsed)):
+            if origin or (not found_level.groupdict().get("head") and is_telling(parsed)):
                 return origin or prefix.ALONE, Text(decode(found_level["level"]), found_level["text"], parsed)
         parsed = self._parsed(text)
-        return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and _is_telling(parsed) else None
+        return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and is_telling(parsed) else None
 
     def _of_old(self, text: bytes) -> tuple[Origin, Text] | None:
         """A line of NCCL before 2.4 by its prefix: its message is not known."""
@@ -260,7 +280,30 @@ class Excerpt:
             if any(production.fit(text) for production in self._among if production.needle in text):
                 return self._grammar.parse(text)
         parsed = without_numbers(message, self._grammar) if self._among else None
-        return None if parsed is None or parsed.kind in _NUMBERED else parsed
+        return None if parsed is None or parsed.kind in NUMBERED else parsed
+
+
+def _torn_off(lines: Sequence[bytes]) -> set[int]:
+    """The numbers of lines that may be cut: the last, those that say so, and those of the width of a screen."""
+    width = max(map(len, lines), default=0)
+    full = sum(len(line) == width for line in lines) > 1
+    last = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
+    return {
+        number
+        for number, line in enumerate(lines, 1)
+        if number == last or (full and len(line) == width) or line.rstrip().endswith((b"...", b"\xe2\x80\xa6"))
+    }
+
+
+def _may_be_more(text: Text) -> bool:
+    """Whether a line of whatever program may be a known one with something behind it."""
+    assert text.parsed is not None
+    return text.parsed.production.rest or undecorated(text.message) != text.message
+
+
+def _is_vague(production: Production) -> bool:
+    """Whether a production takes whatever has a form: any exception, any line of a program's log."""
+    return production.general or production.rest
 
 
 def _may_continue(line: bytes) -> bool:
@@ -330,34 +373,3 @@ def _level(parsed: Parsed) -> str:
     """The level of a message that came without one."""
     failed = parsed.kind in (events.CudaFailure,) or parsed.production.constants.get("tone") == "error"
     return "WARN" if failed or parsed.production.family.startswith("warnings") else "INFO"
-
-
-def _is_telling(parsed: Parsed) -> bool:
-    """Whether a message is one without any prefix: enough of it is NCCL's, and the rest is not a sentence."""
-    if parsed.kind is events.ErrorCascade:
-        return True
-    production, message = parsed.production, parsed.message
-    match = production.match(message)
-    assert match is not None
-    own, free, end = b"", list[bytes](), 0
-    for start, stop in production.shape.open_spans(match):
-        own += message[end:start]
-        end = stop
-        if b" " in message[start:stop] and message[start - 1 : start] not in _OPENING:
-            free.append(_system_error().sub(b"", message[start:stop]))
-    own += message[end:]
-    signs = len(_SIGN.findall(own))
-    if signs < _FEW_SIGNS or len(_LETTER.findall(own)) < _FEW_LETTERS:
-        return False
-    return signs >= _MANY_SIGNS or not any(map(_is_sentence, free))
-
-
-def _is_sentence(text: bytes) -> bool:
-    """Whether a text is one that people write."""
-    return _SENTENCE.search(text) is not None or len(_PLAIN_WORD.findall(text)) > _MANY_WORDS
-
-
-@cache
-def _system_error() -> re.Pattern[bytes]:
-    """What the system says of a failed call."""
-    return re.compile(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))

@@ -27,6 +27,8 @@ _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|AT
 """The prefix of another line inside a message: two lines were run together."""
 MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
+_QUOTES = later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")
+"""What a line may hold that quotes one of NCCL."""
 _LAST_WORDS = later(
     rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
     rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
@@ -256,6 +258,11 @@ class Scanner:
             if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
                 return
             parsed = parsed or self._parse_foreign(_by_worth(line, layers))
+            if parsed is None and _QUOTES.search(line) and (statement := self._quoted(line)):
+                origin, text = statement
+                counts.add(1, text.parsed is None)
+                sink(number, origin if stated == NOTHING else prefix.stated_by(origin, stated), text)
+                return
         parsed = self._traced(number, line, stated, counts.tracebacks, parsed) if traces else parsed
         if parsed is None or parsed.production.foreign:
             counts.add_other(number, line)
@@ -273,6 +280,15 @@ class Scanner:
             join_lines(number, parsed.event, counts.reports)
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
+
+    def _quoted(self, line: bytes) -> tuple[Origin, Text] | None:
+        """The statement of NCCL in a line that a logger, and no launcher, put something in front of."""
+        from nccl_inspect.scanning.quotations import quoted  # few logs have such lines
+
+        statement = quoted(line, self._grammar, prose=False)
+        if statement and statement[1].parsed:
+            self.productions.add(statement[1].parsed.production)
+        return statement
 
     def _traced(
         self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None

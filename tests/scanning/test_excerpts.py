@@ -84,7 +84,28 @@ WRAPPED = [
     "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
     "NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 4 nics)",
 ]
+FRAMES: dict[str, Callable[[str], str]] = {
+    "loguru": lambda line: f"2024-05-17 10:11:12.345 | ERROR    | a.train:run:123 - {line}",
+    "absl": lambda line: f"E0517 10:11:12.345678 139872 run.cc:123] {line}",
+    "logging": lambda line: f"ERROR:root:{line}",
+    "vLLM": lambda line: f"[rank3] ERROR 05-17 10:11:12 [worker.py:54] {line}",
+    "grep": lambda line: f"train.log:123:{line}",
+    "sign": lambda line: f"\u274c {line}",
+    "speech": lambda line: f"Rank 3 says: `{line}`",
+    "bold": lambda line: f"**{line}**",
+    "cell": lambda line: f"<tr><td>3</td><td>{line}</td></tr>",
+    "wide": lambda line: line.replace(" ", "  "),
+    "escapes": lambda line: line.replace("_", "\\_").replace("[", "\\[").replace("]", "\\]"),
+    "colours": lambda line: f"[31m{line}[0m",
+    "escapes in letters": lambda line: f"^[[31m{line}^[[0m",
+    "no line": lambda line: line.replace(".cc:88", ".cc"),
+    "mark": lambda line: line.replace("NCCL WARN", "[NCCL WARN]"),
+}
+"""What loggers, terminals and people make of a line."""
 PROSE = [
+    "The log shows NCCL WARN messages when the network fails.",
+    "grep 'NCCL WARN' job.log | sort",
+    "`NCCL WARN` lines come last.",
     "I set NCCL_P2P_DISABLE=1 and saw Using network Socket in the log.",
     "Using network Socket is slower than using the EFA plugin, because it goes through the kernel.",
     "Using network namespaces is recommended.",
@@ -125,6 +146,29 @@ def test_a_message_is_known_with_what_is_left_of_its_prefix(sample: str, form: s
     known = read_in(sample)
     assume(len(known) == 1)
     assert read_in(PREFIXED[form](sample)) == known
+
+
+def test_a_warning_is_known_in_every_frame() -> None:
+    wrong = []
+    for said in ("nvmlDeviceGetHandleByIndex(3) failed: GPU is lost", "NET/IB : No device found.", "Gadget 3 refused"):
+        for head in ("", "node-a:12:13 [3] transport/net.cc:88 "):
+            for name, frame in FRAMES.items():
+                notices = nccl_inspect.read(frame(f"{head}NCCL WARN {said}").encode()).notices
+                hosts = [["node-a"] if head else ["? rank 3" if name == "vLLM" else "?"]]
+                if said.startswith("Gadget"):  # nobody knows where it ends
+                    if not [notice for notice in notices if "Gadget" in notice.message]:
+                        wrong.append((name, head, notices))
+                elif [notice.message for notice in notices] != [said] or [one.hosts[:1] for one in notices] != hosts:
+                    wrong.append((name, head, notices))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_a_torn_warning_is_the_only_one_that_it_may_be() -> None:
+    for text, rules in (("failed to open CU", ["p2p-import-failed"]), ("Gadget 3 ref", []), ("failed to", [])):
+        line = f"node-a:12:13 [3] transport/p2p.cc:238 NCCL WARN {text}"
+        for whole in (line, f"{line}...\n{HEAD}NCCL INFO Using network Socket"):
+            found = nccl_inspect.read(whole.encode()).findings
+            assert [finding.rule for finding in found if finding.severity == "error"] == rules, (whole, found)
 
 
 @pytest.mark.parametrize("line", WRAPPED)
@@ -199,7 +243,7 @@ def alarms(text: bytes) -> list[str]:
     """What is found in a text only because it is read as an excerpt, but for what harms nobody."""
     lines = text.split(b"\n")
     known: set[int] = set()
-    Scanner(GRAMMAR).scan(lines, Counts(), lambda number, _origin, said: known.add(number) if said.parsed else None)
+    Scanner(GRAMMAR).scan(lines, Counts(), lambda number, _origin, said: known.add(number))
     found = [said for one in Excerpt(GRAMMAR).readings(lines, known) for _, said in one.messages]
     return [said.message.decode() for said in found if said.level == "WARN"]
 

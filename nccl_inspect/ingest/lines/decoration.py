@@ -15,11 +15,12 @@ from nccl_inspect.ingest.lines.elisions import ELISION
 _MOST = 32
 """Ways to see a line that are tried: a sentence has more of them, and is none."""
 _MARKUP = re.compile(rb"<(?:/?(?:b|i|em|strong|code|pre|p|li|ul|ol|td|tr|span|div|samp|tt|kbd)|font[^<>]{0,80})>", re.I)
+_CELL_EDGE = re.compile(rb"(?:</?t[dh]>)+")
 _TYPOGRAPHY = {
     b"\xc2\xa0": b" ",
     b"\xe2\x80\xaf": b" ",
-    b"\xe2\x80\x8b": b"",
-    b"\xef\xbb\xbf": b"",
+    **dict.fromkeys((b"\xe2\x80\x8b", b"\xe2\x80\x8c", b"\xe2\x80\x8d", b"\xe2\x81\xa0"), b""),
+    **dict.fromkeys((b"\xef\xbb\xbf", b"\xef\xb8\x8f", b"\xc2\xad"), b""),
     b"\xe2\x80\x98": b"'",
     b"\xe2\x80\x99": b"'",
     b"\xe2\x80\x9c": b'"',
@@ -27,6 +28,11 @@ _TYPOGRAPHY = {
     b"\t": b" ",
 }
 """What word processors and chats make of blanks and quotation marks."""
+_COLOR = re.compile(rb"(?:\^\[|\\(?:e|033|x1[bB]|u001[bB])|\xe2\x90\x9b)?\[\d{0,3}(?:;\d{1,3}){0,4}m")
+"""A colour whose escape was lost, or was written in letters."""
+_ESCAPED = re.compile(rb"\\([_*\[\]<>#()~`|.!{}+-])")
+"""A sign that Markdown would take for its own."""
+_BLANKS = re.compile(rb"(?<=\S) {2,}")
 _BREAKS = re.compile(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)
 """What stands for a line end."""
 _CELL = re.compile(rb"\s\|\s")
@@ -50,6 +56,7 @@ _LEADS = tuple(
         rb"(?!(?:" + _KEYS + rb"):)(?:<[@\w][\w .@-]{0,40}>:? |" + _SPEAKER + rb": (?=\S))",
         rb"Last error: ?",
         ELISION + rb"\s*",
+        rb"(?:[\xe2\xf0][\x80-\xbf]{2,3}){1,4} ?(?=\S)",
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
     )
 )
@@ -61,6 +68,7 @@ _TRAILS = tuple(
         rb"[,;]",
         rb"\s*\|",
         rb"\s*" + ELISION,
+        rb"(?<=\.)\.{3}",
         rb"\s*\\|\s*<br\s?/?>",
         rb"\s+<-.{0,60}|\s+#.{0,60}",
     )
@@ -84,8 +92,21 @@ def normal(line: bytes) -> bytes:
     for sign, plain in _TYPOGRAPHY.items() if not line.isascii() or b"\t" in line else ():
         line = line.replace(sign, plain)
     if b"<" in line:
-        line = _MARKUP.sub(b"", line)
+        line = _MARKUP.sub(b"", _CELL_EDGE.sub(b" ", line))
+    if b"m" in line and b"[" in line:
+        line = _COLOR.sub(b"", line)
     return line.strip()
+
+
+def plainer(line: bytes) -> Iterator[bytes]:
+    """A line, and what it may have been before Markdown, a table or a typist changed it."""
+    yield line
+    if b"\\" in line and (less := _ESCAPED.sub(rb"\1", line)) != line:
+        yield less
+    if b"  " in line and 2 * len(_BLANKS.findall(line)) >= len(line.split()) - 1:  # one double blank is of a torn line
+        yield _BLANKS.sub(b" ", line)
+    if (arrows := _ARROW.sub(b"->", line)) != line:
+        yield arrows
 
 
 def layers(line: bytes) -> Iterator[bytes]:
@@ -112,6 +133,15 @@ def _with_less(text: bytes) -> Iterator[bytes]:
         yield layer.text.strip()
 
 
+def endings(text: bytes) -> list[bytes]:
+    """A text, then with less and less of what may have been put after it."""
+    ways = [text.rstrip()]
+    for way in ways:
+        shorter = (way[: match.start()].rstrip() for trail in _TRAILS if (match := trail.search(way)))
+        ways += [less for less in shorter if less and less not in ways and len(ways) < _MOST]
+    return ways
+
+
 def parts(line: bytes) -> list[bytes]:
     """What a line was put together from: by line ends written in letters, arrows, and few cells of a table."""
     cells = [cell for cell in _CELL.split(line.strip(b"| ")) if cell.strip()]
@@ -136,11 +166,6 @@ def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         rest = without_margin(line)
         tried = [text.rstrip() + glue + rest for text in tried for glue in (b" ", b"")]
         yield from ((size, text) for text in tried)
-
-
-def with_plain_arrows(line: bytes) -> bytes:
-    """A line in which an arrow of two signs became one."""
-    return _ARROW.sub(b"->", line)
 
 
 def in_code(lines: Sequence[bytes]) -> list[bool]:

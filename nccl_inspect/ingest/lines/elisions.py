@@ -33,6 +33,22 @@ def is_elided(text: bytes) -> bool:
     return re.search(_LINE, b"\n" + text, re.MULTILINE) is not None
 
 
+DECORATION = (
+    rb"(?<=[\w.)\]}>'\"])(?:\*{2,3}|`{1,3}|~~|</?[A-Za-z]{1,10} ?/?>|[ \t]+\\|\.{3}|\xe2\x80\xa6|(?:\x1b|\^\[)?\[0?m)+"
+)
+"""What is put behind a line that is quoted; a row of asterisks is no such thing."""
+
+
+def is_decorated(text: bytes) -> bool:
+    """Whether a line of a text ends with what is put behind a quoted one."""
+    return re.search(DECORATION + rb"[ \t\r]*$", text, re.MULTILINE) is not None
+
+
+def undecorated(text: bytes) -> bytes:
+    """A text without it."""
+    return re.sub(DECORATION + rb"[ \t\r]*$", b"", text)
+
+
 def spared(text: bytes) -> Iterator[tuple[int, bytes]]:
     """The lines of NCCL of which a collector says that it left out others like them, with their places from 0."""
     at = -1

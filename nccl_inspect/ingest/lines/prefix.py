@@ -245,6 +245,22 @@ ALONE = _masked(b"", NOTHING)
 """The origin of such a line."""
 
 
+def nearest(head: bytes) -> Origin | None:
+    """Who printed a message, by NCCL's prefix somewhere before it, or by a rank; None where several are there."""
+    found = _ANYWHERE.findall(head)
+    if len(found) > 1:
+        return None
+    origin = parse(b" ".join(filter(None, found[0]))) if found else None
+    rank = _RANK.search(head)
+    return origin or (stated_by(ALONE, Stated(rank=int(rank[1]))) if rank else ALONE)
+
+
+_RANK = later(rb"\[rank(\d{1,7})\]")
+_ANYWHERE = later(
+    rb"(?<![\w.:/-])([A-Za-z0-9_][\w.-]{0,252}:\d{1,10}:\d{1,10}) ?(\[-?\d{1,10}\])(?: ([\w./+-]+:\d{1,7})(?=\W))?"
+)
+
+
 def is_prose(head: bytes) -> bool:
     """Whether what precedes ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
     return _END.search(head) is None

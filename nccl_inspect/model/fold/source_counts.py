@@ -47,6 +47,8 @@ class SourceCounts(Record):
     """The first lines of which a collector says that others like them were left out, with their numbers."""
     elided: bool = False
     """Whether one of its lines says that others were left out, in a text that is short enough to be a paste."""
+    decorated: bool = False
+    """Whether one of the lines of such a text ends as people and their tools end lines, and programs do not."""
     raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
     """The last exceptions of unknown ranks, with their line numbers."""
 
@@ -70,6 +72,7 @@ class SourceCounts(Record):
         self.newest_first |= later.newest_first
         self.crowded |= later.crowded
         self.elided |= later.elided
+        self.decorated |= later.decorated
         before = self.counts.lines
         self.counts.merge(later.counts)
         self.raised.extend(exception._replace(number=exception.number + before) for exception in later.raised)
