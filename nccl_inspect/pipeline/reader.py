@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import TypeAlias
 
-from nccl_inspect.bandwidth.lines import kept
+from nccl_inspect.bandwidth.lines import goes_on, kept
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.elisions import PASTE, is_elided, spared
@@ -138,11 +138,11 @@ def account(source: SourceCounts, lines: Lines, before: int) -> None:
         lines: some lines of it.
         before: how many lines came before them.
     """
-    is_begin = source.bytes <= PASTE
+    if lines and (room := MAX_BENCHMARKS - len(source.benchmarks)):
+        found = islice(kept(lines.text, source.bytes <= PASTE or source.may_go_on), room)
+        source.benchmarks += [(_number(lines, index, before), line) for index, line in found]
+        source.may_go_on = goes_on(lines.text)
     source.bytes += lines.size
-    room = MAX_BENCHMARKS - len(source.benchmarks)
-    for index, line in islice(kept(lines.text, is_begin), room) if lines and room else ():
-        source.benchmarks.append((_number(lines, index, before), line))
     if lines.mended and lines.mended.stands is not None:
         source.stands.extend(lines.mended.stands)
     if source.bytes <= PASTE and not source.elided:

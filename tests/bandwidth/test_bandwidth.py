@@ -23,7 +23,7 @@ RANKS = "".join(
 
 
 def lines_of(text: str) -> list[Evidence]:
-    return [Evidence("job.log", place + 1, decode(line)) for place, line in kept(text.encode(), is_begin=True)]
+    return [Evidence("job.log", place + 1, decode(line)) for place, line in kept(text.encode())]
 
 
 def test_tables_of_all_formats_are_rows() -> None:

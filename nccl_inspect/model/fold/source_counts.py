@@ -54,6 +54,8 @@ class SourceCounts(Record):
 
     benchmarks: list[_Numbered] = field(default_factory=list)
     """Lines that may be results of benchmarks or speeds of training steps, with their numbers."""
+    may_go_on: bool = False
+    """Whether a table may continue in the next lines."""
     until: int = 0
     """The last line that counts, where others follow that are of another job."""
 
@@ -81,6 +83,7 @@ class SourceCounts(Record):
         del self.spared[MAX_EXAMPLES:]
         self.benchmarks.extend((number + before, text) for number, text in later.benchmarks)
         del self.benchmarks[MAX_BENCHMARKS:]
+        self.may_go_on = later.may_go_on
 
     def info(self) -> SourceInfo:
         """What a job says of it."""
