@@ -37,6 +37,8 @@ _USUAL_RATES = (100, 400)
 """Gb/s of NICs whose rate is not known."""
 _GB_PER_S_OF_SLOT = {"A100": 25.0, "V100": 12.5, "H100": 50.0, "H200": 50.0, "B200": 50.0, "GB200": 50.0}
 """GB/s of the PCIe slot of a GPU: the least of it and its NICs counts."""
+_TWO = 2
+"""Nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most."""
 _NVLS_SINCE = (2, 17)
 
 
@@ -78,8 +80,8 @@ class Nics(Frozen):
     network: str
     has_gdr: bool | None
     source: str
-    most: int = 0
-    """How many it has, where the log does not show which ones it uses."""
+    least: int = 0
+    """How many it uses, where it lists more than that: some may be meant for something else."""
 
 
 @cache
@@ -120,7 +122,8 @@ def expected(facts: Facts, ran: Setup) -> Expected | str:
     is_domain = any("domain" in figure for figure in figures)
     if ran.nodes > 1 and not special and not is_domain:
         nics = _nics(facts, ran)
-        if nics and (ran.operation in _RING or ran.operation in ("alltoall", "sendrecv")):
+        is_known = nics is not None and (nics.gbps is not None or not figures)  # GPUs tell what their NICs can do
+        if nics and is_known and ran.operation in (*_RING, "alltoall", "sendrecv"):
             return _of_network(ran, nics, machine)
     figure = special or next(iter(figures), None)
     if figure is None and ran.nodes == 1 and machine and machine.nvlink and ran.operation in _RING and ran.ranks > 2:
@@ -210,12 +213,13 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
         return None
     rates = {rate for notice in facts.job.notices for rate in _rates(notice.message)}
     gbps = rates.pop() / 1000 if len(rates) == 1 else None
-    used = [len(nics) for nics in nics_used(inter).values()]
-    if used:
-        return Nics(min(used), gbps, "", False if gdr == {False} else None, "")
     lists = [notice.event for notice in facts.with_event(events.NetDevices, lambda event: event.net == "IB")]
-    most = max((len(listed.devices) for listed in lists if isinstance(listed, events.NetDevices)), default=0)
-    return Nics(1, gbps, "", None, "", most) if most and not inter else None
+    listed = max((len(each.devices) for each in lists if isinstance(each, events.NetDevices)), default=0)
+    used = min((len(nics) for nics in nics_used(inter).values()), default=0)
+    if not used and (inter or not listed):
+        return None
+    meant = max(used, min(listed, ran.per_node), 1)
+    return Nics(meant, gbps, "", False if gdr == {False} else None, "", least=used or 1)
 
 
 def _rates(message: str) -> list[int]:
@@ -226,29 +230,31 @@ def _rates(message: str) -> list[int]:
 def _of_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
     share = next(entry for entry in _data()["network"] if _is_one_of(nics.network, entry["names"]))
     slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else _USUAL_RATES
-    slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) if machine else 0
-    least, most = slowest / 8 * nics.number, fastest / 8 * max(nics.number, nics.most)
-    if slot:
-        least, most = min(least, slot * ran.per_node), min(most, slot * ran.per_node)
-    low, high = least * share["low"], most * share["high"]
-    if nics.has_gdr is False:
-        low = least * _WITHOUT_GDR
-    if ran.operation == "all_reduce" and ran.nodes == 2:
-        high *= 2
-    elif ran.operation != "all_reduce":
-        low *= _OTHERS_SHARE
-    if ran.operation == "alltoall" or not ran.is_sure:
-        for_each = least / max(ran.per_node, 1) * ran.nodes / (ran.nodes - 1)
-        low = for_each * _ALLTOALL_SHARE
-        high = high if not ran.is_sure else most / max(ran.per_node, 1) * ran.nodes / (ran.nodes - 1)
-    elif ran.operation == "sendrecv":
-        low, high = least / max(ran.per_node, 1) * _PAIR_SHARE, most / max(ran.per_node, 1)
-    rate = f" of {nics.gbps:g} Gb/s" if nics.gbps else ", whose rate is not in the log"
-    what = f"{ran.nodes} nodes x {count(nics.number, 'NIC')}{rate}" + (
-        ", without GPUDirect RDMA" if nics.has_gdr is False else ""
-    )
-    floor = None if nics.gbps and not nics.most else low
-    return Expected(_round(low), _round(high), what, nics.source or share["source"], floor and _round(floor), "network")
+    slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) * ran.per_node if machine else 0
+
+    def carried(number: int, gbps: float) -> float:
+        return min(gbps / 8 * number, slot) if slot else gbps / 8 * number
+
+    low = _share_of(ran, carried(nics.number, slowest), share["low"] if nics.has_gdr is not False else _WITHOUT_GDR)
+    least = low * carried(nics.least or nics.number, slowest) / carried(nics.number, slowest)
+    high = _share_of(ran, carried(nics.number, fastest), share["high"], is_most=True)
+    rate = f" of {nics.gbps:g} Gb/s" if nics.gbps else ", rate unknown"
+    without = ", without GPUDirect RDMA" if nics.has_gdr is False else ""
+    what = f"{ran.nodes} nodes x {count(nics.number, 'NIC')}{rate}{without}"
+    floor = None if nics.gbps and nics.least in (0, nics.number) else _round(least)
+    return Expected(_round(low), _round(high), what, nics.source or share["source"], floor, "network")
+
+
+def _share_of(ran: Setup, carried: float, share: float, is_most: bool = False) -> float:
+    """Return the bus bandwidth of an operation, from what the NICs of a node carry."""
+    for_each = carried / max(ran.per_node, 1)
+    if ran.operation == "alltoall" or not (ran.is_sure or is_most):
+        return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else _ALLTOALL_SHARE)
+    if ran.operation == "sendrecv":
+        return for_each * (1 if is_most else _PAIR_SHARE)
+    if ran.operation == "all_reduce":
+        return carried * share * (_TWO if is_most and ran.nodes == _TWO else 1)
+    return carried * share * (1 if is_most else _OTHERS_SHARE)
 
 
 def _round(value: float) -> float:

@@ -7,6 +7,8 @@ from nccl_inspect.util.wording import count, listed
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
+_ASKS = "(--platform)"
+"""What reasons end with that a machine type would remove."""
 
 
 def size(number: int) -> str:
@@ -48,7 +50,9 @@ def sentence(entry: Measured, unit: str = "GB/s bus bandwidth") -> str:
         text += f"; {entry.what}: {band(entry)} expected"
     if entry.verdict == "low" and entry.ratio is not None:
         text += f": {percent(entry.ratio)}"
-    return text + (f"; not judged: {entry.reason}" if entry.verdict == "unknown" else "")
+    if entry.verdict != "unknown":
+        return text
+    return text + ("; not judged without --platform" if _ASKS in entry.reason else f"; not judged: {entry.reason}")
 
 
 def peak(entry: Measured) -> str:

@@ -178,7 +178,7 @@ def _bandwidth(a: Job, b: Job) -> Iterator[Change]:
             is_slower = (speed.median > earlier.median) == speed.what.startswith("seconds")
             lines = [speed.line, earlier.line]
             before_and_after = words.speed(earlier), words.speed(speed)
-            yield Change("bandwidth", speed.what, *before_and_after, is_slower=is_slower, evidence=lines)
+            yield Change("bandwidth", "training", *before_and_after, is_slower=is_slower, evidence=lines)
 
 
 def _differ(before: float, after: float) -> bool:
