@@ -137,14 +137,14 @@ def expected(facts: Facts, ran: Setup) -> Expected | str:
     )
     nodes = f"{ran.nodes} nodes x " if part == "network" else f"{ran.ranks} GPUs, "
     low, high = figure["low"], figure["high"]
-    if not ran.is_sure and part == "network":
+    if not ran.is_sure and (part == "network" or ran.ranks == _TWO):
         return _why_unknown(facts, ran)
     return Expected(low, high, nodes + figure["what"], figure["source"], figure.get("floor"), part)
 
 
 def _why_unknown(facts: Facts, ran: Setup) -> str:
     if not ran.is_sure:
-        return "all_gather or alltoall, the log does not say which"
+        return "the log does not say which operation it was"
     if not ran.nodes:
         return "hosts of the ranks unknown"
     if ran.nodes > 1 and any(kind.net == "Socket" for kind in facts.paths("inter").kinds):
@@ -171,7 +171,7 @@ def _fits(
     ranges = {"ranks": ran.ranks, "nodes": ran.nodes, "per_node": ran.per_node}
     return (
         all(figure[key][0] <= value <= figure[key][1] for key, value in ranges.items() if key in figure)
-        and ran.operation in figure.get("operations", (*_RING, "alltoall", "sendrecv"))
+        and ran.operation in figure.get("operations", (*_RING, "alltoall"))
         and figure.get("nvls", nvls(facts)) == nvls(facts)
         and (machine is not None and machine.name in figure["platforms"] if "platforms" in figure else True)
         and ("names" not in figure or (bool(named) and all(_is_one_of(name, figure["names"]) for name in named)))
@@ -179,7 +179,7 @@ def _fits(
 
 
 def _is_one_of(name: str, patterns: list[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return any(fnmatchcase(name, pattern) for pattern in patterns) and " MIG " not in name
 
 
 @once
@@ -208,7 +208,8 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
         whole = machine.gpus or ran.per_node
         number = max(1, machine.nics * min(ran.per_node, whole) // whole)
         has_gdr = machine.gdr if machine.gdr is not None else (False if gdr == {False} else None)
-        return Nics(number, machine.nic_gbps, machine.network or "", has_gdr, machine.source("nic_gbps"))
+        least = 0 if ran.per_node >= whole else 1  # part of a machine may not have all of its NICs
+        return Nics(number, machine.nic_gbps, machine.network or "", has_gdr, machine.source("nic_gbps"), least)
     if any(kind.net in ("Socket", "FastSocket") for kind in inter.kinds):
         return None
     rates = {rate for notice in facts.job.notices for rate in _rates(notice.message)}

@@ -17,6 +17,8 @@ LOW, VERY_LOW = 0.8, 0.5
 _RAMP = 4 << 20
 """Bytes for each rank: a message of that size reaches half of the plateau at the latest."""
 _MOST_RAMP = 1 << 30
+_LEAST = 64 << 20
+"""Bytes below which latency counts on any hardware."""
 _LARGE = 0.75
 """The part of the plateau that a message must be able to reach to be judged."""
 _DIP, _COUNTS = 0.4, 0.25
@@ -74,6 +76,9 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]]) -
     if table.tool in _OTHERS:
         entry.reason = "not a collective"
         return entry
+    if reason := next(filter(None, (_why_of_another(facts, one) for one, _ in group)), ""):
+        entry.reason = reason
+        return entry
     if any(one.warmup == 0 for one, _ in group):
         entry.reason = "no warm-up"
         return entry
@@ -90,6 +95,20 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]]) -
     if entry.falls:
         entry.verdict = "low"
     return entry
+
+
+def _why_of_another(facts: Facts, table: Table) -> str:
+    """Return why a table may not be about the processes and connections that the log shows; empty if it may."""
+    if not table.fits:
+        return f"the rows are not those of {table.operation}"
+    ranked = [last.process.pid for last in facts.job.last_lines if last.ranks]
+    if table.pids and not table.pids.issuperset(ranked):
+        return "of other processes"
+    rows = [row.line for row in table.rows]
+    source = [line.order for line in facts.job.paths.first_lines() if line.source == rows[0].source]
+    if source and (max(line.order for line in rows) < min(source) or (table.start and min(source) < table.start)):
+        return "the connections in the log are of another run"
+    return ""
 
 
 def reach(size: int, ranks: int) -> float:
@@ -114,15 +133,15 @@ def _judge(entry: Measured, expected: Expected) -> None:
     entry.expected_low, entry.expected_high = expected.low, expected.high
     entry.expected_source, entry.what, entry.part = expected.source, expected.what, expected.part
     ranks = entry.ranks or 2
-    large = [size for size in entry.sizes if reach(size.size, ranks) >= _LARGE]
+    large = [size for size in entry.sizes if size.size >= _LEAST and reach(size.size, ranks) >= _LARGE]
     if not large:
         entry.reason = "messages too small"
         return
     plateau = max(size.gbps / reach(size.size, ranks) for size in large)
     floor = expected.low if expected.floor is None else expected.floor
-    entry.ratio = round(entry.measured_gbps / expected.low, 3)
+    entry.ratio = round(max(size.gbps for size in large) / expected.low, 3)
     if plateau < LOW * floor:
-        entry.verdict = "low"
+        entry.verdict, entry.is_below = "low", True
     elif expected.floor is None or (floor < expected.low and plateau >= LOW * expected.low):
         entry.verdict = "ok"
     else:

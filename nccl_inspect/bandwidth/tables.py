@@ -33,7 +33,7 @@ _TOPIC = re.compile(rf"(?<![a-z])({_NAME})(?![a-z])")
 _START = re.compile(r"Collective test starting: (\S+)")
 _OPTIONS = re.compile(r"nThread (\d+) nGpus (\d+) minBytes")
 _WARMUP = re.compile(r"warmup iters: (\d+)")
-_RANK = re.compile(r"Rank +(\d+) .{0,30}?Pid +\d+ on +(\S+) device +(\d+) \[[^\]]*\] ?(.*)")
+_RANK = re.compile(r"Rank +(\d+) .{0,30}?Pid +(\d+) on +(\S+) device +(\d+) \[[^\]]*\] ?(.*)")
 _ROW = re.compile(rf"(?<![\d.])(\d+) +(\d+) +({TYPES}) (.*)")
 _REST = re.compile(r"^ *(?:(?:sum|prod|min|max|avg|all|none|mulsum) )?[\d .eE+/NA-]+$")
 _HEAD = re.compile(r"time +algbw +busbw")
@@ -128,6 +128,11 @@ class Table(Record):
     counts_wrong: bool | None = None
     """Whether the last column counts wrong values; None where there is no head."""
     has_iterations: bool = False
+    pids: set[int] = field(default_factory=set)
+    start: int = 0
+    """The order of the line that names its program."""
+    fits: bool = True
+    """Whether the rows can be those of the operation that is stated."""
     listed: set[int] = field(default_factory=set)
 
     @property
@@ -209,7 +214,7 @@ class _Reader:
             elif match := _ROW.search(text):
                 place += self._take_row(match, line, place)
             else:
-                yield from self._take_head(text) or self._take_other(text, line)
+                yield from self._take_head(text, line) or self._take_other(text, line)
             place += 1
         yield self._begin()
 
@@ -219,13 +224,13 @@ class _Reader:
         self._is_matrix = False
         return before
 
-    def _take_head(self, text: str) -> list[Table]:
+    def _take_head(self, text: str, line: Evidence) -> list[Table]:
         """Take in what nccl-tests print around their rows; return the tables that end there."""
         table, ended = self._table, []
         if match := _START.search(text):
-            ended = [self._begin(operation=match[1].partition("_perf")[0])]
+            ended = [self._begin(operation=match[1].partition("_perf")[0], start=line.order)]
         elif match := _OPTIONS.search(text):
-            if table.rows or table.hosts or table.warmup is not None or table.tool != "nccl-tests":
+            if table.rows or table.warmup is not None or table.tool != "nccl-tests":
                 ended = [self._begin()]
             warmup = _WARMUP.search(text)
             self._table.warmup = int(warmup[1]) if warmup else None
@@ -234,9 +239,10 @@ class _Reader:
             if table.rows:
                 ended = [self._begin(operation=self._program)]
             self._table.listed.add(int(match[1]))
-            self._table.hosts.setdefault(match[2], set()).add(int(match[3]))
-            if match[4].strip():
-                self._table.gpus.add(match[4].strip())
+            self._table.pids.add(int(match[2]))
+            self._table.hosts.setdefault(match[3], set()).add(int(match[4]))
+            if match[5].strip():
+                self._table.gpus.add(match[5].strip())
         elif _HEAD.search(text):
             table.counts_wrong, table.has_iterations = "#wrong" in text, "i_min" in text
             if table.rows:
@@ -433,6 +439,9 @@ def _conclude(table: Table) -> None:
         table.counts_wrong = any(row.root >= 0 or row.redop for row in table.rows) and not any(
             row.errors and 0 < row.errors < 1 for row in table.rows
         )
+        is_headless = True
+    else:
+        is_headless = False
     listed = max(table.listed, default=-1) + 1
     table.is_whole = listed > 0 and len(table.listed) == listed
     clear = [row for row in table.rows if row.algbw >= 1 and row.busbw] or [
@@ -454,7 +463,10 @@ def _conclude(table: Table) -> None:
         named = _plain(topic[1]) if topic else ""
         fits = named and (named == inferred or {named, inferred} <= {"all_gather", "alltoall", "gather", "scatter"})
         table.operation = named if fits else inferred
-        table.is_sure = bool(fits) or not (inferred == "all_gather" and not checked)
+        is_pair = inferred == "all_reduce" and abs(ratio - 1) < _CLOSE and is_headless  # or sendrecv
+        table.is_sure = bool(fits) or not (is_pair or (inferred == "all_gather" and not checked))
+    elif table.operation == "all_reduce":
+        table.fits = sample.root < 0 and sample.redop != "none"
     if parts > 1:
         table.ranks = parts
     elif table.operation == "all_reduce" and 1 + _CLOSE / 2 < ratio < 2 - 1e-4:

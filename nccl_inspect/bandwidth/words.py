@@ -48,7 +48,7 @@ def sentence(entry: Measured, unit: str = "GB/s bus bandwidth") -> str:
         return f"{text}; as expected ({band(entry)}: {entry.what})"
     if entry.what:
         text += f"; {entry.what}: {band(entry)} expected"
-    if entry.verdict == "low" and entry.ratio is not None:
+    if entry.is_below and entry.ratio is not None:
         text += f": {percent(entry.ratio)}"
     if entry.verdict != "unknown":
         return text

@@ -55,6 +55,8 @@ class Measured(Record):
     sizes: list[Sized] = field(default_factory=list)
     dips: list[Sized] = field(default_factory=list)
     """Sizes at which it falls far behind what smaller ones gave."""
+    is_below: bool = False
+    """Whether its large messages get less than the band allows."""
     falls: bool = False
     """Whether it stays there up to the largest size."""
     wrong_lines: list[Evidence] = field(default_factory=list)

@@ -52,8 +52,8 @@ def row(size: int, busbw: float, ranks: int = 16) -> str:
 
 
 def test_verdicts_by_bands_and_only_where_something_is_known() -> None:
-    ndr = "host0:1:1 [0] NCCL INFO NET/IB : Made virtual device [0] name=mlx5_0 speed=400000 ndevs=1\n"
-    ib = "host0:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
+    ndr = "node0:100:100 [0] NCCL INFO NET/IB : Made virtual device [0] name=mlx5_0 speed=400000 ndevs=1\n"
+    ib = "node0:100:100 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
     cases = {
         "two nodes may exceed their NICs": (RANKS + row(1 << 33, 480), {"platform": "p5.48xlarge"}, "ok"),
         "79 % is low": (RANKS + row(1 << 33, 265), {"platform": "p5.48xlarge"}, "low"),
