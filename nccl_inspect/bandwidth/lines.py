@@ -33,7 +33,7 @@ _WORDS = (
 )
 """One of these is in each line that is kept, but for those of numbers only."""
 _KEPT = re.compile(
-    rb"[Bb][Uu][Ss]_?[Bb][Ww]|BW average|[Bb]us bandwidth|bandwidth \(GB/s\)|Matrix \(GB/s\)|_perf\b"
+    rb"[Bb][Uu][Ss]_?[Bb][Ww]|BW average|[Bb]us bandwidth|bandwidth \(GB/s\)|Matrix \(GB/s\)|_perf(?![a-z])"
     rb"|RDMA_\w+ .{0,20}BW Test|nThread \d+ nGpus|Rank +\d+ .{0,30}Pid +\d+ on |Performance of \w+ on \d+ devices"
     rb"|average bandwidth of \w+|^Running \w+\.|\d +" + TYPES.encode() + rb" "  # a row of nccl-tests
     rb"|\| *[\d.]+[KMGT]?i?B \|| \d+x\d+ +[\d.]+ [un\xc2\xb5m]*s "  # all_reduce_bench, ds_bench

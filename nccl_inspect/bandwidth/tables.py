@@ -28,7 +28,7 @@ OPERATIONS = (
     *("gather", "scatter", "hypercube"),
 )
 _NAME = rf"(?:{'|'.join(OPERATIONS)}|allreduce|allgather|reducescatter|all_to_all)"
-_PROGRAM = re.compile(rf"(?<![a-z])({_NAME})_perf\b")
+_PROGRAM = re.compile(rf"(?<![a-z])({_NAME})_perf(?![a-z])")
 _TOPIC = re.compile(rf"(?<![a-z])({_NAME})(?![a-z])")
 _START = re.compile(r"Collective test starting: (\S+)")
 _OPTIONS = re.compile(r"nThread (\d+) nGpus (\d+) minBytes")
