@@ -23,6 +23,7 @@ GROUPS = (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
             *("communicator", "channel", "kind", "category", "search", "dialect", "pid", "level", "only-nccl"),
             "memory",
+            "sizes",
         ),
     ),
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
@@ -46,7 +47,7 @@ GROUPS = (
 """Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
 COMMANDS = (
     ("Reports", ("summarize", "topology", "traffic", "watch")),
-    ("Questions", ("paths", "hosts", "nics", "env", "ranks", "timings", "memory")),
+    ("Questions", ("paths", "hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory")),
     ("Comparing and checking", ("diff", "check")),
     ("Running and collecting", ("run", "collect")),
     ("Assistants", ("mcp",)),

@@ -12,7 +12,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
-AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "findings")
+AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "bandwidth", "findings")
 """What is compared, causes before effects."""
 
 
@@ -36,6 +36,8 @@ class Change(Record):
     """Lines that show it, those of B first."""
     severity: str = ""
     """Of a finding, in the run that has it; empty for all else."""
+    is_slower: bool = False
+    """Of a bandwidth or a training, in B."""
     fix: list[str] = field(default_factory=list)
     """For a finding that only B has: the steps to fix it."""
 

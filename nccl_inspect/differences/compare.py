@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from nccl_inspect.bandwidth import words
 from nccl_inspect.differences import AREAS, Change, Difference, explanations, findings, structure, ways
 from nccl_inspect.event import types as events
 from nccl_inspect.model.evidence import Evidence
@@ -16,6 +17,8 @@ from nccl_inspect.util.wording import count, listed, ranges, ranks_word
 _SOUND = ("complete", "connected", "destroyed")
 """States of a communicator that differ only by where the log ends."""
 _MAX_EVIDENCE = 3
+_NOISE = 0.05
+"""Runs on the same machines differ by that much."""
 
 
 def compare(a: Job, b: Job) -> Difference:
@@ -41,6 +44,7 @@ def compare(a: Job, b: Job) -> Difference:
         *_environment(a, b, renamed, open_questions),
         *(_communicators(a, b) if pairwise else _sizes(a, b)),
         *ways.changes(a, b, pairwise, silent),
+        *_bandwidth(a, b),
         *findings.changes(a, b, pairwise, open_questions),
     ]
     changes.sort(key=lambda change: AREAS.index(change.area))
@@ -157,6 +161,28 @@ def _communicators(a: Job, b: Job) -> Iterator[Change]:
             yield from _same(ours[key], theirs[key])
     yield from _lonely([c for key, comms in ours.items() for c in comms[len(theirs.get(key, ())) :]], is_new=False)
     yield from _lonely([c for key, comms in theirs.items() for c in comms[len(ours.get(key, ())) :]], is_new=True)
+
+
+def _bandwidth(a: Job, b: Job) -> Iterator[Change]:
+    """Measured bandwidths of the same operation and number of ranks, and speeds of a training, that both runs have."""
+    ours = {words.of_what(entry): entry for entry in a.bandwidth}
+    for entry in b.bandwidth:
+        what = words.of_what(entry)
+        if (before := ours.get(what)) and _differ(before.measured_gbps, entry.measured_gbps):
+            lines = [line for line in (entry.line, before.line) if line]
+            is_slower = entry.measured_gbps < before.measured_gbps
+            yield Change("bandwidth", what, words.peak(before), words.peak(entry), is_slower=is_slower, evidence=lines)
+    speeds = {speed.what: speed for speed in a.training}
+    for speed in b.training:
+        if (earlier := speeds.get(speed.what)) and _differ(earlier.median, speed.median):
+            is_slower = (speed.median > earlier.median) == speed.what.startswith("seconds")
+            lines = [speed.line, earlier.line]
+            before_and_after = words.speed(earlier), words.speed(speed)
+            yield Change("bandwidth", "training", *before_and_after, is_slower=is_slower, evidence=lines)
+
+
+def _differ(before: float, after: float) -> bool:
+    return abs(after - before) > _NOISE * max(before, after)
 
 
 def _by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:

@@ -37,6 +37,9 @@ def _chains(findings: list[Change], changes: list[Change], pairwise: bool) -> li
         causes = [change for change in changes if change.area in _CAUSES and _shares_a_line(change, first)]
         paths = (change for change in changes if change.area == "paths")
         effects = [path for path in paths if any(_is_effect(path, member, pairwise) for member in members)]
+        if effects and first.severity != "info":  # what worse paths cost, or better ones gain
+            is_slower = first.kind == "new"
+            effects += [change for change in changes if change.area == "bandwidth" and change.is_slower == is_slower]
         networks = [change for change in changes if change.area == "network"]
         effects = [n for n in networks if any(_shares_a_line(n, member) for member in members)] + effects
         if causes or effects or len(members) > 1:

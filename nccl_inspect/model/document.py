@@ -16,6 +16,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path, PathKind, Selection
 from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.model.measured import Measured
 from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import picked
 from nccl_inspect.util.text import printable
@@ -26,6 +27,20 @@ _JOB = ("world_size", "ranks_seen", "rank_space", "dialects", "nccl_versions", "
 _COMMUNICATOR = ("id", "parent", "nranks", "ranks", "hosts", "channels", "rings", "trees", "state")
 _WAY = ("scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank", "shared", "channels")
 _STANDING = ("number", "name", "verdict", "reason", "ranks", "hosts", "nccl_versions")
+_MEASURED = (
+    *(
+        "operation",
+        "type",
+        "ranks",
+        "size",
+        "measured_gbps",
+        "expected_low",
+        "expected_high",
+        "expected_source",
+        "ratio",
+    ),
+    *("verdict", "tool", "what", "reason", "nodes", "falls", "wrong"),
+)
 _FINDING = ("rule", "category", "severity", "confidence", "root", "because", "summary", "cause", "impact")
 
 
@@ -86,6 +101,8 @@ def _document(job: Job) -> dict[str, Any]:
         "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
+        "bandwidth": [_measured(entry) for entry in job.bandwidth],
+        "training": [{**picked(entry, "what", "median", "count"), **_place(entry.line)} for entry in job.training],
         "not_judged": [picked(question, "rule", "reason", "needs") for question in job.not_judged],
         "unexplained": [_unexplained(notice) for notice in job.unexplained],
         "evidence": [picked(entry, "name", "kind", "host", "problem") for entry in job.artifacts],
@@ -183,6 +200,19 @@ def _entry(entry: Entry) -> dict[str, Any]:
         **evidence_to_dict(entry.line),
         **picked(entry, "count", "because", "rule"),
     }
+
+
+def _measured(entry: Measured) -> dict[str, Any]:
+    """One entry of ``bandwidth``."""
+    return {
+        **picked(entry, *_MEASURED),
+        **_place(entry.line),
+        "sizes": [picked(row, "size", "gbps", "lower") for row in entry.sizes],
+    }
+
+
+def _place(line: Evidence | None) -> dict[str, Any]:
+    return {"source": line.source if line else None, "line": line.line if line else None}
 
 
 def _first_failure(failure: FirstFailure) -> dict[str, Any]:

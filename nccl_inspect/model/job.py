@@ -26,6 +26,7 @@ from nccl_inspect.model.inventory import (
     Waiting,
 )
 from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.model.measured import Measured, Speed
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.setting_names import Alike
@@ -303,6 +304,12 @@ class Job(Deferring):
     """The rank of those that a launcher labelled, by source and order of the line."""
     spared: list[Evidence] = field(default_factory=list)
     """The first lines of each source of which a collector says that others like them were left out."""
+    benchmarks: list[Evidence] = field(default_factory=list)
+    """Lines that may be results of benchmarks, or state how fast a training runs."""
+    bandwidth: list[Measured] = field(default_factory=list)
+    """What benchmarks measured, with what was to be expected; set when the job is judged."""
+    training: list[Speed] = field(default_factory=list)
+    """How fast a training runs, where its log says so."""
     artifacts: list[Artifact] = field(default_factory=list)
     """Files beside the log that say something about it, by :mod:`nccl_inspect.artifacts`."""
     passed_over: list[PassedOver] = field(default_factory=list)

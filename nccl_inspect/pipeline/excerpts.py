@@ -56,8 +56,10 @@ def _finish(fold: Fold, open_: list[Lines]) -> None:
 
     source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.shipped())
     excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
+    before = 0
     for lines in open_:
-        account(source, lines)
+        account(source, lines, before)
+        before += len(lines)
     fold.restored += excerpt.read
     fold.productions.update(production.key for production in excerpt.productions)
     fold.take(block)

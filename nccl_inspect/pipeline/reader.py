@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import TypeAlias
 
+from nccl_inspect.bandwidth.lines import goes_on, kept
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.elisions import PASTE, is_decorated, is_elided, spared
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.places import position
-from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.fold.source_counts import MAX_BENCHMARKS, SourceCounts
 from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
 
@@ -76,9 +77,9 @@ class Reader:
             lines = list(lines)
             lines = Lines(lines, sum(map(len, lines)) + len(lines))
         source = self.fold.sources[-1]
-        account(source, lines)
+        before = source.counts.lines
+        account(source, lines, before)
         if lines:
-            before = source.counts.lines
             self._scanner.read(lines, source.counts)
             self._learn()
             if self._scanner.wrapped:
@@ -108,7 +109,7 @@ class Reader:
             self._learn()
             for (_, blocks), counted in zip(sources, self.fold.sources[first:], strict=True):
                 for lines in blocks:
-                    account(counted, lines)
+                    account(counted, lines, 0)
                     if self._scanner.wrapped:
                         _look_for_spared(counted, lines, 0)
             return
@@ -129,8 +130,18 @@ class Reader:
         self.fold.known, self.fold.takes_leads = self._scanner.known, self._scanner.takes_leads
 
 
-def account(source: SourceCounts, lines: Lines) -> None:
-    """Count the bytes of the next lines of a source, and keep what is known of these as a whole."""
+def account(source: SourceCounts, lines: Lines, before: int) -> None:
+    """Count the bytes of the next lines of a source, and keep what is known of these as a whole.
+
+    Args:
+        source: what is read.
+        lines: some lines of it.
+        before: how many lines came before them.
+    """
+    if lines and (room := MAX_BENCHMARKS - len(source.benchmarks)):
+        found = islice(kept(lines.text, source.bytes <= PASTE or source.may_go_on), room)
+        source.benchmarks += [(_number(lines, index, before), line) for index, line in found]
+        source.may_go_on = goes_on(lines.text)
     source.bytes += lines.size
     if lines.mended and lines.mended.stands is not None:
         source.stands.extend(lines.mended.stands)
@@ -148,5 +159,8 @@ def _look_for_spared(source: SourceCounts, lines: Lines, before: int) -> None:
         before: how many lines came before them.
     """
     for index, line in islice(spared(lines.text), MAX_EXAMPLES - len(source.spared)):
-        number = lines.mended.numbers[index] if lines.mended else before + index + 1
-        source.spared.append((number, line[:TAIL_WIDTH]))
+        source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
+
+
+def _number(lines: Lines, index: int, before: int) -> int:
+    return lines.mended.numbers[index] if lines.mended else before + index + 1

@@ -16,7 +16,9 @@ from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.machine_type import platform_of
 from nccl_inspect.model import resolve
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.processes import line_order
 from nccl_inspect.model.processes.gathering import Gathered
@@ -27,6 +29,7 @@ from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
+from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -136,7 +139,19 @@ def require_nccl(state: Fold) -> None:
 
 
 def _has_nccl(state: Fold) -> bool:
-    return any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources)
+    return any(
+        source.counts.nccl_lines or source.counts.related_lines or _has_results(source) for source in state.sources
+    )
+
+
+def _has_results(source: SourceCounts) -> bool:
+    """Whether it holds results of a benchmark: these are judged without any line of NCCL."""
+    if not source.benchmarks:
+        return False
+    from nccl_inspect.bandwidth import tables
+
+    lines = [Evidence(source.name, number, decode(text)) for number, text in source.benchmarks]
+    return any(table.tool != tables.PROGRAM for table in tables.tables(lines))
 
 
 def nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
@@ -262,7 +277,12 @@ class Judge:
             from nccl_inspect.artifacts import joining  # most logs come alone
 
             job.artifacts = joining.of_job(beside, job, gathered)
-        judge.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms).put_into(job)
+        facts = Facts(job, self._platform, self._topologies)
+        judge.judge(facts, self._rules, self._options.terms).put_into(job)
+        if job.benchmarks:
+            from nccl_inspect.bandwidth import measured, tables  # most logs hold no results
+
+            job.bandwidth, job.training = measured.measured(facts), tables.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
         job.head = head.of(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.bandwidth import words
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging import culprit_words
 from nccl_inspect.judging.statements import is_propagated_error
@@ -23,6 +24,8 @@ _MAX_PARTS = 6
 """Of the ranks of one group."""
 _MAX_MESSAGE = 300
 _MAX_NAMED = 2
+_MAX_MEASURED = 3
+_BY_VERDICT = ("low", "unknown", "ok")
 MAX_ERRORS = 10
 """Errors without a rule that formats for machines show."""
 _MEANING = {
@@ -209,12 +212,27 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
     yield from beside.rows(job)
+    yield from _benchmarks(job)
     yield from _stops(job)
     groups = _alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:
         yield "communicator", _communicators(comms)
     if len(groups) > _MAX_COMMUNICATORS:
         yield "", f"… and {sum(map(len, groups[_MAX_COMMUNICATORS:]))} more"
+
+
+def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
+    """The measured bandwidth, the furthest behind first, and how fast a training runs."""
+    entries = sorted(job.bandwidth, key=lambda entry: (_BY_VERDICT.index(entry.verdict), entry.ratio or 0))
+    lead = lead_of(job)
+    if lead and lead.rule == "bandwidth-low" and entries and entries[0].verdict == "low":
+        entries = entries[1:]  # it is in the headline
+    for entry in entries[:_MAX_MEASURED]:
+        yield "bandwidth", words.sentence(entry, "GB/s")
+    if len(entries) > _MAX_MEASURED:
+        yield "", f"… and {len(entries) - _MAX_MEASURED} more: nccl-inspect bandwidth lists them"
+    if job.training:
+        yield "training", ", ".join(map(words.speed, job.training))
 
 
 def _stops(job: Job) -> Iterator[tuple[str, str]]:

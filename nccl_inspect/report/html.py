@@ -72,6 +72,7 @@ def render(job: Job, style: Style) -> str:
         "answers": {name: sections.answer(kind, job) for name, kind in _ANSWERS.items()},
         "versions": sections.versions(job, names),
         "capture": capture.command(job),
+        "plots": sections.plots(job),
         "timeline": sections.timeline(job, names),
         "heads": sections.HEADS,
         "phases": sections.PHASES,

@@ -52,6 +52,14 @@ def of_job(job: Job) -> Metrics:
         ways[kind.transport, kind.detail, kind.scope, gdr, kind.verdict] += number
     kinds = ("transport", "path", "scope", "gdr", "verdict")
     metrics.add("paths", "Directed rank pairs by path.", kinds, ways.items())
+    says = "Best bus bandwidth that a benchmark in the log measured, in 1e9 bytes per second."
+    measured = [((entry.operation, str(entry.ranks or "")), entry) for entry in job.bandwidth]
+    of_what = ("operation", "ranks")
+    metrics.add("bandwidth_gbps", says, of_what, [(labels, entry.measured_gbps) for labels, entry in measured])
+    least = [(labels, entry.expected_low) for labels, entry in measured if entry.expected_low is not None]
+    metrics.add("bandwidth_expected_gbps", "The least that such hardware gives.", of_what, least)
+    is_low = [(labels, int(entry.verdict == "low")) for labels, entry in measured if entry.verdict != "unknown"]
+    metrics.add("bandwidth_low", "1 if a measured bandwidth is lower than expected, 0 if not.", of_what, is_low)
     lines = [((kind,), sum(getattr(s, f"{kind}_lines") for s in job.sources)) for kind in _LINES]
     every = (("all",), sum(source.lines for source in job.sources))
     metrics.add("log_lines", "Lines of the log by kind.", ("kind",), [every, *lines])

@@ -75,6 +75,8 @@ def judge(facts: Facts) -> Results:
         yield RULE.undecided(
             "the log ends with the header of an nccl-tests table: no row yet, stuck, or the log was cut there", _CAPTURE
         )
+    elif not facts.job.communicators and not ends and ends_with_empty_table(facts):
+        yield _empty(facts)
 
 
 def _odd(facts: Facts, comm: CommunicatorInfo) -> set[int]:
@@ -99,6 +101,24 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
         hosts=comm.hosts,
         evidence=cut,
         open_paths=paths,
+    )
+
+
+def _empty(facts: Facts) -> Finding:
+    """Return the clue that a table without a row is, where no line of NCCL says how far the ranks came."""
+    heads = facts.notices("nccl-tests/test-units")
+    return RULE.clue(
+        "the log ends with the header of an nccl-tests table, without a row",
+        cause="unknown from this log; likely: no rank finished the first collective (blocked data ports, hosts or pods "
+        "without the devices of their network, ranks that are missing), or the log was cut off there",
+        impact="if it is stuck, the first collective never returns; NCCL waits without a timeout",
+        fix=_FIX,
+        confirm="Check whether rows follow: the first one appears within seconds.",
+        severity="info",
+        confidence="possible",
+        ranks=(),
+        hosts=facts.hosts(),
+        evidence=[heads[-1].evidence[-1]],
     )
 
 

@@ -1,5 +1,6 @@
 """nccl-tests compared the results and found wrong ones."""
 
+from nccl_inspect.bandwidth.measured import measured
 from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
 from nccl_inspect.util.wording import count
@@ -16,9 +17,13 @@ RULE = Rule(
 def judge(facts: Facts) -> Results:
     """Judge the test's result, which does not name the faulty link or memory."""
     wrong = facts.notices("nccl-tests/test-wrong")
-    if not wrong:
-        return
     failed = sum(value(notice, "wrong_count") for notice in wrong)
+    evidence = first_evidence(wrong)
+    if not wrong:  # the table without its last lines
+        evidence = [line for entry in measured(facts) for line in entry.wrong_lines]
+        failed = len(evidence)
+    if not evidence:
+        return
     over_p2p = bool(facts.paths(transport="P2P"))
     yield RULE.finding(
         f"nccl-tests found wrong results: {count(failed, 'check')} failed",
@@ -38,6 +43,6 @@ def judge(facts: Facts) -> Results:
         ],
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
-        evidence=first_evidence(wrong),
+        evidence=evidence,
         fatal=True,
     )

@@ -19,7 +19,7 @@ LAYERS = [
     {"platforms", "topology", "culprits"},
     {"artifacts"},
     {"judging"},
-    {"story"},
+    {"story", "bandwidth"},
     {"rules", "picture", "answers", "judge"},
     {"report"},
     {"pipeline", "drawing", "traffic"},

@@ -29,7 +29,7 @@ _USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
 """As NCCL prints it, unless another form is set; others mostly come from what collects the log."""
 _HEAD = (
     _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
-    rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
+    rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+(?::|\w, )\d{1,7}(?: \([^()]*\))?)?)?"
 )
 _CORE = re.compile(_HEAD, re.DOTALL)
 _LED = later(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)

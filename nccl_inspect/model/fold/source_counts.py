@@ -13,6 +13,8 @@ from nccl_inspect.util.records import Record, record
 MAX_PROCESSES = 1 << 17
 """Processes that are kept apart: more than the largest runs have."""
 _CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
+MAX_BENCHMARKS = 20_000
+"""Lines with results that are kept of a source: more than sweeps have; profilers print them for days."""
 MAX_RAISED = 200
 """Exceptions of a source that are kept: programs may print any number of those that they catch."""
 _Numbered: TypeAlias = tuple[int, bytes]
@@ -52,6 +54,10 @@ class SourceCounts(Record):
     raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
     """The last exceptions of unknown ranks, with their line numbers."""
 
+    benchmarks: list[_Numbered] = field(default_factory=list)
+    """Lines that may be results of benchmarks or speeds of training steps, with their numbers."""
+    may_go_on: bool = False
+    """Whether a table may continue in the next lines."""
     until: int = 0
     """The last line that counts, where others follow that are of another job."""
 
@@ -78,6 +84,9 @@ class SourceCounts(Record):
         self.raised.extend(exception._replace(number=exception.number + before) for exception in later.raised)
         self.spared.extend((number + before, text) for number, text in later.spared)
         del self.spared[MAX_EXAMPLES:]
+        self.benchmarks.extend((number + before, text) for number, text in later.benchmarks)
+        del self.benchmarks[MAX_BENCHMARKS:]
+        self.may_go_on = later.may_go_on
 
     def info(self) -> SourceInfo:
         """What a job says of it."""

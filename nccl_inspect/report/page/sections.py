@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from nccl_inspect.answers import Answer
 from nccl_inspect.answers.env import unusual
+from nccl_inspect.bandwidth import words
 from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.measured import Measured
 from nccl_inspect.report.columns import UNBOUNDED, cells, fitted
 from nccl_inspect.report.digest import accepted_causes, folded, under
 from nccl_inspect.util.grouping import grouped
@@ -34,6 +36,62 @@ PHASES = (
 """From, to, the class of the bar, and what happens there."""
 MARKS = ("first", "started", "completed", "connected", "ended")
 HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
+
+
+class Plot(NamedTuple):
+    """A measured bandwidth over sizes, in the units of its picture."""
+
+    caption: str
+    verdict: str
+    line: str
+    points: list[tuple[float, float, str, bool]]
+    """Place, words, and whether it is a dip."""
+    band: tuple[float, float] | None
+    """Top and height of what is expected."""
+    rates: list[tuple[float, str]]
+    sizes: list[tuple[float, str]]
+    source: str
+    """The page that states what is expected."""
+
+
+_MAX_PLOTS, _LABELS = 6, 8
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
+
+
+def plots(job: Job) -> list[Plot]:
+    """Return the measured bandwidths that have several sizes, the furthest behind first."""
+    entries = [entry for entry in job.bandwidth if len(entry.sizes) > 1]
+    return [_plot(entry) for entry in sorted(entries, key=lambda entry: entry.verdict != "low")[:_MAX_PLOTS]]
+
+
+def _plot(entry: Measured) -> Plot:
+    first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
+    most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
+
+    def across(size: int) -> float:
+        return round(_LEFT + (math.log2(size) - first) / (last - first) * (_RIGHT - _LEFT), 1)
+
+    def up(gbps: float) -> float:
+        return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
+
+    points = [
+        (across(row.size), up(row.gbps), f"{words.rate(row.gbps)} GB/s at {words.size(row.size)}", row in entry.dips)
+        for row in entry.sizes
+    ]
+    band = (entry.expected_low, entry.expected_high)
+    step = 10 ** math.floor(math.log10(most / 2))
+    step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
+    every = max(1, -(-len(entry.sizes) // _LABELS))
+    return Plot(
+        caption=words.sentence(entry),
+        verdict=entry.verdict,
+        line=" ".join(f"{x},{y}" for x, y, *_ in points),
+        points=points,
+        band=(up(band[1]), round(up(band[0]) - up(band[1]), 1) or 1) if band[0] and band[1] else None,
+        rates=[(up(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
+        sizes=[(across(row.size), words.size(row.size)) for row in entry.sizes[::-1][::every]],
+        source=entry.expected_source if entry.expected_source and entry.expected_source.startswith("http") else "",
+    )
 
 
 class LeadFinding(NamedTuple):

@@ -1,0 +1,509 @@
+"""Reads the result tables of benchmarks as rows, whoever printed them.
+
+* nccl-tests and rccl-tests of all releases: the columns redop and root came in 2.13, ``error`` became ``#wrong``; rows
+  without a head, with text in front or columns of their own, rows that a terminal or an e-mail broke, and ``-J``
+* ``all_reduce_bench`` (ml-engineering), DeepSpeed's ``ds_bench``, perftest (``ib_write_bw``), nvbandwidth and
+  p2pBandwidthLatencyTest; NCCL Inspector's lines of JSON (a profiler plugin of NVIDIA's, not this program)
+
+A row does not name its operation. If nothing else does, the ratio of bus to algorithm bandwidth, and that of size to
+count, tell it: these are the formulas of nccl-tests (src/*.cu, ``GetBw`` and ``GetCollByteCount``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+from statistics import median
+from typing import Any, NamedTuple
+
+from nccl_inspect.bandwidth.lines import TYPES
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.measured import Speed
+from nccl_inspect.util.records import Frozen, Record, frozen, record
+
+OPERATIONS = (
+    *("all_reduce", "all_gather", "reduce_scatter", "alltoallv", "alltoall", "sendrecv", "broadcast", "reduce"),
+    *("gather", "scatter", "hypercube"),
+)
+_NAME = rf"(?:{'|'.join(OPERATIONS)}|allreduce|allgather|reducescatter|all_to_all)"
+_PROGRAM = re.compile(rf"(?<![a-z])({_NAME})_perf(?![a-z])")
+_TOPIC = re.compile(rf"(?<![a-z])({_NAME})(?![a-z])")
+_START = re.compile(r"Collective test starting: (\S+)")
+_OPTIONS = re.compile(r"nThread (\d+) nGpus (\d+) minBytes")
+_WARMUP = re.compile(r"warmup iters: (\d+)")
+_RANK = re.compile(r"Rank +(\d+) .{0,30}?Pid +(\d+) on +(\S+) device +(\d+) \[[^\]]*\] ?(.*)")
+_ROW = re.compile(rf"(?<![\d.])(\d+) +(\d+) +({TYPES}) (.*)")
+_REST = re.compile(r"^ *(?:(?:sum|prod|min|max|avg|all|none|mulsum) )?[\d .eE+/NA-]+$")
+_HEAD = re.compile(r"time +algbw +busbw")
+_DATED = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
+_BYTES = {
+    "half": 2,
+    "double": 8,
+    "bfloat16": 2,
+    "float16": 2,
+    "float64": 8,
+    "int64": 8,
+    "uint64": 8,
+    "int8": 1,
+    "uint8": 1,
+}
+_CELLS, _CELLS_PER_ITERATION = 4, 8
+_ONLY_IN_PLACE = re.compile(r"\S {30,}\S")
+"""Blanks in place of the cells out of place."""
+_CLOSE = 0.02
+_PAYLOAD = re.compile(r"average bandwidth of (\w+) (?:over|with a ([\d.]+)(\w?B) payload .*?)(?: ?(\d+)) ranks")
+_MARKDOWN = re.compile(r"\| *([\d.]+)([KMGT]?)i?B \| *([\d.]+)GBps \| *([\d.]+)GBps \|")
+_STATED = re.compile(r"busbw: ([\d.]+) GBps")
+_SENTENCE = re.compile(r"\b(\d+) ?(?:bytes|B)\b.*?\bbus_?bw[:= ]+([\d.]+) ?GB(?:/s|ps)")
+"""What programs of users print of one size, with the name of the operation in front."""
+_RANKS = re.compile(r"\b(\d+) ranks\b|\b(?:world_size|nranks|ranks)[:= ]+(\d+)")
+_DEEPSPEED = re.compile(r"Performance of (\w+) on (\d+) devices")
+_DEEPSPEED_ROW = re.compile(r" (\d+)x(\d+) +([\d.]+) ([un\u00b5m]*s) +([\d.]+) +([\d.]+)")
+_PERFTEST = re.compile(r"(RDMA_\w+|Send|SEND) (Bidirectional )?(?:Post List )?BW Test")
+_PERFTEST_HEAD = re.compile(r"#bytes.*BW average\[(\w+)/s")
+_PERFTEST_ROW = re.compile(r"^\s*(\d+)\s+\d+\s+([\d.]+)\s+([\d.]+)(?:\s+[\d.]+)?\s*$")
+_NVBANDWIDTH = re.compile(r"^Running (\w+)\.")
+_MATRIX = re.compile(r"(?:(\w+)directional (P2P=\w+) .*)?(?:bandwidth|Matrix) \(GB/s\)")
+_MATRIX_ROW = re.compile(r"^\s*(\d+)((?:\s+(?:N/A|[\d.]+))+)\s*$")
+_SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_SECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "\u00b5s": 1.0, "ns": 1e-3}
+PROGRAM = "the program"
+"""Of a user, which prints a sentence."""
+_GBIT = 8
+_NONE = -1.0
+"""Stands for N/A."""
+_MIB_PER_S = (1 << 20) / 1e9
+_SPEEDS = (
+    (r"elapsed time per iteration \(ms\): ([\d.]+)", "seconds per step", 1e-3),
+    (r"([\d.]+)s/it\b", "seconds per step", 1),
+    (r"([\d.]+)it/s\b", "seconds per step", None),
+    (r"\bstep[_ ]time(?: \(s\))?['\"]?[:= ]+([\d.]+)", "seconds per step", 1),
+    (r"tokens?(?:_per_sec(?:ond)?|/s\w*| per sec(?:ond)?)(?:/\w+)?['\"]?[:= ]+([\d,.]+)", "tokens per second", 1),
+    (r"([\d,.]+) tokens?(?:/s| per second)", "tokens per second", 1),
+    (r"\btps: ([\d,.]+)", "tokens per second", 1),
+    (r"samples[_ ]per[_ ]sec(?:ond)?['\"]?[:= ]+([\d,.]+)", "samples per second", 1),
+    (r"train_runtime['\"]?[:= ]+([\d.]+)", "seconds in all", 1),
+)
+"""What programs print, and by what the number is multiplied; None where it is the inverse."""
+
+
+@frozen
+class Row(Frozen):
+    """One size, out of place or in place; bandwidths in GB/s."""
+
+    size: int
+    algbw: float
+    busbw: float
+    line: Evidence
+    time_us: float = 0.0
+    in_place: bool = False
+    errors: float | None = None
+    """Wrong values, or the largest error in old releases; None where nothing was checked."""
+    type: str = ""
+    redop: str = ""
+    root: int = -1
+    count: int = 0
+
+
+@record
+class Table(Record):
+    """The results of one run of a benchmark."""
+
+    tool: str = "nccl-tests"
+    operation: str = ""
+    is_sure: bool = True
+    """Whether the operation is stated, or nothing else fits."""
+    ranks: int = 0
+    """0 for unknown."""
+    nodes: int = 0
+    is_whole: bool = False
+    """Whether the list of ranks is."""
+    hosts: dict[str, set[int]] = field(default_factory=dict)
+    """The devices that are listed, by host."""
+    gpus: set[str] = field(default_factory=set)
+    rows: list[Row] = field(default_factory=list)
+    warmup: int | None = None
+    counts_wrong: bool | None = None
+    """Whether the last column counts wrong values; None where there is no head."""
+    has_iterations: bool = False
+    pids: set[int] = field(default_factory=set)
+    start: int = 0
+    """The order of the line that names its program."""
+    fits: bool = True
+    """Whether the rows can be those of the operation that is stated."""
+    listed: set[int] = field(default_factory=set)
+
+    @property
+    def per_node(self) -> int:
+        """GPUs of a host; where the list is cut, by the highest number of a device."""
+        return max((len(seen) if self.is_whole else max(seen) + 1 for seen in self.hosts.values()), default=0)
+
+    @property
+    def wrong(self) -> list[Evidence]:
+        """The rows with wrong results."""
+        return [row.line for row in self.rows if self.counts_wrong and row.errors]
+
+
+def tables(lines: Sequence[Evidence]) -> list[Table]:
+    """Return the tables in some lines, those with rows only, each with its operation and number of ranks."""
+    reader = _Reader(lines)
+    found = [table for table in reader.read() if table.rows]
+    for table in found:
+        if table.tool == "nccl-tests":
+            _conclude(table)
+        elif not table.ranks and table.operation == "all_reduce" and (row := max(table.rows, key=_algbw)).algbw > 1:
+            table.ranks = max(round(2 / (2 - row.busbw / row.algbw)), 0) if row.busbw < row.algbw * (2 - 1e-4) else 0
+    return found
+
+
+def _algbw(row: Row) -> float:
+    return row.algbw
+
+
+def factor(operation: str, ranks: int) -> float:
+    """Return the ratio of bus to algorithm bandwidth."""
+    if operation == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return 1.0 if operation in ("broadcast", "reduce", "sendrecv") else (ranks - 1) / ranks
+
+
+class _Cells(NamedTuple):
+    """What follows the type in a row of nccl-tests."""
+
+    redop: str
+    root: int
+    groups: list[tuple[bool, float, float, float, float | None]]
+    """Whether in place, time, both bandwidths and errors."""
+
+
+class _Reader:
+    """Goes through the lines; a table ends where the next one begins.
+
+    Args:
+        lines: that may belong to results, in their order.
+    """
+
+    def __init__(self, lines: Sequence[Evidence]) -> None:
+        self._lines = lines
+        self._table = Table()
+        self._program = ""
+        """Of a command in front of its table."""
+        self._unit = 1.0
+        self._columns = ("busbw", "algbw")
+        self._is_matrix = False
+
+    def read(self) -> Iterator[Table]:
+        """Yield all tables, empty ones as well."""
+        place = 0
+        source = ""
+        while place < len(self._lines):
+            line = self._lines[place]
+            if line.source != source:
+                yield self._begin()
+                source, self._program = line.source, ""
+            text = line.text.expandtabs().rstrip()
+            if text.startswith("{") and '"bus_bw"' in text:
+                yield self._begin()
+                self._take_document(text, line)
+            elif '"coll_perf"' in text:
+                if self._table.tool != "NCCL Inspector":
+                    yield self._begin("NCCL Inspector")
+                yield from self._take_inspected(text, line)
+            elif match := _ROW.search(text):
+                place += self._take_row(match, line, place)
+            else:
+                yield from self._take_head(text, line) or self._take_other(text, line)
+            place += 1
+        yield self._begin()
+
+    def _begin(self, tool: str = "nccl-tests", operation: str = "", **values: Any) -> Table:
+        """Begin a table, and return the one before."""
+        before, self._table = self._table, Table(tool=tool, operation=_plain(operation), **values)
+        self._is_matrix = False
+        return before
+
+    def _take_head(self, text: str, line: Evidence) -> list[Table]:
+        """Take in what nccl-tests print around their rows; return the tables that end there."""
+        table, ended = self._table, []
+        if match := _START.search(text):
+            ended = [self._begin(operation=match[1].partition("_perf")[0], start=line.order)]
+        elif match := _OPTIONS.search(text):
+            if table.rows or table.warmup is not None or table.tool != "nccl-tests":
+                ended = [self._begin()]
+            warmup = _WARMUP.search(text)
+            self._table.warmup = int(warmup[1]) if warmup else None
+            self._table.operation = self._table.operation or self._program
+        elif match := _RANK.search(text):
+            if table.rows:
+                ended = [self._begin(operation=self._program)]
+            self._table.listed.add(int(match[1]))
+            self._table.pids.add(int(match[2]))
+            self._table.hosts.setdefault(match[3], set()).add(int(match[4]))
+            if match[5].strip():
+                self._table.gpus.add(match[5].strip())
+        elif _HEAD.search(text):
+            table.counts_wrong, table.has_iterations = "#wrong" in text, "i_min" in text
+            if table.rows:
+                ended = [self._begin(counts_wrong="#wrong" in text, has_iterations="i_min" in text)]
+        elif match := _PROGRAM.search(text):
+            self._program = _plain(match[1])
+        else:
+            return []
+        return ended or [Table()]
+
+    def _take_row(self, match: re.Match[str], line: Evidence, place: int) -> int:
+        """Take in a row of nccl-tests; return on how many of the following lines it continues."""
+        size, count, dtype, rest = match.groups()
+        cells, taken, texts = self._cells(rest, is_joined=False), 0, [rest]
+        for more, other in enumerate(self._lines[place + 1 : place + 3], 1):
+            is_next = (
+                other.source == line.source and other.line == line.line + more and _REST.match(other.text.rstrip())
+            )
+            if (cells and len(cells.groups) > 1) or not is_next:
+                break
+            texts.append(other.text.rstrip())
+            joined = (self._cells(glue.join(texts), is_joined=True) for glue in (" ", ""))
+            better = next((each for each in joined if each and (len(each.groups) > 1 or not cells)), None)
+            cells, taken = (better, more) if better else (cells, taken)
+        if cells is None:
+            return 0
+        for in_place, time_us, algbw, busbw, errors in cells.groups:
+            row = Row(
+                int(size), algbw, busbw, line, time_us, in_place, errors, dtype, cells.redop, cells.root, int(count)
+            )
+            self._table.rows.append(row)
+        return taken
+
+    def _cells(self, text: str, is_joined: bool) -> _Cells | None:
+        """Return operation, root and the cells of both placements behind the type; None where they are not whole."""
+        text = _DATED.sub("", text)
+        words = text.split()
+        redop = words.pop(0) if words and words[0].isalpha() else ""
+        values = [_number(word) for word in words]
+        if any(value is None for value in values):
+            return None
+        width = _CELLS_PER_ITERATION if self._table.has_iterations or len(values) > 4 * _CELLS else _CELLS
+        has_root = len(values) % width == 1
+        root = int(values[0] or 0) if has_root else -1
+        values = values[has_root:]
+        if not values or len(values) % width or len(values) > 2 * width:
+            return None
+        groups = [values[at : at + _CELLS] for at in range(0, len(values), width)]
+        only_in_place = len(groups) == 1 and _ONLY_IN_PLACE.search(text) is not None
+        cells = [
+            (only_in_place or bool(at), time or 0.0, algbw or 0.0, busbw or 0.0, None if errors == _NONE else errors)
+            for at, (time, algbw, busbw, errors) in enumerate(groups)
+        ]
+        if is_joined and len(cells) > 1:  # joined at the wrong place, the two halves do not agree
+            ratios = [busbw / algbw for _, _, algbw, busbw, _ in cells if algbw > 1]
+            if len(ratios) > 1 and abs(ratios[0] - ratios[1]) > _CLOSE * ratios[0]:
+                return None
+        return _Cells(redop, root, cells)
+
+    def _take_document(self, text: str, line: Evidence) -> None:
+        """Take in what ``-J`` writes."""
+        try:
+            document = json.loads(text)
+        except ValueError:
+            return
+        table = self._table
+        for device in _listed(document, "devices"):
+            table.listed.add(int(device.get("rank", 0)))
+            table.hosts.setdefault(str(device.get("hostname")), set()).add(int(device.get("device", 0)))
+            table.gpus.add(str(device.get("device_info")))
+        program = _PROGRAM.search(" ".join(map(str, document.get("args") or ())))
+        table.operation, table.counts_wrong = _plain(program[1]) if program else "", True
+        for result in _listed(document, "results"):
+            for name in ("out_of_place", "in_place"):
+                if isinstance(cells := result.get(name), dict):
+                    row = Row(
+                        int(result["size"]),
+                        float(cells["alg_bw"]),
+                        float(cells["bus_bw"]),
+                        line,
+                        float(cells.get("time") or cells.get("cpu_time") or 0.0),
+                        name == "in_place",
+                        cells.get("nwrong"),
+                        str(result.get("type")),
+                        str(result.get("redop") or ""),
+                        int(result.get("root") or -1),
+                        int(result.get("count") or 0),
+                    )
+                    table.rows.append(row)
+
+    def _take_inspected(self, text: str, line: Evidence) -> Iterator[Table]:
+        """Take in a line of NCCL Inspector; each operation has a table of its own."""
+        try:
+            document = json.loads(text[text.index("{") :])
+            call, header = document["coll_perf"], document.get("header", {})
+            name = _plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(call["coll"])).lower())
+            row = Row(
+                int(call["coll_msg_size_bytes"]),
+                float(call["coll_algobw_gbs"]),
+                float(call["coll_busbw_gbs"]),
+                line,
+                float(call.get("coll_exec_time_us", 0)),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+        ranks, nodes = int(header.get("n_ranks") or 0), int(header.get("nnodes") or 0)
+        if (name, ranks) != (self._table.operation, self._table.ranks):
+            yield self._begin("NCCL Inspector", name, ranks=ranks, nodes=nodes)
+        self._table.rows.append(row)
+
+    def _take_other(self, text: str, line: Evidence) -> Iterator[Table]:
+        """Take in a line of a program other than nccl-tests."""
+        table = self._table
+        if match := _DEEPSPEED.search(text):
+            yield self._begin("DeepSpeed", match[1], ranks=int(match[2]))
+        elif "BusBW" in text and table.tool == "DeepSpeed":
+            self._unit = 1 / _GBIT if "BusBW (Gbps)" in text else 1.0
+        elif table.tool == "DeepSpeed" and (match := _DEEPSPEED_ROW.search(text)):
+            time_us = float(match[3]) * _SECONDS.get(match[4], 1.0)
+            algbw, busbw = (float(match[at]) * self._unit for at in (5, 6))
+            table.rows.append(Row(int(match[1]) * int(match[2]), algbw, busbw, line, time_us))
+        elif match := _PAYLOAD.search(text):
+            yield self._begin("all_reduce_bench", match[1], ranks=int(match[4]))
+            self._unit = float(match[2] or 0) * (1 << _SHIFT.get((match[3] or "B")[0], 0))
+        elif table.tool == "all_reduce_bench" and "payload" in text and "busbw" in text:
+            self._columns = ("busbw", "algbw") if text.index("busbw") < text.index("algbw") else ("algbw", "busbw")
+        elif table.tool == "all_reduce_bench" and (match := _MARKDOWN.search(text)):
+            named = dict(zip(self._columns, (float(match[3]), float(match[4])), strict=True))
+            table.rows.append(
+                Row(round(float(match[1]) * (1 << _SHIFT[match[2]])), named["algbw"], named["busbw"], line)
+            )
+        elif table.tool == "all_reduce_bench" and (match := _STATED.search(text)):
+            table.rows.append(Row(round(self._unit), 0.0, float(match[1]), line))
+        elif (match := _SENTENCE.search(text)) and (topic := _TOPIC.search(text[: match.start()].lower())):
+            if (table.tool, table.operation) != (PROGRAM, _plain(topic[1])):
+                ranks = _RANKS.search(text)
+                number = int(ranks[1] or ranks[2]) if ranks else 0
+                yield self._begin(PROGRAM, topic[1], ranks=number)
+            stated = re.search(r"\balg_?bw[:= ]+([\d.]+)", text)
+            algbw = float(stated[1]) if stated else 0.0
+            self._table.rows.append(Row(int(match[1]), algbw, float(match[2]), line))
+        else:
+            yield from self._take_link(text, line)
+
+    def _take_link(self, text: str, line: Evidence) -> Iterator[Table]:
+        """Take in a line of a program that measures single links."""
+        table = self._table
+        if match := _PERFTEST.search(text):
+            yield self._begin("perftest", "ib_" + match[1].lower().removeprefix("rdma_") + "_bw", ranks=2, nodes=2)
+        elif match := _PERFTEST_HEAD.search(text):
+            if table.tool != "perftest":
+                yield self._begin("perftest", "ib_write_bw", ranks=2, nodes=2)
+            self._unit = 1 / _GBIT if match[1].startswith("Gb") else _MIB_PER_S
+        elif table.tool == "perftest" and (match := _PERFTEST_ROW.match(text)):
+            average = float(match[3]) * self._unit
+            table.rows.append(Row(int(match[1]), average, average, line))
+        elif match := _NVBANDWIDTH.search(text):
+            yield self._begin("nvbandwidth", match[1])
+        elif match := _MATRIX.search(text):
+            if table.tool != "nvbandwidth":
+                name = "_".join(filter(None, ("p2p", (match[1] or "").lower() + "directional", match[2])))
+                yield self._begin("p2pBandwidthLatencyTest", name)
+            self._is_matrix = True
+        elif self._is_matrix and (match := _MATRIX_ROW.match(text)):
+            for column, cell in enumerate(match[2].split()):
+                if (value := _number(cell)) not in (None, _NONE) and ("." in cell) and column != int(match[1]):
+                    table.rows.append(Row(0, value or 0.0, value or 0.0, line))
+
+
+def _number(word: str) -> float | None:
+    if word == "N/A":
+        return _NONE
+    try:
+        return float(word.rstrip("*"))
+    except ValueError:
+        return None
+
+
+def _listed(document: Any, name: str) -> Iterable[dict[str, Any]]:
+    value = document.get(name) if isinstance(document, dict) else None
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _plain(name: str) -> str:
+    """Return an operation as nccl-tests call it."""
+    name = name.removesuffix("_perf").removesuffix("_into_tensor").removesuffix("_tensor").removesuffix("_base")
+    known = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+    return known.get(name, "alltoall" if name in ("all_to_all", "all_to_all_single") else name)
+
+
+def _conclude(table: Table) -> None:
+    """Find the operation and the number of ranks of a table of nccl-tests, as far as its rows tell them."""
+    if table.counts_wrong is None:  # without a head: the root came with the count
+        table.counts_wrong = any(row.root >= 0 or row.redop for row in table.rows) and not any(
+            row.errors and 0 < row.errors < 1 for row in table.rows
+        )
+        is_headless = True
+    else:
+        is_headless = False
+    listed = max(table.listed, default=-1) + 1
+    table.is_whole = listed > 0 and len(table.listed) == listed
+    clear = [row for row in table.rows if row.algbw >= 1 and row.busbw] or [
+        row for row in table.rows if row.algbw > 0.1
+    ]
+    ratio = median(row.busbw / row.algbw for row in clear) if clear else 0.0
+    sample = table.rows[-1]
+    shares = (
+        median(row.size / (row.count * _BYTES.get(row.type, _width(row.type))) for row in table.rows if row.count)
+        if any(row.count for row in table.rows)
+        else 1
+    )
+    parts = round(shares) if shares > 1 + _CLOSE else 1
+    checked = [row for row in table.rows if row.errors is not None]
+    is_unchecked_in_place = bool(checked) and not any(row.in_place for row in checked)
+    if not table.operation:
+        topic = _TOPIC.search(sample.line.source.rpartition("/")[2].lower())
+        inferred = _infer(ratio, parts, sample, is_unchecked_in_place)
+        named = _plain(topic[1]) if topic else ""
+        fits = named and (named == inferred or {named, inferred} <= {"all_gather", "alltoall", "gather", "scatter"})
+        table.operation = named if fits else inferred
+        is_pair = inferred == "all_reduce" and abs(ratio - 1) < _CLOSE and is_headless  # or sendrecv
+        table.is_sure = bool(fits) or not (is_pair or (inferred == "all_gather" and not checked))
+    elif table.operation == "all_reduce":
+        table.fits = sample.root < 0 and sample.redop != "none"
+    if parts > 1:
+        table.ranks = parts
+    elif table.operation == "all_reduce" and 1 + _CLOSE / 2 < ratio < 2 - 1e-4:
+        implied = 2 / (2 - ratio)
+        table.ranks = listed if listed > 1 and abs(factor("all_reduce", listed) - ratio) < 0.005 else round(implied)
+    else:
+        table.ranks = max(listed, 2 if table.operation == "all_reduce" and ratio else listed)
+    if table.hosts and table.ranks:
+        table.nodes = len(table.hosts) if table.is_whole else -(-table.ranks // max(table.per_node, 1))
+
+
+def _width(dtype: str) -> int:
+    return 1 if "8" in dtype else 4
+
+
+def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -> str:
+    """Return the operation by its formulas: what is reduced, whether there is a root, and which sizes are counted."""
+    reduces = sample.redop not in ("none", "")
+    if sample.root >= 0:
+        return "reduce" if reduces else "broadcast" if abs(ratio - 1) < _CLOSE else "gather"
+    if parts > 1:
+        return "reduce_scatter" if reduces else "alltoall" if is_unchecked_in_place else "all_gather"
+    if not reduces:
+        return "broadcast" if sample.redop == "" else "sendrecv"
+    return "sendrecv" if abs(ratio - 1) < _CLOSE and is_unchecked_in_place else "all_reduce"
+
+
+def speeds(lines: Sequence[Evidence]) -> list[Speed]:
+    """Return how fast a training runs, by what its lines state."""
+    stated: dict[str, list[tuple[float, Evidence]]] = {}
+    for line in lines:
+        for pattern, what, scale in _SPEEDS:
+            match = re.search(pattern, line.text)
+            number = _number(match[1].replace(",", "").rstrip(".")) if match else None
+            if number:
+                stated.setdefault(what, []).append((number * scale if scale else 1 / number, line))
+                break
+    return [
+        Speed(what, median(value for value, _ in values), len(values), values[-1][1]) for what, values in stated.items()
+    ]
