@@ -35,6 +35,9 @@ _LED = re.compile(rb"(?:^|[\])>|:`'\"*\x80-\xff-]|:\d+|\.(?:cc|cu|h)) *\[?$")
 """How a line begins before that, unless it is a sentence."""
 _TORN = re.compile(rb":\d+ ?\[|\[-?\d{0,10}\] *$")
 """What is left of NCCL's own prefix where it was torn: then the message may be, too."""
+_HEAD = re.compile(rb":\d+:\d+ \[")
+_MOST_HEADS = 1
+"""Where a line has more of them, two were glued together, and nobody knows whose the statement is."""
 _IN_LOG = re.compile(rb"(?:[\]|>-]|:\d+) *$")
 """What is before it in a log."""
 
@@ -62,7 +65,8 @@ def quoted(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin
             parsed = grammar.parse(text)
             if parsed is not None and parsed.kind not in NUMBERED and is_telling(parsed, marked=True):
                 return origin, Text(decode(match["level"]), text, parsed)
-        if is_statement and _LED.search(head) and (_IN_LOG.search(head) or not is_sentence(text)):
+        is_glued = len(_HEAD.findall(head)) > _MOST_HEADS
+        if is_statement and not is_glued and _LED.search(head) and (_IN_LOG.search(head) or not is_sentence(text)):
             unknown = origin, Text(decode(match["level"]), text, None)
     return unknown
 
