@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Results:
         fix=[
             "pip install -U nvidia-nccl-cu12   # 2.10 or later, which continues without the place; or a newer image",
             "nvidia-smi --query-gpu=pci.bus_id --format=csv; ls /sys/class/pci_bus   # is it there?",
-            "-v /sys:/sys:ro   # option of docker run, if the host has the device and the container lacks it",
+            "--volume=/sys:/sys:ro   # option of docker run, if the host has the device and the container lacks it",
         ],
         notices=notices,
         evidence=first_evidence([*notices[:2], *failed[:1]]),
