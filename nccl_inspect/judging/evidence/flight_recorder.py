@@ -61,8 +61,8 @@ def _waiting_without_dump(facts: Facts) -> set[int]:
 def is_of_run(facts: Facts) -> bool:
     """Whether a time shows that the dumps are of the run in the log: they name neither processes nor communicators.
 
-    Lines with a date were printed within a day of the last calls, or the log was last written then. What the log says
-    of calls that timed out was compared with the dumps before.
+    Lines with a date were printed within a day of the last calls, or the log was last written then, where it is a file.
+    What the log says of calls that timed out was compared with the dumps before.
     """
     active = max((dump.active_ns for dump in dumps_of(facts)), default=0) / 1e9
     if waits(facts) or not active:
@@ -72,18 +72,18 @@ def is_of_run(facts: Facts) -> bool:
     texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
     if any(is_near(day, text) for text in texts):
         return True
-    written = (ages.written(source.name) for source in facts.job.sources)
-    return any(when is not None and abs(when - active) <= _DAY for when in written)
+    written = [when for source in facts.job.sources if (when := ages.written(source.name)) is not None]
+    return not written or any(abs(when - active) <= _DAY for when in written)
 
 
 def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """Return the findings; those that only dumps show which may be of another run are possible."""
+    """Return the findings; a failure that only dumps show which may be of another run is possible."""
     names = {dump.name for dump in dumps_of(facts)}
     if not names or is_of_run(facts):
         return findings
     return [
         finding.with_fields(confidence="possible", fatal=False)
-        if finding.evidence and names.issuperset(line.source for line in finding.evidence)
+        if finding.fatal and names.issuperset(line.source for line in finding.evidence)
         else finding
         for finding in findings
     ]

@@ -25,7 +25,7 @@ def confidence(facts: Facts, notice: Notice) -> str:
     """
     line = notice.evidence[0]
     if not _is_kernel(notice):
-        return "certain"
+        return "likely"
     pid = value(notice, "process") or value(notice, "pid") or next(iter(_PID.findall(line.text)), None)
     own = {last.process.pid: last.process.host for last in facts.job.last_lines}
     is_own = None if pid is None or not str(pid).isdigit() else int(str(pid)) in own
@@ -38,9 +38,10 @@ def confidence(facts: Facts, notice: Notice) -> str:
     is_now = _is_of_time(facts, line.text) if _is_apart(facts, line.source) else True
     if False in (is_own, is_here, is_now):
         return "possible"
-    if is_own and (value(notice, "bus_id") is None or ranks_in(facts, [notice])):
+    is_gpu = bool(ranks_in(facts, [notice]))
+    if is_own and (is_gpu or value(notice, "bus_id") is None):
         return "certain"
-    return "likely" if is_own or is_now else "possible"
+    return "likely" if is_own or is_now or is_gpu else "possible"
 
 
 def _is_kernel(notice: Notice) -> bool:
