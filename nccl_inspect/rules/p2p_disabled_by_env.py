@@ -69,10 +69,10 @@ def _limit(facts: Facts, levels: list[Setting], slow: Selection) -> Finding:
     words = as_shell(levels)
     return RULE.finding(
         f"{words} limits P2P to GPUs that are closer to each other than by NCCL's own choice",
-        cause=f"{words} is set in the {listed(setting.source for setting in levels)}; NCCL's own choice is PXB: also over "
-        "several PCIe switches",
-        impact=f"{count(len(slow), 'pair')} of one host {usage_of(slow)} instead of P2P, which other pairs use. Pairs that "
-        "only the CPU connects would do so anyway",
+        cause=f"{words} is set in the {listed(setting.source for setting in levels)}; NCCL's own choice is PXB: also "
+        "over several PCIe switches",
+        impact=f"{count(len(slow), 'pair')} of one host {usage_of(slow)} instead of P2P, which other pairs use. Pairs "
+        "that only the CPU connects would do so anyway",
         fix=[
             *unset_steps(levels),
             "nvidia-smi topo -m   # PXB: these pairs could use P2P; NODE or SYS: they could not",
