@@ -61,7 +61,7 @@ def _waiting_without_dump(facts: Facts) -> set[int]:
 def is_of_run(facts: Facts) -> bool:
     """Whether a time shows that the dumps are of the run in the log: they name neither processes nor communicators.
 
-    Lines with a date were printed within a day of the last calls, or the log was last written then, where it is a file.
+    Lines with a date were printed within a day of the last calls, or the log was not last written before that.
     What the log says of calls that timed out was compared with the dumps before.
     """
     active = max((dump.active_ns for dump in dumps_of(facts)), default=0) / 1e9
@@ -73,7 +73,7 @@ def is_of_run(facts: Facts) -> bool:
     if any(is_near(day, text) for text in texts):
         return True
     written = [when for source in facts.job.sources if (when := ages.written(source.name)) is not None]
-    return not written or any(abs(when - active) <= _DAY for when in written)
+    return not written or any(when >= active - _DAY for when in written)  # a copy is younger
 
 
 def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:

@@ -36,9 +36,10 @@ def confidence(facts: Facts, notice: Notice) -> str:
     if is_own and is_here:
         is_here = own[int(str(pid))] in hosts
     is_now = _is_of_time(facts, line.text) if _is_apart(facts, line.source) else True
+    is_gpu = bool(ranks_in(facts, [notice]))
+    is_own = is_own or (None if is_gpu else is_own)  # containers have process ids of their own
     if False in (is_own, is_here, is_now):
         return "possible"
-    is_gpu = bool(ranks_in(facts, [notice]))
     if is_own and (is_gpu or value(notice, "bus_id") is None):
         return "certain"
     return "likely" if is_own or is_now or is_gpu else "possible"
