@@ -45,7 +45,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     returned = results.of(facts, registered())
-    all_findings = returned.findings
+    all_findings = _doubted_dumps(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _settled(
@@ -120,6 +120,15 @@ def _doubted(facts: Facts, findings: list[Finding]) -> list[Finding]:
         else finding
         for finding in findings
     ]
+
+
+def _doubted_dumps(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """The findings; those by dumps that may be of another run are possible."""
+    if not any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
+        return findings
+    from nccl_inspect.judging.evidence import flight_recorder  # most jobs are a log alone
+
+    return flight_recorder.doubt(facts, findings)
 
 
 def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:

@@ -210,8 +210,16 @@ class _Builder:
         if ranks:
             return ranks
         process_id = process.log.process
-        mine = {fragment.ranks[process_id] for fragment in self._lines.fragments if process_id in fragment.ranks}
-        return sorted(mine)
+        fragments = self._lines.fragments
+        everybody = {process for fragment in fragments for process in fragment.ranks}
+        by_gpu: dict[str | None, dict[int, bool]] = {}
+        for fragment in fragments:
+            if (rank := fragment.ranks.get(process_id)) is not None:
+                ranks_of_gpu = by_gpu.setdefault(fragment.devices.get(rank), {})
+                ranks_of_gpu[rank] = ranks_of_gpu.get(rank, False) or len(fragment.ranks) == len(everybody)
+        # A GPU has another rank in each communicator: that among all processes is the one of the job.
+        chosen = [[rank for rank in own if len(own) == 1 or own[rank]] for own in by_gpu.values()]
+        return sorted({own[0] for own in chosen if len(own) == 1})
 
     def _bus_ids(self) -> dict[int, str]:
         """The GPU of each global rank."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
+from types import MappingProxyType
 from typing import TypeAlias
 
 from nccl_inspect.bandwidth.lines import goes_on, kept
@@ -49,20 +50,25 @@ class Reader:
     Args:
         fold: takes in what they say; a new one where none is given.
         large: bytes after which a log is read in columns.
+        widths: the length of cut lines, by the names of the sources that have such.
     """
 
-    def __init__(self, fold: Fold | None = None, large: float = LARGE) -> None:
+    def __init__(
+        self, fold: Fold | None = None, large: float = LARGE, widths: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.fold = fold or Fold()
         """What was read so far."""
         self._scanner = BulkScanner(engine.shipped(), self.fold, large)
         self._scanner.know(self.fold.known)
+        self._widths = widths
 
     def add(self, piece: Piece) -> None:
         """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""
         if isinstance(piece, Lines):
             self.feed(piece)
         elif isinstance(piece, Source):
-            self.fold.start(piece.name, piece.newest_first)
+            self._scanner.cut_width = self._widths.get(piece.name)
+            self.fold.start(piece.name, piece.newest_first).is_cut = self._scanner.cut_width is not None
         elif isinstance(piece, Fold):
             self.fold.merge(piece)
             self._scanner.know(piece.known)

@@ -22,7 +22,7 @@ from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.processes import line_order
 from nccl_inspect.model.processes.gathering import Gathered
-from nccl_inspect.model.statements import ages
+from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline import excerpts, short_sources
 from nccl_inspect.pipeline.jobs import Choice, judged
 from nccl_inspect.pipeline.options import Options
@@ -68,10 +68,13 @@ def fold(
     given = files.lasting(files.find(inputs))
     reader = Reader()
     state = _filled(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
-    if not state.partial and (turned := line_order.sources(state)):
+    turned = set() if state.partial else line_order.sources(state)
+    if turned:
         files.require_again(given, turned)
         state = _filled(Reader(), _of_all(given, None, turned), interruption)
-    if not state.partial and excerpts.may_be(state):
+    if not state.partial and (widths := unrecognised.cut_widths(state)) and files.can_read_again(given):
+        state = _filled(Reader(widths=widths), _of_all(given, None, turned), interruption)
+    elif not state.partial and excerpts.may_be(state):
         again = excerpts.read(_of_all(given, None))
         state = again if again.restored else state
     if state.partial and not _has_nccl(state):

@@ -45,11 +45,17 @@ def judge(facts: Facts) -> Results:
         if switch := facts.errors_of_rule(RULE.name):
             yield _switch_clue(switch)
         return
-    is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
-    is_sure = any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
+    surely = {kernel_log.confidence(facts, notice) for notice in kernel}
+    is_proved = not stated and "certain" in surely
+    is_old = not (stated or is_proved) and (
+        surely == {"possible"} or _is_explained(facts, kernel) or not _is_over(facts, kernel)
+    )
+    is_sure = is_proved or any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
     yield RULE.finding(
         f"the hardware of a GPU failed: {listed(map(_words, notices), limit=2)}",
-        cause=_NO_ANSWER if lost else _cause(kernel, is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
+        cause=_NO_ANSWER
+        if lost
+        else _cause(kernel, is_sure=is_sure and not is_proved, is_stated=bool(stated), is_old=is_old),
         impact="the rank on this GPU is lost, and with it the job; the other ranks lose connections or wait",
         fix=[
             "kubectl cordon <node>   # Slurm: scontrol update nodename=<node> state=drain reason=gpu; run "

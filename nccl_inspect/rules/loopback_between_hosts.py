@@ -74,9 +74,8 @@ def _loopback(facts: Facts) -> _Loopback:
 def _finding(facts: Facts, loopback: _Loopback) -> Finding:
     works = bool(loopback.carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
     is_dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
-    is_stuck = (
-        not is_dead and not facts.job.paths and facts.none_initialized(facts.job.communicators)
-    )  # or the log was cut there
+    is_open = not is_dead and not facts.job.paths and facts.none_initialized(facts.job.communicators)
+    is_stuck = is_open and not facts.job.excerpt  # or the log was cut there
     return RULE.finding(
         "ranks of several hosts use the loopback interface (lo)"
         + (", and connect: these hosts are on one machine" if works else ", which cannot reach another host"),

@@ -82,7 +82,7 @@ def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: Selection, is
     is_dead = bool(crossed) or is_refused or facts.job.failed
     if works and not is_dead:
         return _Outcome("warning", _BY_CHANCE, is_shown=False)
-    is_stuck = bool(mixed) and not works and facts.none_initialized(mixed)  # or the log was cut there
+    is_stuck = bool(mixed) and not works and facts.none_initialized(mixed) and not facts.job.excerpt  # or it was cut
     return _Outcome("error", _NEVER, is_shown=is_dead, is_fatal=is_dead or is_stuck)
 
 

@@ -1,8 +1,9 @@
 """NCCL_P2P_DISABLE or NCCL_P2P_LEVEL keeps GPUs of one host from communicating directly."""
 
+from nccl_inspect.event.types import P2pRefused
 from nccl_inspect.judging.engine import Facts, Finding, Results, Rule
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps, usage_of
-from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs
+from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs, limiting_levels
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -27,6 +28,8 @@ def judge(facts: Facts) -> Results:
     slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     if slow and settings:
         yield _finding(facts, settings, slow)
+    elif (levels := limiting_levels(facts, slow)) and len(slow) < len(local) and not facts.with_event(P2pRefused):
+        yield _limit(facts, levels, slow)  # other pairs of the machine use P2P
     elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
         yield _clue(facts, settings)
 
@@ -58,6 +61,25 @@ def _finding(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
         severity="error" if _on_nvlink(facts, slow) else "warning",
         ranks=facts.ranks_with(settings),
         evidence=evidence_of_settings(settings),
+        paths=slow,
+    )
+
+
+def _limit(facts: Facts, levels: list[Setting], slow: Selection) -> Finding:
+    words = as_shell(levels)
+    return RULE.finding(
+        f"{words} limits P2P to GPUs that are closer to each other than by NCCL's own choice",
+        cause=f"{words} is set in the {listed(setting.source for setting in levels)}; NCCL's own choice is PXB: also "
+        "over several PCIe switches",
+        impact=f"{count(len(slow), 'pair')} of one host {usage_of(slow)} instead of P2P, which other pairs use. Pairs "
+        "that only the CPU connects would do so anyway",
+        fix=[
+            *unset_steps(levels),
+            "nvidia-smi topo -m   # PXB: these pairs could use P2P; NODE or SYS: they could not",
+        ],
+        confidence="likely",
+        ranks=facts.ranks_with(levels),
+        evidence=evidence_of_settings(levels),
         paths=slow,
     )
 

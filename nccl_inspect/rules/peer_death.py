@@ -15,6 +15,7 @@ from nccl_inspect.judging.engine import (
     Rule,
     first_evidence,
 )
+from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
@@ -32,7 +33,7 @@ from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_los
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
 from nccl_inspect.judging.retelling import retell
-from nccl_inspect.judging.statements import FLUSHED, message_of, report_of, value
+from nccl_inspect.judging.statements import FLUSHED, message_of, report_of
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
@@ -81,8 +82,10 @@ def judge(facts: Facts) -> Results:
     stores = facts.with_role("store-failed") if any(end.is_by_exception for end in departed) else []
     yield Effects([*late, *lost, *caught, *begins, *stores])
     if killed:
-        yield _of_memory(facts, killed, departed, [*closed, *given_up])
-        return
+        by_memory = _of_memory(facts, killed, departed, [*closed, *given_up])
+        yield by_memory
+        if by_memory.confidence != "possible":
+            return
     weak = bool(departed) and departed[0].is_unconfirmed
     if weak and not departed[0].is_crash_or_kill and _nccl_failed(facts):
         return  # ranks ended because of that: a launcher's report of them is an effect
@@ -250,24 +253,19 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
+    is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in killed)
     return RULE.finding(
         f"a process was killed because host memory ran out: {message_of(killed[0]).strip()}",
         cause=wording.MEMORY,
         impact=f"{_DEAD}. The others lose connections, or wait until PyTorch times out",
         fix=wording.MEMORY_FIX,
-        confidence="possible" if not gone and _are_strangers(facts, killed) else "likely" if by_task else "certain",
+        severity="warning" if is_doubtful else None,
+        confidence="possible" if is_doubtful else "likely" if by_task else "certain",
         ranks=ranks | by_task,
         hosts={end.host for end in gone},
         evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
-        fatal=True,
+        fatal=not is_doubtful,
     )
-
-
-def _are_strangers(facts: Facts, killed: list[Notice]) -> bool:
-    """Whether statements name processes that are none of the job, of which every rank is known."""
-    pids = {value(notice, "pid") for notice in killed}
-    own = {last.process.pid for last in facts.job.last_lines if last.ranks}
-    return None not in pids and own.isdisjoint(pids) and len(facts.job.ranks_seen) == facts.job.world_size
 
 
 def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:

@@ -2,6 +2,7 @@
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Facts, Results, Rule, value
+from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.statements import message_of
 
 RULE = Rule(
@@ -18,7 +19,9 @@ def judge(facts: Facts) -> Results:
     crashes = facts.errors_of_rule(RULE.name)
     if not crashes:
         return
-    is_rank = not {value(notice, "pid") for notice in crashes}.isdisjoint(_ranks(facts))
+    is_rank = not {
+        value(notice, "pid") for notice in crashes if kernel_log.confidence(facts, notice) != "possible"
+    }.isdisjoint(_ranks(facts))
     yield stated_errors.finding(
         RULE,
         facts,

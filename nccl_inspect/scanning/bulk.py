@@ -81,7 +81,7 @@ class BulkScanner(Scanner):
         if not counts.lines:
             lines = rejoined(lines, self._grammar)
         text = lines.text
-        if counts.pending:
+        if counts.pending or self.cut_width:
             self._by_line(lines, counts)
         elif lines.mended is None and _is_sparse(text):
             self._sparse(lines, counts)

@@ -70,6 +70,8 @@ class Scanner:
         """Whether a line was in an envelope: then lines that continue its message are, too."""
         self.takes_leads = False
         """Whether it read a line from which what unknown launchers put in front is taken."""
+        self.cut_width: int | None = None
+        """The length of the lines that were cut: what these state is not whole."""
         self._needles: list[bytes] | None = None
         """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
         self.productions: set[Production] = set()
@@ -127,6 +129,8 @@ class Scanner:
             self._bare(number, line, counts, sink)
             return
         text = self._texts.young.get(rest) or self._text(rest, origin)
+        if len(line) == self.cut_width and not text.damaged:
+            text = self._beginning(text)
         if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
             return
         if origin is None or text.damaged:
@@ -232,7 +236,7 @@ class Scanner:
 
     def _bare(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated = NOTHING) -> None:
         """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
-        parsed = self._grammar.parse_bare(line)
+        parsed = None if len(line) == self.cut_width else self._grammar.parse_bare(line)
         if counts.awaited and self._retell(number, last_error.announced(line, number, stated, counts.awaited), sink):
             counts.related_lines += 1
             counts.add_other(number, line)
@@ -379,6 +383,13 @@ class Scanner:
             self.productions.add(text.parsed.production)
         self._texts.keep(key, text)
         return text
+
+    def _beginning(self, text: Text) -> Text:
+        """What a cut line states: a warning what it says up to there, if that can be only one; any other nothing."""
+        parsed = text.parsed if text.level == "WARN" and not text.message[-1:].isdigit() else None
+        if parsed is None and text.level == "WARN":
+            parsed = self._grammar.parse_torn(text.message)
+        return Text(text.level, text.message, parsed)
 
     def _key(self, rest: bytes, origin: Origin | None) -> bytes:
         """What level and message are remembered by: with a mark where the printer decides what they mean."""

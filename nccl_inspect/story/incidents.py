@@ -10,6 +10,7 @@ from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascad
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
@@ -149,6 +150,8 @@ class Collector:
             )
         if not notice.roles.isdisjoint(("forced-end", "catchable", "program-exception")) or tone == "loose":
             return False  # of :meth:`_collect_signals` and :meth:`_collect_exceptions`
+        if notice.production.startswith("kernel/") and kernel_log.confidence(self.facts, notice) == "possible":
+            return False  # it may be about another run or program
         is_wait = isinstance(notice.event, CollectiveTimeout) or "watchdog-status" in notice.roles
         if not (is_wait or is_error(notice) or (tone == "echo" and notice.level != "INFO")):
             return False

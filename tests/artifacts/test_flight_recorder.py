@@ -104,6 +104,7 @@ def written(folder: Path, seconds: dict[int, float]) -> Job:
     """Read a folder again, with dumps that were written so long after `NOW`."""
     for rank, after in seconds.items():
         os.utime(folder / f"nccl_trace_rank_{rank}", (NOW + after, NOW + after))
+    os.utime(folder / "job.log", (NOW, NOW))
     return nccl_inspect.read(folder)
 
 

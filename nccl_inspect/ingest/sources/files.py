@@ -104,6 +104,11 @@ def lasting(files: Iterable[File]) -> list[File]:
     return [file if file.again else replace(file, open=_Kept(file)) for file in files]
 
 
+def can_read_again(files: Iterable[File]) -> bool:
+    """Whether everything can be read once more: no stream is too long to be kept."""
+    return all(file.open.is_whole for file in files if isinstance(file.open, _Kept))
+
+
 def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
     """Make sure that everything can be read once more.
 
@@ -114,7 +119,7 @@ def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
     Raises:
         NoInputError: there is a stream that was too long to be kept.
     """
-    if any(isinstance(file.open, _Kept) and not file.open.is_whole for file in files):
+    if not can_read_again(files):
         raise NoInputError(f"{', '.join(sorted(turned))}: {_TURN}", "… | tac | nccl-inspect summarize, or name a file")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
+from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.hangs.watchdog import latecomers, waits
 from nccl_inspect.model.evidence import Evidence
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.calls import Call
     from nccl_inspect.artifacts.flight_recorder import Dump, Group
     from nccl_inspect.artifacts.standstill import Part, Standstill
+    from nccl_inspect.model.finding import Finding
     from nccl_inspect.model.job import CommunicatorInfo
 
 IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
+_DAY = 86_400.0
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 """The names under which programs call these operations."""
 
@@ -51,6 +55,38 @@ def _waiting_without_dump(facts: Facts) -> set[int]:
     late = {wait.rank for wait in latecomers(everything)}
     dumped = {dump.rank for dump in dumps_of(facts)}
     return {wait.rank for wait in everything if wait.rank is not None and wait.rank not in dumped | late}
+
+
+@once
+def is_of_run(facts: Facts) -> bool:
+    """Whether a time shows that the dumps are of the run in the log: they name neither processes nor communicators.
+
+    Lines with a date were printed within a day of the last calls, or the log was not last written before that.
+    What the log says of calls that timed out was compared with the dumps before.
+    """
+    active = max((dump.active_ns for dump in dumps_of(facts)), default=0) / 1e9
+    if waits(facts) or not active:
+        return True
+    day = datetime.fromtimestamp(active, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    texts = [last.time for last in facts.job.last_lines if last.time]
+    texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
+    if any(is_near(day, text) for text in texts):
+        return True
+    written = [when for source in facts.job.sources if (when := ages.written(source.name)) is not None]
+    return not written or any(when >= active - _DAY for when in written)  # a copy is younger
+
+
+def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """Return the findings; a failure that only dumps show which may be of another run is possible."""
+    names = {dump.name for dump in dumps_of(facts)}
+    if not names or is_of_run(facts):
+        return findings
+    return [
+        finding.with_fields(confidence="possible", fatal=False)
+        if finding.fatal and names.issuperset(line.source for line in finding.evidence)
+        else finding
+        for finding in findings
+    ]
 
 
 def being_made(facts: Facts) -> dict[int, CommunicatorInfo]:

@@ -1,12 +1,87 @@
-"""The hosts of lines of kernel logs, and the ranks that use the GPUs that these lines name."""
+"""What lines of kernel logs are about: the hosts and ranks of the job, or another run or program."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.times import moment
+
+_PID = later(r"\bpid=(\d+)")
+_STAMP = later(r"\[?(?:(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2} +\d+ [\d:]{8})|(\d{4}-\d\d-\d\d[ T][\d:]{8}))")
+"""The time in front of a line, without its year: syslog prints none."""
+_DAY, _YEAR = 86_400.0, 366 * 86_400.0
+
+
+def confidence(facts: Facts, notice: Notice) -> str:
+    """Return how surely a line of the kernel is about this job, by its host, process and time, and for Xids by GPU.
+
+    The ring buffer of a kernel goes back for weeks, and a file may be that of another machine. What stands among the
+    lines of the job is of its time.
+    """
+    line = notice.evidence[0]
+    if not _is_kernel(notice):
+        return "likely"
+    pid = value(notice, "process") or value(notice, "pid") or next(iter(_PID.findall(line.text)), None)
+    own = {last.process.pid: last.process.host for last in facts.job.last_lines}
+    is_own = None if pid is None or not str(pid).isdigit() else int(str(pid)) in own
+    if is_own is False and len(facts.job.ranks_seen) != facts.job.world_size:
+        is_own = None
+    hosts = hosts_in(facts, [notice])
+    is_here = True if hosts else None if _named_host(line.text) is None else False
+    if is_own and is_here:
+        is_here = own[int(str(pid))] in hosts
+    is_now = _is_of_time(facts, line.text) if _is_apart(facts, line.source) else True
+    is_gpu = bool(ranks_in(facts, [notice]))
+    is_own = is_own or (None if is_gpu else is_own)  # containers have process ids of their own
+    if False in (is_own, is_here, is_now):
+        return "possible"
+    if is_own and (is_gpu or value(notice, "bus_id") is None):
+        return "certain"
+    return "likely" if is_own or is_now or is_gpu else "possible"
+
+
+def _is_kernel(notice: Notice) -> bool:
+    return notice.production.startswith("kernel/")
+
+
+def _is_apart(facts: Facts, name: str) -> bool:
+    """Whether a source has no line of NCCL."""
+    return not any(source.nccl_lines for source in facts.job.sources if source.name == name)
+
+
+def _is_of_time(facts: Facts, line: str) -> bool | None:
+    """Whether a line was printed within a day of the last lines of the job; None where either has no date."""
+    texts = [last.time for last in facts.job.last_lines if last.time]
+    texts += [other.evidence[-1].text for other in facts.job.notices if not texts and not _is_kernel(other)]
+    near = [found for text in texts if (found := is_near(line, text)) is not None]
+    return any(near) if near else None
+
+
+def is_near(line: str, other: str) -> bool | None:
+    """Whether two lines were printed within a day of each other, in any year; None if one begins with no date."""
+    first, second = _in_year(line), _in_year(other)
+    if first is None or second is None:
+        return None
+    gap = abs(first - second)
+    return min(gap, _YEAR - gap) <= _DAY
+
+
+def _in_year(line: str) -> float | None:
+    """Return when a line was printed, in seconds of any year; None if it begins with no date."""
+    match = _STAMP.match(line)
+    when = moment(match[1] or match[2]) if match else None
+    return datetime.fromtimestamp(when.seconds, UTC).replace(year=2000).timestamp() if when else None
+
+
+def _named_host(line: str) -> str | None:
+    from nccl_inspect.artifacts import kernel  # most logs have no line of the kernel
+
+    return kernel.host(line)
 
 
 def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
@@ -29,11 +104,11 @@ def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:
     """All hosts that printed the same line."""
-    from nccl_inspect.artifacts import kernel, owner  # most logs have no line of the driver
+    from nccl_inspect.artifacts import owner  # most logs have no line of the driver
 
     job_hosts = owner.hosts_of(tuple(facts.hosts()))
     hosts = set(notice.hosts)
     for line in notice.evidence:
-        named = kernel.host(line.text)
+        named = _named_host(line.text)
         hosts.add((job_hosts.same(named) if named else job_hosts.of_path(line.source)) or "")
     return hosts & set(job_hosts.names)

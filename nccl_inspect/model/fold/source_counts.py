@@ -51,6 +51,8 @@ class SourceCounts(Record):
     """Whether one of its lines says that others were left out, in a text that is short enough to be a paste."""
     decorated: bool = False
     """Whether one of the lines of such a text ends as people and their tools end lines, and programs do not."""
+    is_cut: bool = False
+    """Whether its lines end at one column, where they were cut."""
     raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
     """The last exceptions of unknown ranks, with their line numbers."""
 
@@ -79,6 +81,7 @@ class SourceCounts(Record):
         self.crowded |= later.crowded
         self.elided |= later.elided
         self.decorated |= later.decorated
+        self.is_cut |= later.is_cut
         before = self.counts.lines
         self.counts.merge(later.counts)
         self.raised.extend(exception._replace(number=exception.number + before) for exception in later.raised)

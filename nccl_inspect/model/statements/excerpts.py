@@ -36,7 +36,7 @@ def is_excerpt(fold: Fold | Share, settings: Iterable[Setting]) -> bool:
         fold: of all sources.
         settings: of the job.
     """
-    if any(source.elided and source.bytes <= PASTE for source in fold.sources):
+    if any(source.is_cut or (source.elided and source.bytes <= PASTE) for source in fold.sources):
         return True
     if has_communicator(fold):
         return _lacks_its_beginning(fold)

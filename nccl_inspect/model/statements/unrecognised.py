@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import Process
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.model.fold.fold import Fold, Note
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.secrets import masked
-from nccl_inspect.util.text import decode
+from nccl_inspect.util.text import decode, encode
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
@@ -19,6 +21,10 @@ _VARIABLE = later(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/
 _CONNECTION = later(rb"(?:Channel|Ring) \d+(?:/\d+)? : (?P<src>\d{1,9})\[(?:[^\s\[\]]{1,20}\] -> (?P<dst>\d{1,9})\[)?")
 """How connection lines begin; the order of a ring has lines of its own."""
 _MAX_TEMPLATES = 1000
+_SMALL = 1 << 20
+"""Bytes of a log of which all statements may be looked at."""
+_CUT_SHAPES, _CUT_BEGINNINGS = 4, 2
+"""Lines of this many shapes, or beginnings of messages, are not equally long, and longer than all others, by chance."""
 
 
 def template(message: str) -> str:
@@ -37,6 +43,33 @@ def torn(fold: Fold | Share) -> list[Note]:
         for note in fold.unrecognised.values()
         if note.count == 1 and fold.numbered[source_and_line(note.place)[0]].counts.damaged_lines
     ]
+
+
+def cut_widths(fold: Fold) -> dict[str, int]:
+    """Return the length of the lines of each source in which none is longer, because all were cut there."""
+    notes = list(fold.unrecognised.values())
+    unknown = set(map(id, notes))
+    if notes and sum(source.bytes for source in fold.sources) <= _SMALL:
+        notes += [note for log in fold.processes.values() if log.process.host for note in log.notes.values()]
+    by_source: dict[int, dict[int, list[Note]]] = {}
+    for note in (note for note in notes if note.message):
+        text = prefix.whole(note.origin.head, note.level, decode(note.message))
+        by_length = by_source.setdefault(source_and_line(note.place)[0], {})
+        by_length.setdefault(len(encode(text)), []).append(note)
+    longest = {source: max(by_length) for source, by_length in by_source.items()}
+    proved = {
+        length
+        for source, length in longest.items()
+        for at in [by_source[source][length]]
+        if len({template(decode(note.message)) for note in at}) >= _CUT_SHAPES
+        or sum(_is_beginning(note.message) for note in at if id(note) in unknown) >= _CUT_BEGINNINGS
+    }
+    return {fold.sources[source].name: length for source, length in longest.items() if length in proved}
+
+
+def _is_beginning(message: bytes) -> bool:
+    """Whether a message is the beginning of one that the grammar knows."""
+    return any(production.is_cut(message) for production in engine.shipped().beginnings(message))
 
 
 def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int], bool]) -> int:
