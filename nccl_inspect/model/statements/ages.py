@@ -10,6 +10,8 @@ from nccl_inspect.util.times import moment
 
 _RECENT = 86_400
 """Seconds; the age of a line that is older says nothing of a job that runs."""
+_NO_TIME = 1e9
+"""Archives and images without times give 1970 or 1980."""
 _NEAR = 300
 """Seconds between the last line of a file and its last change, where nobody copied it."""
 
@@ -53,8 +55,9 @@ def of_line(source: str, stamp: str) -> float | None:
 
 
 def written(name: str) -> float | None:
-    """When a file was written, by the clock of its host; None if it is not a file on disk."""
+    """Return when a file was written, by the clock of its host; None if it is not a file on disk, or has no time."""
     try:
-        return Path(name).stat().st_mtime
+        when = Path(name).stat().st_mtime
+        return when if when > _NO_TIME else None
     except (OSError, ValueError):  # standard input, a member of an archive, bytes
         return None
