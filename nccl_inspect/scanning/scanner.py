@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from nccl_inspect.event.process_ended import ProcessEnded, join_lines
+from nccl_inspect.event.types import ChannelConnect, Connected
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
@@ -385,8 +386,12 @@ class Scanner:
         return text
 
     def _beginning(self, text: Text) -> Text:
-        """What a cut line states: a warning what it says up to there, if that can be only one; any other nothing."""
+        """Return what a cut line states: a warning that can be only one, P2P without its mode, that all is connected."""
         parsed = text.parsed if text.level == "WARN" and not text.message[-1:].isdigit() else None
+        event = text.parsed.event if text.parsed else None
+        is_p2p = isinstance(event, ChannelConnect) and event.transport == "P2P"
+        if is_p2p or isinstance(event, Connected):
+            parsed = text.parsed
         if parsed is None and text.level == "WARN":
             parsed = self._grammar.parse_torn(text.message)
         return Text(text.level, text.message, parsed)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
 _DAY = 86_400.0
+_NO_TIME = 1e9
+"""Seconds; archives and images without times give their files 1970 or 1980."""
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 """The names under which programs call these operations."""
 
@@ -72,7 +74,7 @@ def is_of_run(facts: Facts) -> bool:
     texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
     if any(is_near(day, text) for text in texts):
         return True
-    written = [when for source in facts.job.sources if (when := ages.written(source.name)) is not None]
+    written = [when for source in facts.job.sources if (when := ages.written(source.name) or 0) > _NO_TIME]
     return not written or any(when >= active - _DAY for when in written)  # a copy is younger
 
 

@@ -10,8 +10,6 @@ from nccl_inspect.util.times import moment
 
 _RECENT = 86_400
 """Seconds; the age of a line that is older says nothing of a job that runs."""
-_NO_TIME = 1e9
-"""Archives and images without times give 1970 or 1980."""
 _NEAR = 300
 """Seconds between the last line of a file and its last change, where nobody copied it."""
 
@@ -55,9 +53,8 @@ def of_line(source: str, stamp: str) -> float | None:
 
 
 def written(name: str) -> float | None:
-    """Return when a file was written, by the clock of its host; None if it is not a file on disk, or has no time."""
+    """Return when a file was written, by the clock of its host; None if it is not a file on disk."""
     try:
-        when = Path(name).stat().st_mtime
-        return when if when > _NO_TIME else None
+        return Path(name).stat().st_mtime
     except (OSError, ValueError):  # standard input, a member of an archive, bytes
         return None
