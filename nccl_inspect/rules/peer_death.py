@@ -136,8 +136,16 @@ def _closed(facts: Facts) -> tuple[list[Notice], list[Notice]]:
     """Connections to ranks or the store that closed for no known reason, and those that closed at the end."""
     closed = [*facts.notices("nccl/socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
+    # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
+    helpers = {_thread(notice) for notice in facts.errors_of_rule("rem-allocator-spurious-connection")}
+    closed = [notice for notice in closed if _thread(notice) not in helpers]
     late = _after_the_end(facts, closed)
     return [notice for notice in closed if not any(notice is other for other in late)], late
+
+
+def _thread(notice: Notice) -> str:
+    """Return the host, pid and thread in front of the first line."""
+    return notice.evidence[0].text.partition(" ")[0]
 
 
 def _lost(facts: Facts) -> list[Notice]:
