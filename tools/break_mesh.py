@@ -312,15 +312,15 @@ exec "$@"
 """What a node of its own does in its namespaces before it starts its part of the job."""
 
 
-def _parts(inner: list[str], size: int, nodes: int, small_shm: bool, port: int) -> list[list[str]]:
-    """The commands that start a job, one for each node.
+def start_commands(inner: list[str], size: int, nodes: int, port: int, *, small_shm: bool = False) -> list[list[str]]:
+    """Return the commands that start a job, one for each node.
 
     Args:
         inner: what each rank runs, behind torchrun's options.
         size: number of ranks.
         nodes: number of nodes; one is this machine as it is.
-        small_shm: give ``/dev/shm`` one megabyte.
         port: of the rendezvous.
+        small_shm: give ``/dev/shm`` one megabyte.
     """
     commands = []
     for node in range(nodes):
@@ -362,13 +362,13 @@ def record(name: str, communicators: str, size: int, nodes: int, out: Path, turn
         **dict(scenario.shared_environment),
     }
     inner = [__file__, "--inside", name, "--out", str(folder), f"--nodes={nodes}", f"--communicators={communicators}"]
-    commands = _parts(inner, size, nodes, scenario.small_shm, 29600 + turn)
+    commands = start_commands(inner, size, nodes, 29600 + turn, small_shm=scenario.small_shm)
     with (folder / "job.log").open("ab") as log:  # all nodes append to one file
         started = [
             subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
             for command in commands
         ]
-        status = _status(started)
+        status = wait_for(started, _LIMIT)
     truth = {
         "what_happened": scenario.what.format(victim=victim_of(size), late=round(1000 * scenario.delay * nodes)),
         "kind": scenario.kind,
@@ -382,9 +382,9 @@ def record(name: str, communicators: str, size: int, nodes: int, out: Path, turn
     return f"{folder.name}: exit status {status}"
 
 
-def _status(nodes: list[subprocess.Popen[bytes]]) -> int | None:
-    """Wait for all nodes: the worst exit status, and None where one had to be terminated."""
-    ends = time.monotonic() + _LIMIT
+def wait_for(nodes: list[subprocess.Popen[bytes]], limit: float) -> int | None:
+    """Return the worst exit status of all nodes, None where one had to be terminated after so many seconds."""
+    ends = time.monotonic() + limit
     try:
         return max(node.wait(max(0, ends - time.monotonic())) for node in nodes)
     except subprocess.TimeoutExpired:

@@ -18,13 +18,14 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from break_mesh import start_commands, wait_for
 
 SIZES = [8**exponent for exponent in range(1, 11)] + [4 << 30]
 SECONDS = 0.25
@@ -75,8 +76,8 @@ def bus_factor(operation: str, ranks: int) -> float:
 def measure(largest: int) -> Iterator[dict[str, Any]]:
     """Yield a row for each collective and size, as one rank of a job of torchrun."""
     torch, dist = import_module("torch"), import_module("torch.distributed")
-    ranks, local = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
-    torch.cuda.set_device(local if torch.cuda.device_count() > local else 0)
+    ranks = int(os.environ["WORLD_SIZE"])
+    torch.cuda.set_device(int(os.environ["RANK"]))
     dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
     rank = dist.get_rank()
     for operation in OPERATIONS:
@@ -128,26 +129,6 @@ def _seconds(torch: Any, dist: Any, call: Callable[[], Any], often: int) -> floa
 
 # --- runs
 
-_NODE = """
-hostname {name}
-mount -t tmpfs tmpfs /dev/shm
-exec "$@"
-"""
-
-
-def commands(setting: Setting, gpus: int, folder: Path, port: int) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Yield what starts the ranks of each node, with what its environment has beside the setting."""
-    each = gpus // setting.nodes
-    for node in range(setting.nodes):
-        options = [f"--nnodes={setting.nodes}", f"--node-rank={node}", f"--nproc-per-node={each}"]
-        options += ["--master-addr=127.0.0.1", f"--master-port={port}"]
-        command = [sys.executable, "-m", "torch.distributed.run", *options, __file__, "--out", str(folder)]
-        command += ["--inside", str(setting.largest)]
-        if setting.nodes > 1:
-            shell = _NODE.format(name=f"gpu-node-{node}")
-            command = ["unshare", "--mount", "--uts", "sh", "-ec", shell, "sh", *command]
-        yield command, {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(node * each, (node + 1) * each)))}
-
 
 def tests(setting: Setting, gpus: int, build: Path) -> Iterator[list[str]]:
     """Yield the programs of nccl-tests, each with a thread for each GPU."""
@@ -167,13 +148,14 @@ def run(name: str, gpus: int, out: Path, build: Path | None, port: int) -> str:
     with (folder / "job.log").open("ab") as log:
         if build is not None:
             for command in tests(setting, gpus, build):
-                statuses.append(_wait([subprocess.Popen(command, env=environment, stdout=log, stderr=log)]))
+                statuses.append(wait_for([subprocess.Popen(command, env=environment, stdout=log, stderr=log)], LIMIT))
         else:
+            inner = [__file__, "--out", str(folder), "--inside", str(setting.largest)]
             started = [
-                subprocess.Popen(command, env=environment | more, stdout=log, stderr=log, start_new_session=True)
-                for command, more in commands(setting, gpus, folder, port)
+                subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+                for command in start_commands(inner, gpus, setting.nodes, port)
             ]
-            statuses.append(_wait(started))
+            statuses.append(wait_for(started, LIMIT))
     truth = {
         "setting": setting.environment,
         "path": setting.path if build is None else _path_of_threads(setting),
@@ -191,18 +173,6 @@ def _path_of_threads(setting: Setting) -> str:
     if not setting.path.startswith("P2P") or setting.path.endswith("/CE"):
         return setting.path
     return f"P2P/direct pointer{'/read' if setting.path.endswith('/read') else ''}"
-
-
-def _wait(nodes: list[subprocess.Popen[bytes]]) -> int | None:
-    """Return the worst exit status, None where one had to be terminated."""
-    ends = time.monotonic() + LIMIT
-    try:
-        return max(node.wait(max(0.0, ends - time.monotonic())) for node in nodes)
-    except subprocess.TimeoutExpired:
-        for node in nodes:
-            node.terminate()
-            node.wait()
-        return None
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Results:
     yield RULE.finding(
         words.sentence(worst)
         + (f"; likewise {others[0]}" if len(others) == 1 else f"; likewise {len(others)} others" if others else ""),
-        cause=f"unknown from this log; what limits is the {_PARTS[worst.part]}. Suspects, most likely first: "
+        cause=f"what limits is the {_PARTS[worst.part]}. Suspects, if no other finding explains it, likely ones first: "
         + "; ".join((*_SUSPECTS[worst.part], *_COMMON)),
         impact=Estimate(
             f"{1 / max(_ratio(worst), 1e-3):.2g} times less bandwidth than the least that such hardware gives",

@@ -97,11 +97,12 @@ def judge(facts: Facts) -> Results:
                     paths=_touching(paths, silent),
                 )
             continue
+        elsewhere = absent_elsewhere(facts, comm)
         if facts.job.ended_by or standstill.is_stuck(facts):
-            elsewhere = absent_elsewhere(facts, comm)
             yield _elsewhere(facts, hang, elsewhere) if elsewhere else _finding(facts, hang)
         else:
-            yield _cut_or_stuck(facts, _how_far(hang), hang.ranks, standstill.evidence(facts) or comm.evidence[:2])
+            evidence = standstill.evidence(facts) or comm.evidence[:2]
+            yield _cut_or_stuck(facts, _how_far(hang, elsewhere), elsewhere or hang.ranks, evidence)
         return  # what follows the first stuck communicator waits for it
 
 
@@ -120,12 +121,13 @@ def _touching(paths: Selection, ranks: set[int]) -> Selection:
     return paths.only(("src", "dst"), lambda *ends: not ranks.isdisjoint(ends))
 
 
-def _how_far(hang: _Hang) -> str:
-    """How far the ranks came by the end of the log, and which have no line."""
+def _how_far(hang: _Hang, elsewhere: set[int]) -> str:
+    """Return how far the ranks came by the end of the log, and which have no line, as ranks of the job if known."""
     comm, number = hang.comm, len(hang.waiting)
     absent = set() if comm.completed else hang.absent
     has = "has" if len(absent) == 1 else "have"
-    rest = f" and {ranks_word(absent)} of {comm.nranks} {has} not started" if absent else ""
+    who = ranks_word(elsewhere) if elsewhere else f"{ranks_word(absent)} of {comm.nranks}"
+    rest = f" and {who} {has} not started" if absent else ""
     initialize = does(number, "initialize")
     return f"the log ends while {count(number, 'rank')} of communicator {comm.id} {initialize}{rest}"
 

@@ -386,7 +386,10 @@ class Scanner:
         return text
 
     def _beginning(self, text: Text) -> Text:
-        """Return what a cut line states: a warning that can be only one, P2P without its mode, that all is there."""
+        """Return what a cut line states.
+
+        That is a warning, if it can be only one, a P2P connection, whose mode may be lost, and that all are connected.
+        """
         parsed = text.parsed if text.level == "WARN" and not text.message[-1:].isdigit() else None
         event = text.parsed.event if text.parsed else None
         is_p2p = isinstance(event, ChannelConnect) and event.transport == "P2P"

@@ -28,7 +28,7 @@ def test_network_on_one_line_of_a_torn_log(name: bytes) -> None:
 
 def test_lines_torn_anywhere() -> None:
     alarms = {}
-    for at in range(20, len(_LINES[_CONNECTION])):
+    for at in range(20, len(_LINES[_CONNECTION]), 3):
         job = nccl_inspect.read(_swap(at))
         if job.verdict in ("failed", "degraded") or len(job.hosts) != 3:
             alarms[at] = job.verdict, [host.name for host in job.hosts], [finding.summary for finding in job.findings]

@@ -258,7 +258,9 @@ def number(communicators: Sequence[Communicator], world: Communicator | None) ->
         if comm is world or same:
             comm.global_ranks = range(comm.nranks)
         else:
-            comm.global_ranks = _closed([seen.get(rank) for rank in range(comm.nranks)], comm, world)
+            comm.global_ranks = [seen.get(rank) for rank in range(comm.nranks)]
+    if world is not None:
+        _close_last_gaps(communicators, world)
 
 
 def _world_ranks(communicators: Sequence[Communicator], world: Communicator | None) -> dict[Gpu, int]:
@@ -274,12 +276,25 @@ def _world_ranks(communicators: Sequence[Communicator], world: Communicator | No
     return ranks
 
 
-def _closed(ranks: list[int | None], comm: Communicator, world: Communicator) -> list[int | None]:
-    """Fill the last gap of a communicator as large as the world."""
-    if comm.nranks != world.nranks or ranks.count(None) != 1:
-        return ranks
-    missing = set(range(world.nranks)) - set(ranks)
-    return [missing.copy().pop() if rank is None else rank for rank in ranks] if len(missing) == 1 else ranks
+def _close_last_gaps(communicators: Iterable[Communicator], world: Communicator) -> None:
+    """Fill the only gap of a split, whose communicators share the ranks of their parent, and of one of all ranks.
+
+    So a rank that never began is known.
+    """
+    families: dict[tuple[int, int | None], list[Communicator]] = {}
+    for comm in communicators:
+        whole = comm.parent if comm.parent is not None and comm.ordinal is not None else None
+        if len(comm.global_ranks) == comm.nranks and (whole is not None or comm.nranks == world.nranks):
+            families.setdefault((id(comm if whole is None else whole), comm.ordinal), []).append(comm)
+    for family in families.values():
+        gaps = [comm for comm in family for rank in comm.global_ranks if rank is None]
+        if len(gaps) != 1:
+            continue
+        (comm,) = gaps
+        whole = comm.parent if comm.parent is not None and comm.ordinal is not None else world
+        missing = set(whole.global_ranks).difference(*(other.global_ranks for other in family))
+        if len(missing) == 1 and (last := missing.pop()) is not None:
+            comm.global_ranks = [last if rank is None else rank for rank in comm.global_ranks]
 
 
 def _name(comm: Communicator, index: int, world: Communicator | None) -> str:
