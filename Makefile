@@ -8,10 +8,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
+# Compiled modules are kept: without them each of the programs that the tests start compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test fast test-all answers test-lowest lock lint bench docs try fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
-	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
 	$(BIN)/nccl-inspect summarize $(SAMPLE)
 	$(BIN)/nccl-inspect paths --matrix $(SAMPLE)
 
@@ -45,7 +47,6 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	@$(BIN)/python -m compileall -q nccl_inspect
 	$(BIN)/python benchmarks/run.py
 
 # What is generated in docs/ and share/ (manual pages, completions), and the site, which is not kept in the repository.

@@ -77,6 +77,7 @@ def in_envelope(envelope: str, sample: str) -> bytes:
     return b"\n".join(map(wrapper(envelope), sample_data.contents(sample)[0].split(b"\n")))
 
 
+@pytest.mark.slow
 def test_logs_say_the_same() -> None:
     wrong = [line for name in FEW for line in differences(name, *sample_data.contents(name), hidden=r"llama|192\.0\.2")]
     for number, envelope in enumerate([*PREFIXES, *WHOLE]):
@@ -110,6 +111,7 @@ def in_document(kind: str, lines: Iterable[str]) -> Any:
     return json.loads(around.replace("LINES", ",".join(each.replace("LINE", json.dumps(line)) for line in lines)))
 
 
+@pytest.mark.slow
 def test_documents_say_the_same_on_one_line_and_on_many() -> None:
     lines = decode(sample_data.contents("peer-killed")[0]).splitlines()[:40]
     wrong: list[str] = []

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from repository import TESTS
@@ -70,6 +71,7 @@ def test_files_are_recognised_whatever_surrounds_them() -> None:
     assert not wrong, "\n".join([f"in {DATA}, not read as it is:", *wrong])
 
 
+@pytest.mark.slow
 def test_a_log_that_holds_such_an_output_is_a_log(tmp_path: Path) -> None:
     """Scripts print these before they start the job."""
     for _, name, data in FILES:

@@ -159,6 +159,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3))
 def test_wrong_types_anywhere_are_read_or_refused(changes: list[tuple[str, Any]]) -> None:
     document = yaml.safe_load(SOUND)["items"][0]

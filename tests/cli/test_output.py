@@ -200,6 +200,7 @@ REPORTS = {
 }
 
 
+@pytest.mark.slow
 def test_an_earlier_report_in_the_folder_is_no_log(tmp_path: Path) -> None:
     wrong: list[object] = []
     for sample, commands in REPORTS.items():

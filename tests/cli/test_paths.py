@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import large_job
+import pytest
 import sample_data
 from command_line import execute
 from terminals import TWO_HOSTS
@@ -70,6 +71,7 @@ BEGINS = {
 }
 
 
+@pytest.mark.slow
 def test_the_suffix_of_the_file_names_the_format(tmp_path: Path) -> None:
     wrong: list[object] = []
     for words, begin in BEGINS.items():

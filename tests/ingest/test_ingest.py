@@ -108,6 +108,7 @@ def test_undecodable_bytes_are_shown_not_sent_to_the_terminal() -> None:
     assert encode(event.message) == line.partition(b"NCCL INFO ")[2]
 
 
+@pytest.mark.slow
 def test_blanks_line_ends_and_encodings_change_nothing() -> None:
     assert lines_of(b"a\r\n\r\nb\r\nc\r") == [b"a", b"", b"b", b"c"]
     for name in ("p2p-direct-threads", "efa-provider-missing-socket-fallback", "torch-watchdog-timeout"):

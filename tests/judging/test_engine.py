@@ -77,6 +77,7 @@ def test_a_rule_judges_a_job_or_explains_its_findings() -> None:
     assert [entry.rule.name for entry in engine.registered() if (entry.judge is None) == (entry.explain is None)] == []
 
 
+@pytest.mark.slow
 def test_what_is_concluded_does_not_depend_on_the_order_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     random.Random(1).shuffle(rules := list(engine.registered()))
     logs = [*shard("logs", 0), *shard("logs", 1)]

@@ -80,6 +80,7 @@ def judged(job: Job) -> list[str]:
     return sorted(re.sub(r"(line|comm) \d+", r"\1", one) for one in [*found, job.verdict])
 
 
+@pytest.mark.slow
 def test_a_communicator_that_is_only_initialised_changes_nothing() -> None:
     wrong, logs = [], 0
     for name in sample_data.names():

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection
 
 import large_job
+import pytest
 from repository import ROOT
 
 import nccl_inspect
@@ -69,6 +70,7 @@ def test_the_odd_one_is_named_with_what_the_others_have() -> None:
         assert job.verdict == ("unknown" if findings[0].clue else "degraded")
 
 
+@pytest.mark.slow
 def test_only_a_slower_path_costs_and_few_siblings_do_not_tell() -> None:
     slow = nccl_inspect.read(planted(ON_SECOND, OVER_NETWORK))
     bad = [path for path in slow.paths if path.verdict == "fallback"]

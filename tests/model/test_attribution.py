@@ -143,6 +143,7 @@ def test_a_log_that_breaks_off_is_never_read_wrong(release: Release, seed: int) 
     assert outcome(broken_off(release, seed)).wrong == []
 
 
+@pytest.mark.slow
 def test_logs_that_were_once_read_wrong_are_not() -> None:
     wrong = [
         f"{release.name}, seed {seed}, {many}: {outcome(broken_off(release, seed), many).wrong}"
@@ -161,6 +162,7 @@ def test_a_log_with_holes_is_never_read_wrong(release: Release, seed: int) -> No
     assert outcome(log).wrong == []
 
 
+@pytest.mark.slow
 @given(st.sampled_from(simulation.RELEASES), SEEDS)
 def test_two_jobs_on_the_same_hosts_are_not_mixed(release: Release, seed: int) -> None:
     random = Random(seed)

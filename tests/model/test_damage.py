@@ -26,6 +26,7 @@ def test_network_on_one_line_of_a_torn_log(name: bytes) -> None:
     assert [finding.rule for finding in job.findings if finding.severity != "info"] == []
 
 
+@pytest.mark.slow
 def test_lines_torn_anywhere() -> None:
     alarms = {}
     for at in range(20, len(_LINES[_CONNECTION]), 3):

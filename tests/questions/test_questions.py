@@ -45,6 +45,7 @@ def test_csv_and_json_hold_the_same() -> None:
                 assert bool(cells[name]) == (value not in (None, []) and value != "")
 
 
+@pytest.mark.slow
 def test_tables_fit_the_terminal_and_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     for command in QUESTIONS:

@@ -240,6 +240,7 @@ def test_ranks_whose_output_is_missing_are_where_to_look_only_if_nobody_else_is(
             assert job.findings[0].ranks in ranks, (host, name)
 
 
+@pytest.mark.slow
 def test_dumps_of_another_run_are_not_used(tmp_path: Path) -> None:
     for log, other in (("leave-eager", "no-partner-lazy"), ("loop-lazy", "order-eager"), ("even-eager", "order-eager")):
         PARTS["log"].write(MESH[log], folder := tmp_path / log)

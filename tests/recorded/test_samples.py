@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import sample_data
 
 import nccl_inspect
@@ -131,6 +132,7 @@ def open_questions(job: Job) -> Iterator[str]:
                 yield step
 
 
+@pytest.mark.slow
 def test_samples_are_read_and_judged_as_they_were() -> None:
     wrong = []
     for name in sample_data.names():
@@ -162,6 +164,7 @@ def by_phase(name: str) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_paths_stay_with_other_numbers_of_devices_and_in_another_order() -> None:
     wrong = []
     for name in sample_data.names():

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain, islice
 
+import pytest
 import sample_data
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -205,6 +206,7 @@ def test_lines_with_times_that_were_run_together_keep_their_own_processes() -> N
     assert [one[1].tid for one in listing.seen if one[0] == 33] == [7, 8]
 
 
+@pytest.mark.slow
 @example(picked=[b" 5%|###   |\r[rank0]: loaded", b"step 1"], order=[0, 1] * 128)
 @given(picked=st.lists(LINES, min_size=1, max_size=6), order=st.lists(st.integers(0, 5), min_size=256, max_size=600))
 def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
@@ -272,6 +274,7 @@ TRACEBACKS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     picked=st.lists(st.tuples(st.integers(0, 1200), LINES.map(lambda line: [line]) | TRACEBACKS), max_size=8),
     size=st.integers(300, 1200),

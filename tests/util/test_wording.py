@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,7 +155,11 @@ def test_a_secret_is_hidden_and_other_text_stays() -> None:
     assert {text: (masked(text), bool(secrets_in(text))) for text in HARMLESS} == {
         one: (one, False) for one in HARMLESS
     }
-    # With a pattern whose time is quadratic in the line, these would take many minutes.
+
+
+@pytest.mark.slow
+def test_a_long_line_is_masked_in_linear_time() -> None:
+    """With a pattern whose time is quadratic in the line, these would take many minutes."""
     for piece in ("token", "secret-", "--token-", "token='", "://a:", "bearer ", "api_key=", "password to "):
         assert masked(piece * (300_000 // len(piece)))
     assert masked(("://" + "a" * 50) * 5000)
