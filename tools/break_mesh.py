@@ -164,6 +164,13 @@ def _gather_instead(mesh: Mesh) -> None:
     mesh.torch.cuda.synchronize()
 
 
+def _broadcast(root: int, mesh: Mesh) -> None:
+    mesh.dist.broadcast(mesh.tensor(), root)
+    mesh.torch.cuda.synchronize()
+    mesh.reduce("world")
+    mesh.torch.cuda.synchronize()
+
+
 def _send_to_last(mesh: Mesh) -> None:
     if mesh.rank == 0:
         mesh.dist.send(mesh.tensor(), victim_of(mesh.size))
@@ -191,6 +198,14 @@ SCENARIOS = {
     "loop": Scenario("rank {victim} is busy in a Python loop", "busy", _loop),
     "sigkill": Scenario("rank {victim} is killed (SIGKILL)", "killed", partial(_stop, signal.SIGKILL)),
     "sigstop": Scenario("rank {victim} is stopped (SIGSTOP)", "stopped", partial(_stop, signal.SIGSTOP)),
+    "sigterm": Scenario("rank {victim} gets SIGTERM", "terminated", partial(_stop, signal.SIGTERM)),
+    "abort": Scenario("rank {victim} aborts (SIGABRT)", "aborted", partial(_stop, signal.SIGABRT)),
+    "root": Scenario(
+        "rank {victim} broadcasts from another root, unnoticed; RAS is asked when the others have left",
+        "healthy",
+        partial(_broadcast, 1),
+        partial(_broadcast, 0),
+    ),
     "exception": Scenario("rank {victim} raises an exception", "exception", _raise),
     "leave": Scenario("rank {victim} ends with exit status 0 in the middle of the job", "left", _leave),
     "small-shm": Scenario(

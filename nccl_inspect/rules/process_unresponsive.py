@@ -47,8 +47,8 @@ class _Silent(Frozen):
 
 
 def judge(facts: Facts) -> Results:
-    """Judge the processes that RAS lists as missing or dead in its newest answer."""
-    if not (silent := _silent(facts)):
+    """Judge the processes that RAS lists as missing or dead in its newest answer, unless all left in order."""
+    if facts.is_over() or not (silent := _silent(facts)):
         return
     ranks = {process.rank for process in silent if process.rank is not None}
     is_dead = any(process.entry.is_dead for process in silent)

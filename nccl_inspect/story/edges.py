@@ -102,6 +102,7 @@ class Edges:
             waiting = [head for head in heads if head.is_foreign and not head.because]
             self._explain_signal(signal, first_out, [*standing, *held], waiting)
         self._find_owner([one for one in loose if one in standing], held)
+        self._find_owner_by_end(heads)
         for weak in loose:
             if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
@@ -144,6 +145,15 @@ class Edges:
         if len(raised) == len(held) == 1 and len(held[0].peers) == 1:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
+
+    def _find_owner_by_end(self, heads: Iterable[Incident]) -> None:
+        """Give what an unknown process failed of to the only one that is reported to have ended of its own."""
+        ended = [head for head in heads if head.layer == Layer.END and head.is_report and not head.is_kill]
+        if len(ended) != 1 or ended[0].gave_up or len(ended[0].actors) != 1 or len(ended[0].because) != 1:
+            return
+        (why,) = ended[0].because
+        if not (why.actors or why.peers or why.is_condition) and why.layer in (Layer.RESOURCE, Layer.PROGRAM):
+            why.actors = ended[0].actors
 
     def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
         """Explain why ranks lag: they do not answer any more. Return what then holds the others up."""

@@ -106,9 +106,11 @@ def _find_by_rule(
     same = story.alike(roots[0])
     ranks = story.ranks_in(same)
     kind = roots[0].kind
+    is_surer = False
     if candidate is not None:
         closer = kind in _BY_ELIMINATION and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
-        is_same = not ranks or set(candidate.ranks) == set(ranks)
+        is_surer = roots[0].is_kill and roots[0].confidence == "certain" != candidate.confidence
+        is_same = not ranks or (set(candidate.ranks) == set(ranks) and not is_surer)
         is_stated = kind == "calls-differ" and not roots[0].lags
         if is_same or closer or is_stated or kind in _VAGUE or candidate.confidence == "possible":
             return candidate
@@ -120,6 +122,9 @@ def _find_by_rule(
     if candidate is not None and is_told:  # where the log may only be cut its rule says both
         return candidate.with_fields(ranks=ranks)
     finding = entry.tell(facts, account)
+    if candidate is not None and is_surer:
+        shown = [*candidate.evidence, *(line for line in finding.evidence if line not in candidate.evidence)]
+        finding = finding.with_fields(evidence=shown[:_MOST_LINES])
     beside = [one for one in roots if one not in same]
     if not beside:
         return finding

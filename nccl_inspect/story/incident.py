@@ -56,6 +56,8 @@ class Incident:
         self.because: list[Incident] = []
         self.effects = 0
         """How many incidents it explains."""
+        self.gave_up = layer == Layer.END and words.endswith("SIGABRT")
+        """Whether a process aborted, as one does that gave up waiting, and its own words are missing."""
         self.block = ""
         """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
 
@@ -83,11 +85,6 @@ class Incident:
     def lags(self) -> bool:
         """Whether others wait for its peers, by the progress of all."""
         return bool(self.peers) and self.layer == Layer.PROGRAM and self.is_report
-
-    @property
-    def gave_up(self) -> bool:
-        """Whether a process aborted, as one does that gave up waiting, and its own words are missing."""
-        return self.layer == Layer.END and self.words.endswith("SIGABRT")
 
     @property
     def is_retold(self) -> bool:

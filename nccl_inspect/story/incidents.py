@@ -86,6 +86,11 @@ class Collector:
             *self._collect_ends(),
             *self._collect_signals(),
         ]
+        waited = {actor for incident in found if incident.layer == Layer.WAIT for actor in incident.actors}
+        for end in found:
+            if end.gave_up and waited and end.actors and waited.isdisjoint(end.actors):
+                # The others said that they gave up. It has lines as they have, and none of that: it waited for nobody.
+                end.gave_up = any(self.actors.find_process(actor) is None for actor in end.actors)
         shown = {(incident.line.source, incident.line.order) for incident in found if incident.line}
         kinds = {incident.finding.rule for incident in found if incident.finding}
         return [*found, *self._collect_findings(shown, kinds)]
@@ -299,6 +304,7 @@ class Collector:
     def _collect_signals(self) -> Iterator[Incident]:
         """Yield the signals of launchers, schedulers and users, and to whom they went."""
         agents: dict[int, tuple[Notice, set[Actor]]] = {}
+        told: set[int] = set()
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
         ends += terminations(self.facts)
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
@@ -306,6 +312,15 @@ class Collector:
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
                 continue  # of a helper: the job went on
             agent, pid = _AGENT.search(line.text), _CLOSING.search(notice.message)
+            if pid:
+                told.add(int(pid[1]))
+            ended = self.actors.actor_by_pid(report_of(notice).ended_pid) if _is_first(notice) else None
+            if ended is not None and told and report_of(notice).ended_pid not in told:
+                words = f"was ended by {report_of(notice).signal}, which its launcher sent only to the others"
+                yield Incident(
+                    "process-killed", Layer.END, frozenset((ended,)), line, words, is_report=True, is_kill=True
+                )
+                continue
             if agent and pid and (entry := agents.get(int(agent[1]))):
                 if (actor := self.actors.actor_by_pid(int(pid[1]))) is not None:
                     entry[1].add(actor)
@@ -361,6 +376,11 @@ class Collector:
                 confidence=finding.confidence,
                 finding=finding,
             )
+
+
+def _is_first(notice: Notice) -> bool:
+    """Whether a launcher says of a process that it was the first that ended."""
+    return isinstance(notice.event, ProcessEnded) and notice.event.order == "first"
 
 
 def _is_slow(finding: Finding) -> bool:

@@ -272,7 +272,7 @@ class Table:
         ranks = ranks_by_pid(self.facts)
         for answer in artifacts.of(self.facts.job.artifacts, "ras")[-1:]:
             lost = {rank for entry in answer.lost if (rank := ranks.get(entry.pid or -1)) is not None}
-            if lost:
+            if lost and not self.facts.is_over():
                 line = Evidence(answer.name, next(entry.line for entry in answer.lost), "no answer")
                 text = f"RAS has no answer from {ranks_word(lost)}: stopped, dead or left"
                 yield self._lagging("no-answer", lost, text, line, layer=Layer.LOSS)

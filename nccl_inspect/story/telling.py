@@ -187,7 +187,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     edges = Edges(actors, incidents, rules)
     if (other := _gone_silent(facts, edges, actors) or _stated(edges, joined, rules)) is not None:
         for root in edges.roots:
-            if root.is_foreign:
+            if root.is_foreign or root.lags:  # whoever is gone calls nothing more
                 root.because.append(other)
         edges.incidents.append(other)
     return Story(facts, actors, edges)
@@ -216,10 +216,12 @@ def _is_failure(incident: Incident) -> bool:
 
 def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     """Return who went without a word where connections were lost: named by others, or found by elimination."""
-    losses = [one for one in edges.roots if one.is_foreign and one.kind not in ("call-unfinished", "no-answer")]
+    late = [one for one in edges.roots if one.lags]
+    foreign = (one for one in edges.incidents if one.is_foreign and all(cause in late for cause in one.because))
+    losses = [one for one in foreign if one.kind not in ("call-unfinished", "no-answer")]
     if not losses or any(one.finding for one in losses):
         return None  # of the progress table, or of the network
-    if any(not one.is_foreign and not one.is_condition for one in edges.roots):
+    if any(not (one.is_foreign or one.is_condition or one.lags) for one in edges.roots):
         return None
     first = first_of(losses)
     if first is None or first.layer == Layer.WAIT:
@@ -231,8 +233,10 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     gone = {actors.actor_by_process(last.process) for last in silence.gone}
     said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
     named = {actor for loss in said for actor in loss.peers}
-    who = gone or named
+    who = gone or named or {rank for rank in silence.candidates if any(rank in one.peers for one in late)}
     if not who or len(who) * 2 > max(len(actors.everyone), len(facts.job.last_lines)):
+        return None
+    if any(one.peers != who for one in late):
         return None
     return Incident(
         "fell-silent",

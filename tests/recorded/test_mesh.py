@@ -18,7 +18,7 @@ LEADING = {
     **dict.fromkeys(("skipped-call", "other-size", "other-type", "other-operation"), "collective-mismatch"),
     **{"order": "groups-out-of-order", "busy": "collective-not-called", "straggler": "straggler"},
     **{"stopped": "process-unresponsive", "left": "process-unresponsive", "shm": "shm-segment-failed"},
-    **{"killed": "peer-death", "exception": "peer-death"},
+    **dict.fromkeys(("killed", "terminated", "aborted", "exception"), "peer-death"),
 }
 """What must lead, by what was done to the job."""
 NAMES_ONE = ("collective-not-called", "process-unresponsive", "peer-death", "straggler")
@@ -103,7 +103,8 @@ def by_log(recording: Recording) -> Iterator[str]:
         return
     leading = found[0]["rule"], found[0].get("ranks")
     waits_nowhere = recording.kind in ("busy", "stopped", "left", "no-partner")
-    if waits_nowhere and leading != ("watchdog-timeout", [recording.culprit]):
+    rule = "peer-death" if recording.kind == "left" else "watchdog-timeout"  # others lost who left before they gave up
+    if waits_nowhere and leading != (rule, [recording.culprit]):
         yield f"{leading} leads, not the rank that waits nowhere"
     if recording.kind in ("other-operation", "order") and "began in process group 3(tp)" not in found[0]["cause"]:
         yield f"the hang is not followed to the group where it began: {found[0]['cause']}"
