@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def outputs() -> Iterator[Input]:
 
     Behind ``<`` stands a log of :func:`built`, for standard input, behind ``<<`` an input whose folder a command is in.
     """
-    given = {one.name: one.texts for one in built()}
+    given = {one.name: one.texts for one in inputs_of("built")}
     for line in (FOLDER / "commands.txt").read_text(encoding="utf-8").splitlines():
         command, mark, name = re.match(r"(.*?)(?: (<<?) (.*))?$", line).groups()  # type: ignore[union-attr]
         data = dict(given[name])["job.log"] if mark == "<" else None
@@ -166,9 +167,15 @@ def _of_repository(path: Path) -> Input:
     return Input(name, paths=(name,))
 
 
+@cache
+def inputs_of(corpus: str) -> tuple[Input, ...]:
+    """Return the inputs of a corpus."""
+    return tuple(CORPORA[corpus]())
+
+
 def shard(corpus: str, number: int) -> list[Input]:
     """Return the inputs of one part of a corpus, by their names: a new input moves no other."""
-    return [one for one in CORPORA[corpus]() if zlib.crc32(one.name.encode()) % SHARDS == number]
+    return [one for one in inputs_of(corpus) if zlib.crc32(one.name.encode()) % SHARDS == number]
 
 
 # --- answers

@@ -10,14 +10,13 @@ import time
 from pathlib import Path
 
 import sample_data
-from answers import CORPORA
+from answers import inputs_of
 
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.pipeline.reader import Reader
 
-LOGS = {one.name.partition("/")[2]: one.texts[0][1] for one in CORPORA["built"]() if one.name.startswith("judging/")}
-LOG = LOGS["exceptions/what ended nobody makes no failure"]
+(LOG,) = (one.texts[0][1] for one in inputs_of("built") if one.name.endswith("/what ended nobody makes no failure"))
 START = LOG[: LOG.index(b"\n", LOG.rindex(b"NCCL INFO Connected")) + 1] + b"step 1 loss 1.5\n"
 """Two ranks, connected, at work."""
 FAILED = (
