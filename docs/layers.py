@@ -6,7 +6,7 @@ arrows would point down; a circle would be an error.
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from html import escape
@@ -14,6 +14,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nccl_inspect"
 TITLE = "The rooms of nccl-inspect: each imports only from the rows below its own"
+_IMPORT = re.compile(
+    r"^ *(?:from (nccl_inspect[\w.]*) import (\([^)]*\)|[^#\n]*)|import (nccl_inspect[\w.]*))", re.MULTILINE
+)
 WIDTH, HEIGHT, GAP, PAD = 132, 34, 8, 16
 """Of a box, between boxes, and around the picture."""
 CSS = """text { font: 14px ui-sans-serif, system-ui, "DejaVu Sans", sans-serif; fill: #1c2328; text-anchor: middle }
@@ -36,12 +39,10 @@ def room_of(module: str) -> str:
 def imports_of(module: str) -> frozenset[str]:
     """Modules of the package that a module imports, wherever in its text: ``model.job``, without the root."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            found.update(_targets(node.module or "", [alias.name for alias in node.names]))
-    return frozenset(name.partition(".")[2] for name in found if name.partition(".")[0] == PACKAGE.name)
+    for origin, names, whole in _IMPORT.findall((PACKAGE / f"{module}.py").read_text(encoding="utf-8")):
+        listed = [name.split()[0] for name in names.strip("()").split(",") if name.strip()]
+        found |= {whole} if whole else _targets(origin, listed)
+    return frozenset(name.partition(".")[2] for name in found)
 
 
 def _targets(module: str, names: list[str]) -> set[str]:

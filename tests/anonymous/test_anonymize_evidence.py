@@ -15,6 +15,7 @@ import pytest
 import rule_pages
 import yaml
 from anonymized_evidence import FILES, HOST, LOG, POD, leaks, plant, planted, run
+from few_examples import FEW
 from hypothesis import example, given
 from hypothesis import strategies as st
 from repository import ROOT, TESTS
@@ -215,6 +216,7 @@ def test_a_secret_number_stays_a_number_and_is_hidden() -> None:
 NAMES = st.from_regex(r"[b-df-hj-np-tv-z]{7,12}[0-9]{0,2}", fullmatch=True).filter(lambda name: "nccl" not in name)
 
 
+@FEW
 @given(secret=NAMES, keys=st.lists(st.sampled_from(["spec", "metadata", "x", "custom", "template"]), max_size=3))
 def test_an_unknown_key_hides_its_value(secret: str, keys: list[str]) -> None:
     value: Any = secret

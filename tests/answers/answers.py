@@ -14,6 +14,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -22,8 +23,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -74,12 +76,18 @@ class Input:
         if [name for name, _ in self.texts] == ["job.log"]:
             with chdir(ROOT):
                 return nccl_inspect.read(self.texts[0][1], **options)
+        with self.folder():
+            return nccl_inspect.read(".", **options)
+
+    @contextmanager
+    def folder(self) -> Iterator[None]:
+        """Write the texts into a folder, and be there."""
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             for name, data in self.texts:
                 Path(name).parent.mkdir(parents=True, exist_ok=True)
                 Path(name).write_bytes(data)
                 os.utime(name, (0, 0))
-            return nccl_inspect.read(".", **options)
+            yield
 
 
 # --- the corpora: each yields its inputs, and has one file of answers
@@ -123,11 +131,15 @@ def built() -> Iterator[Input]:
 
 
 def outputs() -> Iterator[Input]:
-    """Yield the commands of `commands.txt`; what stands behind ``<`` is a log of :func:`built`, for standard input."""
-    given = {one.name: dict(one.texts)["job.log"] for one in built() if "job.log" in dict(one.texts)}
+    """Yield the commands of `commands.txt`.
+
+    Behind ``<`` stands a log of :func:`built`, for standard input, behind ``<<`` an input whose folder a command is in.
+    """
+    given = {one.name: one.texts for one in inputs_of("built")}
     for line in (FOLDER / "commands.txt").read_text(encoding="utf-8").splitlines():
-        command, _, name = line.partition(" < ")
-        yield Input(line, options={"command": command, "data": given[name] if name else None})
+        command, mark, name = re.match(r"(.*?)(?: (<<?) (.*))?$", line).groups()  # type: ignore[union-attr]
+        data = dict(given[name])["job.log"] if mark == "<" else None
+        yield Input(line, texts=given[name] if mark == "<<" else (), options={"command": command, "data": data})
 
 
 CORPORA: dict[str, Callable[[], Iterator[Input]]] = {
@@ -140,10 +152,11 @@ CORPORA: dict[str, Callable[[], Iterator[Input]]] = {
 TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "FORCE_COLOR": None, "TZ": "UTC", "LANG": "C.UTF-8"}
 
 
-def output(command: str, data: bytes | None) -> dict[str, Any]:
+def output(one: Input) -> dict[str, Any]:
     """Return what a command prints, in a terminal of 100 columns, its status, and the error that it ends with."""
-    with chdir(ROOT):
-        done = CliRunner().invoke(cli, shlex.split(command), input=data, env=TERMINAL, standalone_mode=False)
+    words = shlex.split(one.options["command"])
+    with one.folder() if one.texts else chdir(ROOT):
+        done = CliRunner().invoke(cli, words, input=one.options["data"], env=TERMINAL, standalone_mode=False)
     text = done.output.replace(f"{ROOT}/", "").replace(nccl_inspect.__version__, "VERSION")
     error = f"{done.exception}" if done.exception else ""
     return _filled({"status": done.return_value, "error": error, "prints": text.splitlines()})
@@ -154,9 +167,15 @@ def _of_repository(path: Path) -> Input:
     return Input(name, paths=(name,))
 
 
+@cache
+def inputs_of(corpus: str) -> tuple[Input, ...]:
+    """Return the inputs of a corpus."""
+    return tuple(CORPORA[corpus]())
+
+
 def shard(corpus: str, number: int) -> list[Input]:
     """Return the inputs of one part of a corpus, by their names: a new input moves no other."""
-    return [one for one in CORPORA[corpus]() if zlib.crc32(one.name.encode()) % SHARDS == number]
+    return [one for one in inputs_of(corpus) if zlib.crc32(one.name.encode()) % SHARDS == number]
 
 
 # --- answers
@@ -165,7 +184,7 @@ def shard(corpus: str, number: int) -> list[Input]:
 def answer(one: Input) -> tuple[dict[str, Any], Job | None]:
     """Return the answer to an input, and the job: the document, shortened, or the error that it ends with."""
     if "command" in one.options:
-        return output(**one.options), None
+        return output(one), None
     try:
         example = one.options.get("example")
         job: Job = example.read() if example else one.read()

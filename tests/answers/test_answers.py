@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from answers import CORPORA, SHARDS, answer, changes, shard, stored
+from answers import CORPORA, SHARDS, answer, changes, inputs_of, shard, stored
 from known_labels import contradictions, labels
 
 
@@ -26,5 +26,4 @@ def test_answers_are_those_that_are_stored_and_known(corpus: str, number: int) -
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_each_stored_answer_has_an_input(corpus: str) -> None:
-    inputs = [one.name for number in range(SHARDS) for one in shard(corpus, number)]
-    assert sorted(inputs) == sorted(stored(corpus))
+    assert sorted(one.name for one in inputs_of(corpus)) == sorted(stored(corpus))

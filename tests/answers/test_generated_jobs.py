@@ -31,8 +31,8 @@ BLOCK = 4096
 """Bytes that a process writes to a pipe at once."""
 
 
-def wide(wrap: Callable[[Iterable[str]], Iterable[str]] = iter) -> Job:
-    job = WideJob(32, no_gdr=2)
+def wide(wrap: Callable[[Iterable[str]], Iterable[str]] = iter, hosts: int = 32) -> Job:
+    job = WideJob(hosts, no_gdr=2)
     return "".join(wrap(job.lines())).encode(), job.truth
 
 
@@ -51,14 +51,14 @@ def torn() -> Job:
 
 
 def sparse() -> Job:
-    """Nineteen of twenty lines are the program's."""
+    """Seven of eight lines are the program's."""
     job = WideJob(16)
-    steps = iter(b"".join(logs.training(20_000_000, share=10**9)).decode().splitlines(True))
+    steps = iter(b"".join(logs.training(4_000_000, share=10**9)).decode().splitlines(True))
 
     def mixed() -> Iterator[str]:
         for line in job.lines():
             yield line
-            yield from islice(steps, 19)
+            yield from islice(steps, 7)
 
     return "".join(mixed()).encode(), job.truth
 
@@ -70,7 +70,7 @@ def flood() -> Job:
     head = log[: log.index(b" NCCL ")]
     return log + (
         head + b" misc/socket.cc:46 NCCL WARN socketProgress: Connection closed by remote peer\n"
-    ) * 30_000, job.truth
+    ) * 9_000, job.truth
 
 
 def many_files() -> Job:
@@ -85,7 +85,7 @@ def lazy_splits() -> Job:
     """Communicators of three levels, each connected when it is first used."""
     chance = random.Random(3)
     release = next(one for one in simulation.RELEASES if one.name == "2.28.9")
-    job = simulation.Job(release, [f"node-{host}" for host in range(4)], 8, chance, channels=16)
+    job = simulation.Job(release, [f"node-{host}" for host in range(4)], 8, chance, channels=6)
     (world,) = job.create([list(range(32))])
     rows = job.create([list(range(first, first + 8)) for first in range(0, 32, 8)], world)
     columns = job.create([list(range(first, 32, 8)) for first in range(8)], world)
@@ -100,8 +100,8 @@ def lazy_splits() -> Job:
 
 KINDS: dict[str, Callable[[], Job]] = {
     "plain": wide,
-    "pod and time": lambda: wide(collected),
-    "Docker's JSON": lambda: wide(logs.docker),
+    "pod and time": lambda: wide(collected, 24),
+    "Docker's JSON": lambda: wide(logs.docker, 24),
     "torn": torn,
     "sparse": sparse,
     "flood": flood,

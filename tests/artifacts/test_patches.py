@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from answers import built
+from answers import inputs_of
 from few_examples import every
 
 import nccl_inspect
 from nccl_inspect.model.finding import Finding
 
-INPUTS = {one.name.partition("patches/")[2]: dict(one.texts) for one in built() if "artifacts/patches/" in one.name}
-FAULTY = {name: texts for name, texts in INPUTS.items() if " in a " in name}
+FAULTY = {
+    one.name.rpartition("/")[2]: dict(one.texts)
+    for one in inputs_of("built")
+    if one.name.startswith("artifacts/patches/") and " in a " in one.name
+}
 """Named for the rule and the kind of workload; each is a log, and the workload in `job.yaml`."""
 
 

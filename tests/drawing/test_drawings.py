@@ -22,10 +22,6 @@ from nccl_inspect.report import Style
 
 TWO_HOSTS = str(sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log")
 ONE_HOST = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
-FRAGMENT = (
-    b"a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n"
-    b"b:2:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/0/GDRDMA\n"
-)
 
 
 def run(*args: str, data: bytes | None = None) -> Result:

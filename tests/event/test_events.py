@@ -22,7 +22,6 @@ from nccl_inspect.cli import cli
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import arrow, writers
 from nccl_inspect.event.types import KINDS
-from nccl_inspect.util import atomic_files
 
 LOG = b"""\
 vm:11:11 [0] NCCL INFO cudaDriverVersion 13000
@@ -164,19 +163,6 @@ def test_without_nccl_there_is_no_file_and_an_older_one_stays(tmp_path: Path) ->
             run("events", tmp_path / "job.log", "-o", target)
         assert target.read_text() == "older"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.csv", "e.parquet", "job.log"]
-
-
-def test_a_file_that_is_replaced_is_whole(tmp_path: Path) -> None:
-    target, link = tmp_path / "real", tmp_path / "link"
-    target.write_bytes(b"old")
-    link.symlink_to(target)
-    with atomic_files.replacing(str(link), "-o", 0o600) as file:
-        file.write(b"new")
-        assert target.read_bytes() == b"old"
-    assert target.read_bytes() == b"new"
-    assert link.is_symlink()
-    assert target.stat().st_mode & 0o777 == 0o600
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_batches_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,6 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import field_type
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.scanning import meaning
 
 GRAMMAR = engine.shipped()
 PRODUCTIONS = GRAMMAR.productions
@@ -164,62 +163,6 @@ def test_a_message_of_several_lines_is_one_event() -> None:
     lines = [f"vm:1:1 [0] NCCL INFO {head.samples[0]}", *(sample for row in rows for sample in row.samples)]
     (event,) = nccl_inspect.events("\n".join(lines).encode())
     assert (event.production, event.message.count("\n")) == ("enabled-matrix", len(lines) - 1)
-
-
-def test_what_stands_in_a_line_stands_in_its_event() -> None:
-    row = "   536870912     134217728     float     sum      -1"
-    row += "   2983.3  179.96  314.93       0   2979.1  180.21  315.37     N/A"
-    timeout = "[rank11]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] "
-    timeout += "[Rank 3] Watchdog caught collective operation timeout: "
-    timeout += "WorkNCCL(SeqNum=64, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000)"
-    timeout += " ran for 600052 milliseconds before timing out."
-    (result,), (waited,) = (nccl_inspect.events(line.encode()) for line in (row, timeout))
-    assert isinstance(result, events.NcclTestResult)
-    assert (result.size, result.count, result.dtype, result.redop, result.root) == (
-        1 << 29,
-        1 << 27,
-        "float",
-        "sum",
-        -1,
-    )
-    assert (result.time_us, result.algbw, result.busbw, result.wrong) == (2983.3, 179.96, 314.93, 0.0)
-    assert (result.in_place_time_us, result.in_place_busbw, result.in_place_wrong) == (2979.1, 315.37, None)
-    assert isinstance(waited, events.CollectiveTimeout)
-    assert (waited.global_rank, waited.rank, waited.group, waited.seq) == (11, 3, None, 64)
-    assert (waited.operation, waited.numel_in, waited.numel_out) == ("ALLREDUCE", 8, 8)
-    assert (waited.timeout_ms, waited.ran_ms) == (600000, 600052)
-
-
-FIRST_RELEASES = {
-    "Net : Unsupported address family type": "2.4.2",
-    "User asked for a minimum of 128 channels, limiting to 64": "2.5.6",
-    "Invalid NCCL_NTHREADS 100 (must be a multiple of 32)": "2.5.6",
-    "Could not open XML topology file /etc/topo.xml : No such file or directory": "2.6.4",
-    "Unable to open /nowhere/topo.xml, not dumping topology.": "2.6.4",
-    "Connection to proxy localRank 1 -> connection 0x7fe690004d30": "2.12.7",
-    "NCCL_CGA_CLUSTER_SIZE value 16 is too big. Limiting value to 8.": "2.15.1",
-    "bootstrapSplit: rank 0 nranks 2 color 0 key 0 prev 1 next 1 - DONE": "2.18.1",
-    "NCCL version mismatch with remote peer 10.0.0.2<40000> (local: 22403, remote 22605)": "2.24.3",
-}
-
-
-def test_a_production_begins_with_the_first_release_that_prints_it() -> None:
-    """Releases are inferred from it where no line tells them (tags of github.com/NVIDIA/nccl)."""
-    parsed = {message: GRAMMAR.parse(message.encode()) for message in FIRST_RELEASES}
-    first = {message: one and one.production.versions.partition("..")[0] for message, one in parsed.items()}
-    assert first == FIRST_RELEASES
-
-
-def test_a_warning_that_is_harmless_is_no_reason_to_worry() -> None:
-    for line in (
-        "vm:1:1 [0] xml.cc:419 NCCL WARN Could not find real path of /sys/class/pci_bus/fffffff/../../fffffff:ff:f",
-        "vm:1:1 [0] proxy.cc:1600 NCCL WARN [Service thread] shm close failed",
-        "vm:1:1 [0] os/linux.cc:80 NCCL WARN sched_setaffinity failed with error: Invalid argument",
-    ):
-        found = meaning.of_line(line, GRAMMAR)
-        assert found is not None, line
-        assert "armless" in found.production.says, line
-        assert found.worry.startswith("it depends"), line
 
 
 # --- text that is nearly a message

@@ -4,9 +4,7 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.grammar import notation
 from nccl_inspect.grammar.engine import shipped
-from nccl_inspect.grammar.production import MIN_SIGN
 
 # Shaped after format strings; the rules that the last words name are in the report.
 LOGS = (
@@ -62,13 +60,3 @@ def test_a_page_of_ordinary_lines_is_no_log() -> None:
     assert not taken
     with pytest.raises(NoInputError, match="no NCCL line among"):
         nccl_inspect.read(ORDINARY.encode())
-
-
-def test_signs_are_the_literals_of_one_choice_where_none_is_in_all_messages() -> None:
-    cases = {
-        "{level:=I¦W} {file:=worker_pool¦transport}.cpp:{at}] {x:t}": [" worker_pool.cpp:", " transport.cpp:"],
-        "W: «device {x:w} is «a¦b» of¦cannot find «x»?thing¦open failed»": ["device ", "cannot find ", "open failed"],
-        "{_head:t}«[rank{r}]: »?«alpha beta {x:=a¦b}¦gamma delta»": ["alpha beta ", "gamma delta"],
-        "{_head:t}one long literal{x}": ["one long literal"],
-    }
-    assert {line: notation.quick_signs(line, MIN_SIGN) for line in cases} == cases

@@ -193,15 +193,6 @@ def test_literals_that_the_engine_looks_for_are_in_every_message(production: Pro
     assert re.search(".*".join(map(re.escape, notation.quick_needles(production.line))), sample, re.DOTALL)
 
 
-def test_leads_follow_words_and_choices() -> None:
-    assert notation.leads(notation.parse("Loaded {x:=net¦tuner} plugin {y}")) == [
-        "Loaded net plugin ",
-        "Loaded tuner plugin ",
-    ]
-    assert sorted(notation.leads(notation.parse("«a¦b»? c"))) == [" c", "a c", "b c"]
-    assert notation.leads(notation.parse("{x} a")) == [""]
-
-
 CHOICES = [
     "«Alpha {x}¦Beta {y}, {z} more» end",
     "«Alpha¦Beta {y:w}»: {z}",

@@ -192,9 +192,9 @@ def test_times_that_jitter_or_begin_again_turn_nothing() -> None:
         for spread in (1, 5, 30)
     ]
     logs.append([*found, *(Said(row.when.replace(hour=row.when.hour - 2), row.text) for row in found)])
-    for said in logs:
-        for export in (exports.PREFIXED["timestamps"], exports.PREFIXED["seconds"], exports.ROWS["docker-lines"]):
-            assert not nccl_inspect.read(export(said)).sources[0].newest_first
+    kinds = exports.PREFIXED["timestamps"], exports.PREFIXED["seconds"], exports.ROWS["docker-lines"]
+    for said, export in zip(logs, cycle(kinds)):
+        assert not nccl_inspect.read(export(said)).sources[0].newest_first
     same = [
         Said(exports.BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)
     ]  # many lines have the same time
@@ -240,12 +240,11 @@ def broken(lines: Sequence[bytes], width: int, padded: bool) -> bytes:
     return b"".join((piece.ljust(width) if padded else piece.rstrip()) + b"\n" for piece in pieces)
 
 
-@pytest.mark.parametrize("name", ["v2.28.9-libfabric-2node", "peer-killed", "torch-watchdog-timeout"])
-def test_lines_that_a_terminal_broke_are_put_together(name: str) -> None:
-    for width, padded in ((80, False), (80, True), (100, False), (132, True)):
+def test_lines_that_a_terminal_broke_are_put_together() -> None:
+    for name, (width, padded) in zip(cycle(CAPTURES[:2]), ((80, False), (80, True), (100, False), (132, True))):
         data = broken(capture(name), width, padded)
         job, physical = nccl_inspect.read(data), data.decode().split("\n")
-        assert told(job) | {"lines": 0} == plain(name) | {"lines": 0}, (width, padded)
+        assert told(job) | {"lines": 0} == plain(name) | {"lines": 0}, (name, width, padded)
         assert job.sources[0].lines == data.count(b"\n")
         for one in (one for finding in job.findings for one in finding.evidence):
             assert physical[one.line - 1][: width // 2] in one.text

@@ -12,34 +12,8 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.exports import json_records
 from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated, worth
-from nccl_inspect.ingest.lines.generations import Memory
+from nccl_inspect.ingest.lines.envelope_fields import Inner, worth
 from nccl_inspect.ingest.lines.timestamps import Timed
-
-
-def test_what_comes_again_stays_and_everything_else_is_forgotten() -> None:
-    memory: Memory[int] = Memory(entries=10, size=1000)
-
-    def is_known(seen: bytes) -> bool:
-        known = seen in memory.young or memory.recall(seen) is not None
-        if not known:
-            memory.keep(seen, 0)
-        return known
-
-    assert not is_known(b"often")
-    for number in range(100):
-        assert not is_known(b"once %d" % number)
-        assert number % 5 or is_known(b"often")
-    memory = Memory(entries=10, size=1000)
-    for number in range(100):
-        memory.keep(b"%d" % number, number)
-    assert memory.young == {b"%d" % number: number for number in range(90, 100)}
-    assert (memory.recall(b"79"), memory.recall(b"80")) == (None, 80)
-    memory = Memory(entries=1000, size=1000)
-    for number in range(100):
-        memory.keep(b"%d" % number * 100, number)
-        assert memory.size <= 2000, "few long ones"
-
 
 # --- prefixes: one is told by what stands around its time exactly as it is parsed
 
@@ -97,35 +71,6 @@ def test_the_origin_of_other_printers_is_that_of_parsing(launcher: bytes, printe
         asked(timed, launcher.replace(b"23:13:07", b"23:13:%02d" % number) + printer)
 
 
-def test_what_collectors_put_before_lines_is_parsed_twice_at_most() -> None:
-    timed = Timed(1000, 1 << 20)
-    for second in range(10):
-        head = b"2026-11-20T23:13:%02d.071868123Z stdout F vm:17:18 [0]" % second
-        known, parsed = timed.known(head), prefix.parse(head)
-        assert parsed is not None
-        assert known == (parsed if second > 1 else None)
-        timed.learn(head, parsed)
-    assert sum(b":07" in launcher for launcher in LAUNCHERS) > 5
-    heads = [b"[pod/llama-%d] 2026-11-20T23:13:07.07186812%dZ vm:17:18 [0]" % (pod, pod % 10) for pod in (9, 10, 100)]
-    rest, keys = b" NCCL INFO 23:13:07.1", [timed.key(head) for head in heads]
-    assert [timed.without(head + rest) for head in heads] == [(key or b"") + rest for key in keys]
-    assert timed.without(b"23:13:07.1 vm:17:18 [0]") == b"23:13:07.1 vm:17:18 [0]"
-
-
-def test_a_time_far_behind_and_a_host_that_reads_as_hours_prove_nothing() -> None:
-    """Else what stands before it, line by line another one, would fill the memory."""
-    timed = Timed(1000, 1 << 20)
-    head = b"x" * 1000 + b" 23:13:07.071868 vm:17:18 [0]"
-    assert timed.key(head) != head
-    assert timed.without(head) == head
-    for second in range(3):
-        head = BESIDE.replace(b"07", b"%02d" % second) + b"12:7:22 [0]"
-        if parsed := prefix.parse(head):
-            timed.learn(head, parsed)
-    other = BESIDE + b"node:7:22 [0]"
-    assert (timed.known(other), prefix.parse(other)) == (None, None)
-
-
 # --- JSON objects: the reader that knows most of one is remembered by its shape, and is always the right one
 
 READERS = [one.READ for one in envelopes.shipped().values() if isinstance(getattr(one, "READ", None), JsonReader)]
@@ -164,24 +109,6 @@ def varied(value: Any, data: st.DataObject) -> Any:
     if isinstance(value, dict):
         return {name: varied(one, data) for name, one in value.items()}
     return [varied(one, data) for one in value] if isinstance(value, list) else data.draw(VALUES)
-
-
-def test_objects_of_one_kind_are_asked_for_once_however_they_are_written() -> None:
-    asked = 0
-
-    class Counting(JsonReader):
-        def read(self, document: Any) -> list[Inner]:
-            nonlocal asked
-            asked += 1
-            return super().read(document)
-
-    readers = JsonReaders([Counting("log", time="time"), Counting("log", time="time", label="pod"), Counting("msg")])
-    for number in range(100):
-        (inner,) = readers(b'{"log": "a line", "time": "%d", "pod": "llama-%d"}' % (number, number))
-        assert inner.stated[:2] == (str(number), f"llama-{number}")
-    assert asked == 2 + 100
-    line = rb'{"\u006cog":"a line","stream":"stdout","other":"a text that is longer"}'
-    assert envelopes.contents(line) == [Inner(b"a line", Stated(stream="stdout"))]
 
 
 def test_shapes_that_never_come_again_are_forgotten() -> None:

@@ -58,22 +58,6 @@ def test_a_report_says_what_would_confirm_it() -> None:
     assert (entry["clue"], entry["confirm"], entry["culprits"]) == (True, "grep GDRDMA job.log", [])
 
 
-def test_what_rules_need_becomes_one_command() -> None:
-    again = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
-    trees = NOTES / "g6e-4x4-eni-socket-trees.log"
-    for name, command in {
-        "g6e-4x4-efa-libfabric.log": f"{again},GRAPH <the job> 2>&1 | tee job.log; nvidia-smi topo -m > topo.txt; "
-        "nccl-inspect summarize job.log --topology topo.txt",
-        "p4d-4pod-1gpu-efa.log": f"{again} NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log <the job>; nccl-inspect summarize "
-        "/logs",
-        "p4d-1pod-4gpu.log": None,
-        trees.name: f"nvidia-smi topo -m > topo.txt; nccl-inspect summarize {trees} --topology topo.txt",
-    }.items():
-        found = nccl_inspect.read(str(NOTES / name))
-        assert capture.command(found) == command, name
-        assert ("to capture it" in report.load("text").render(found, report.Style())) == (command is not None), name
-
-
 def test_no_command_is_told_that_would_only_read_the_same_log_again() -> None:
     found = nccl_inspect.read(str(NOTES / "p4d-1pod-4gpu.log"))
     needs = Needs(others=("the launch command of each host",))

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from answers import CORPORA, Input
+from answers import CORPORA, Input, inputs_of
 
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -43,7 +43,7 @@ def labels() -> dict[str, tuple[str, dict[str, Any]]]:
 @cache
 def inputs() -> dict[str, Input]:
     """Return all recorded inputs by their names."""
-    return {one.name: one for corpus in CORPORA.values() for one in corpus()}
+    return {one.name: one for corpus in CORPORA for one in inputs_of(corpus)}
 
 
 def contradictions(one: Input, job: Job, answered: dict[str, Any]) -> Iterator[str]:

@@ -177,7 +177,7 @@ USUAL = [one for one in simulation.RELEASES if one.splits] + [simulation.RELEASE
 def test_what_usual_jobs_print_is_placed_without_a_guess() -> None:
     """Tensor-parallel groups on a node, data-parallel groups across nodes: every pair, and nothing else."""
     for release in USUAL:
-        job = Job(release, ["node-0", "node-1"], 4, Random(release.name), channels=2)
+        job = Job(release, ["node-0", "node-1"], 4, Random(release.name), channels=1)
         (world,) = job.create([list(range(8))])
         parent = world if release.splits else None
         tensor = job.create([[0, 1, 2, 3], [4, 5, 6, 7]], parent)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sample_data
 
 import nccl_inspect
-from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, is_closed, tree_shape
 from nccl_inspect.model.job import CommunicatorInfo
 
 
@@ -74,30 +73,3 @@ def test_rings_that_are_not_whole_are_told() -> None:
     found = {name: comm(text).incomplete_rings for name, (text, _) in rings.items()}
     assert found == {name: known for name, (_, known) in rings.items()}
     assert comm(rings["of an old release, which shows twenty ranks and no mark"][0]).rings == [list(range(20))]
-
-
-def test_shapes_of_rings_and_trees() -> None:
-    hosts = {0: "a", 1: "a", 2: "b", 3: "b"}
-    assert (crossings([0, 1, 2, 3], hosts), crossings([0, 2, 1, 3], hosts)) == (2, 4)
-    assert crossings([0, 4], hosts) is None
-    assert (fewest_crossings([0, 1, 2, 3], hosts), fewest_crossings([0, 1], hosts)) == (2, 0)
-    assert is_closed([0, 1, 2, 3], 4)
-    assert not is_closed([0, 1, 2], 4)
-    assert tree_shape([(0, 1), (1, 2), (1, 3)]) == (1, 2, 2)
-    assert tree_shape([(0, 1), (1, 0)]) == (0, 0, 1)
-    assert tree_shape([]) == (0, 0, 0)
-
-
-def test_the_only_rank_missing_in_a_split_is_known_by_elimination() -> None:
-    world = (
-        "n{0}:1{0}:1{0} [0] NCCL INFO ncclCommInitRank comm 0x1{0} rank {0} nranks 4 cudaDev 0 nvmlDev 0 busId {0}0 "
-    )
-    split = "n{0}:1{0}:1{0} [0] NCCL INFO ncclCommSplit comm 0x2{0} rank {1} nranks 2 cudaDev 0 nvmlDev 0 busId {0}0 "
-    began = "parent 0x1{0} splitCount 1 color {2} key {0}- Init START\n"
-    lines = [
-        world.format(rank) + f"commId 0x7 - Init {phase}\n" for phase in ("START", "COMPLETE") for rank in range(4)
-    ]
-    for absent, ranks in (({3}, [[0, 2], [1, 3]]), ({1, 3}, [[0, 2]]), ({2, 3}, [[0, None], [1, None]])):
-        own = [(split + began).format(rank, rank // 2, rank % 2) for rank in range(4) if rank not in absent]
-        job = nccl_inspect.read("".join([*lines, *own]).encode())
-        assert sorted(map(str, (comm.ranks for comm in job.communicators[1:]))) == sorted(map(str, ranks)), absent

@@ -5,18 +5,13 @@ What is left of cut logs is in `tests/labels/built_model.toml` (`model/paths`).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-import sample_data
 from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.event import types as events
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import Job, Path, Paths
-from nccl_inspect.model.paths.table import refined
 
 
 def line(host: str, pid: int, message: str) -> str:
@@ -137,21 +132,6 @@ def test_a_platform_tells_the_link_where_all_its_pairs_have_the_same() -> None:
     assert {name: path(CONNECTS.format(0, 1), platform=name).link for name in links} == links
 
 
-TWO_HOSTS = ("socket-2node-tp4-dp2", "v2.19.4-socket-2node", "timestamps", "v2.28.9-libfabric-2node")
-
-
-@pytest.mark.slow
-def test_a_log_whose_lines_are_cut_off_is_not_called_good() -> None:
-    names = (*TWO_HOSTS, "efa-provider-missing-socket-fallback", "torch-watchdog-timeout")
-    logs = {(name, width): sample_data.contents(name)[0].split(b"\n") for name in names for width in (75, 90, 110)}
-    good = [
-        f"{name} cut after {width} columns"
-        for (name, width), lines in logs.items()
-        if nccl_inspect.read(b"\n".join(one[:width] for one in lines)).verdict == "ok"
-    ]
-    assert not good, "\n".join(good)
-
-
 # --- levels of NCCL 2.31 and 2.32: ATTN, which is no failure, and DIAG, the results of its own checks
 
 
@@ -163,14 +143,6 @@ def test_lines_of_the_level_attn_are_read_as_others_are() -> None:
     assert {notice.level for notice in job.notices} == {"VERSION", "WARN", "ATTN"}
     (setting,) = (notice for notice in job.notices if "NCCL_BUFFSIZE" in notice.message)
     assert setting.evidence[0].text.startswith("[2026-11-22 13:39:19] vm:1134:1134 [1] misc/param.cc:100")
-
-
-def test_results_of_checks_are_events_of_whoever_printed_them() -> None:
-    (data,) = sample_data.contents("v2.32.3-diagnostics")
-    found = [event for event in nccl_inspect.events(data) if event.production == "diagnostics-result"]
-    assert len(found) == 13
-    assert isinstance(found[0], events.Notice)
-    assert [found[0].value(name) for name in ("host", "pid", "status")] == ["vm", 1144, "OK"]
 
 
 # --- paths as a table: selections answer without making a path
@@ -205,19 +177,6 @@ def test_a_selection_answers_like_its_paths(paths: Paths) -> None:
     assert list((net | paths.first(1)).values("src")) == [(0,), (1,), (3,)]
     assert list(Paths(paths)) == list(paths)
     assert not Paths([]) and Paths([]).ends() == set() and list(Paths([]).distinct("src")) == []
-
-
-def test_no_path_is_made_before_it_is_asked_for(paths: Paths) -> None:
-    assert paths.only(("src", "dst"), lambda src, dst: src < dst).ends() and not paths.table.made
-    assert paths[0] is paths[0] and len(paths.table.made) == 1
-
-
-def test_a_kind_is_split_where_more_is_said_of_some_of_its_paths(paths: Paths) -> None:
-    marks = [0, 0, 1, 0]
-    judged = refined(paths, marks, lambda kind, mark: replace(kind, verdict="fallback" if mark else "ok"))
-    assert [path.verdict for path in judged] == ["ok", "ok", "fallback", "ok"]
-    assert [path.rules for path in paths] == [path.rules for path in judged]
-    assert len(judged.kinds) == len(paths.kinds) + 1
 
 
 def test_a_pair_without_a_path_is_an_error_that_says_so(paths: Paths) -> None:

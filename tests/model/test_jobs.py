@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import sample_data
 from call_count import calls
+from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -202,6 +203,7 @@ def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: 
     assert [len(job.sources) for job in judged(str(tmp_path)) if job.paths] == [3, 3]
 
 
+@FEW
 @given(st.sets(st.integers(0, 440), max_size=60), st.sampled_from([b"", b"0: ", b"[pod/llama-0/main] "]))
 def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) -> None:
     lines = sample_data.contents("p2p-nvlink-8gpu")[0].split(b"\n")

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,21 +62,35 @@ def test_a_log_cut_anywhere_gives_the_same_job(tmp_path: Path, jobs: int, skip: 
     same(log, jobs)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("front", [b"", b"[pod/llama-0] ", CRI % b"F", b"[rank0]: "])
-def test_wrapped_logs_give_the_same_job(front: bytes, tmp_path: Path) -> None:
-    (data,) = sample_data.contents("v2.28.9-libfabric-2node")
-    log = tmp_path / "job.log"
-    log.write_bytes(b"".join(front + line for line in data.splitlines(keepends=True)))
-    same(log, 3)
+def wrapped(sample: str, front: bytes = b"") -> bytes:
+    (data,) = sample_data.contents(sample)
+    return b"".join(front + line for line in data.splitlines(keepends=True))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
-def test_encodings_give_the_same_job(encoding: str, tmp_path: Path) -> None:
-    (data,) = sample_data.contents("socket-2node-tp4-dp2")
-    log = tmp_path / "job.log"
-    log.write_bytes(data.decode().encode(encoding))
-    same(log, 3)
+UNKNOWN = [b"vm:1:1 [0] NCCL INFO no release prints this %d\n" % number for number in range(300)]
+UNKNOWN += [b"vm:1:1 [0] NCCL INFO no release prints this " + b"y" * (5000 + number) + b"\n" for number in range(50)]
+QUICK: dict[str, Callable[[], bytes]] = {
+    "two bytes for a letter": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-16"),
+    "a mark in front": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-8-sig"),
+    "an envelope that begins late": lambda: (
+        wrapped("v2.21.5-ipc") + wrapped("v2.21.5-ipc", b"[pod/llama-0] ") + wrapped("v2.21.5-ipc")
+    ),
+    "long lines that nobody knows": lambda: b"".join(UNKNOWN),
+}
+ALL = QUICK | {
+    "low bytes first": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-16-le"),
+    "high bytes first": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-16-be"),
+    "a pod": lambda: wrapped("v2.28.9-libfabric-2node", b"[pod/llama-0] "),
+    "a time": lambda: wrapped("v2.28.9-libfabric-2node", CRI % b"F"),
+    "a rank": lambda: wrapped("v2.28.9-libfabric-2node", b"[rank0]: "),
+}
+
+
+@pytest.mark.parametrize("logs", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_logs_of_all_kinds_give_the_same_job(logs: dict[str, Callable[[], bytes]], tmp_path: Path) -> None:
+    for name, make in logs.items():
+        (log := tmp_path / f"{name}.log").write_bytes(make())
+        same(log, 3)
 
 
 @pytest.mark.slow
@@ -115,14 +129,6 @@ def test_lines_passed_on_in_parts_may_lie_on_a_border(tmp_path: Path) -> None:
         same(log, jobs)
 
 
-def test_an_envelope_that_begins_late_gives_the_same_job(tmp_path: Path) -> None:
-    (data,) = sample_data.contents("v2.21.5-ipc")
-    log = tmp_path / "job.log"
-    wrapped = b"".join(b"[pod/llama-0] " + line for line in data.splitlines(keepends=True))
-    log.write_bytes(data + wrapped + data)
-    same(log, 3)
-
-
 @pytest.mark.slow
 def test_more_statements_than_are_kept_apart_give_the_same_job(tmp_path: Path) -> None:
     shuffled = random.Random(1)
@@ -133,14 +139,6 @@ def test_more_statements_than_are_kept_apart_give_the_same_job(tmp_path: Path) -
     assert len(alone.processes[Process("vm", 7)].notes) > MAX_NOTES
     assert reading.fold(str(log), jobs=2).processes == alone.processes
     assert sample_data.folded([(str(log), lines)]).processes == alone.processes
-
-
-def test_long_lines_that_nobody_knows_give_the_same_job(tmp_path: Path) -> None:
-    lines = [b"vm:1:1 [0] NCCL INFO no release prints this %d" % number for number in range(300)]
-    lines += [b"vm:1:1 [0] NCCL INFO no release prints this " + b"y" * (5000 + number) for number in range(50)]
-    log = tmp_path / "job.log"
-    log.write_bytes(b"\n".join(lines) + b"\n")
-    same(log, 3)
 
 
 @pytest.mark.slow

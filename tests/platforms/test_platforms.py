@@ -107,17 +107,6 @@ def test_no_name_of_a_platform_or_a_gpu_stands_for_two() -> None:
     assert len(gpus) == len(set(gpus)) > 10
 
 
-def test_a_platform_without_a_source_fails() -> None:
-    sound = table_of(Path(platforms.__file__).parent / "p5.48xlarge.toml")
-    assert "nics has no source" in [*unsourced({**sound, "sources": []})]
-    assert [*unsourced({**sound, "gdr_since": "2.27.3"})] == ["gdr_since has no source"]
-    for url in ("from memory", "DGX H100 data sheet", "docs/no-such-page.md", ""):
-        wrong = {**sound, "sources": [*sound["sources"], {"url": url, "states": ["gpus"]}]}
-        assert [*unsourced(wrong)] == [f"'{url}' cannot be opened"]
-    moving = {"url": "https://github.com/NVIDIA/nccl/blob/master/src/graph/paths.cc", "states": ["p2p"]}
-    assert [*unsourced({**sound, "sources": [*sound["sources"], moving]})]
-
-
 def test_every_key_is_told_in_the_documentation_of_the_package() -> None:
     doc = platforms.__doc__ or ""
     assert all(f"``{field.name}``" in doc for field in fields(Platform))

@@ -14,13 +14,13 @@ from questions import TWO_HOSTS, rails, records
 from schemas import closed, schema
 
 import nccl_inspect
-from nccl_inspect.answers import env, hosts, names_of, nics, ranks, timings
+from nccl_inspect.answers import env, hosts, memory, names_of, nics, ranks, timings
 from nccl_inspect.report import head
+from nccl_inspect.rules import gpu_degraded
 
 QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks, "timings": timings}
 KILLED = str(sample_data.FOLDER / "peer-killed")
 MISSING = str(sample_data.FOLDER / "rank-missing-hang")
-HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 
 
 # --- all of them
@@ -30,8 +30,12 @@ def test_the_records_of_samples_fit_the_schema() -> None:
     for command, question in QUESTIONS.items():
         validator = closed(name := f"nccl-inspect-{command}-1")
         assert list(schema(name)["items"]["properties"]) == names_of(question.RECORD)
-        for sample in ("peer-killed", "v2.28.9-libfabric-2node", "torch-rank-killed", "v2.19.4-socket-2node"):
+        for sample in ("torch-rank-killed", "v2.28.9-libfabric-2node"):
             validator.validate(records(command, *map(str, sample_data.files(sample))))
+    assert list(schema("nccl-inspect-memory-1")["items"]["properties"]) == names_of(memory.RECORD)
+    found = records("memory", str(sample_data.FOLDER / "v2.30.7-subsys-all"))
+    assert found
+    closed("nccl-inspect-memory-1").validate(found)
 
 
 def test_csv_and_json_hold_the_same() -> None:
@@ -109,3 +113,14 @@ def test_the_rank_that_the_verdict_points_at_comes_first() -> None:
     for name in ("rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"):
         rows = ranks.rows(nccl_inspect.read(str(sample_data.FOLDER / name)))
         assert "suspect" not in {row.state for row in rows}, f"{name}: who waits or may be right is no suspect"
+
+
+def test_a_health_mask_is_decoded() -> None:
+    cases = {
+        0x0: [],
+        0x12A: [],
+        0x1: ["bandwidth is degraded"],
+        0x10: ["a connection is unhealthy"],
+        0x411: ["bandwidth is degraded", "a connection is unhealthy", "it is in no partition"],
+    }
+    assert {mask: gpu_degraded.decode_health(mask) for mask in cases} == cases

@@ -74,11 +74,11 @@ def alarms(lines: Lines) -> Iterator[str]:
             yield f"{finding.rule}: {finding.summary}"
 
 
-@pytest.mark.parametrize("pieces", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_piece_of_a_sound_log_raises_no_alarm(pieces: int) -> None:
+@pytest.mark.parametrize("step, pieces", [(3, 1), pytest.param(1, 4, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_a_piece_of_a_sound_log_raises_no_alarm(step: int, pieces: int) -> None:
     """Of each log and way of cutting some pieces by chance, always the same ones."""
     wrong = []
-    for log, (name, cut) in product(SOUND, CUTS.items()):
+    for log, (name, cut) in [*product(SOUND, CUTS.items())][::step]:
         if cut is left_out and log.stem in ENDED:
             continue
         lines, chance = log.read_bytes().splitlines(keepends=True), random.Random(f"{log.stem} {name}")

@@ -186,15 +186,6 @@ def test_lines_with_times_give_what_they_give_one_by_one(
     assert counts == counts_by_line
 
 
-def test_lines_with_times_are_those_of_their_process_whatever_the_time() -> None:
-    line = b"vm:7:7 [0] NCCL INFO Channel %02d/0 : 0[0] -> 1[1] via P2P/CUMEM"
-    block = [line % channel for channel in range(32)]
-    midnight = datetime(2026, 11, 21)
-    lines = collected(block, "{time}Z ", midnight - timedelta(seconds=16), timedelta(seconds=1))
-    listing, _ = by_block([lines, lines], countable=False)
-    assert [one[1].time for one in listing.seen] == [line.split()[0].decode() for line in lines * 2]
-
-
 def test_lines_with_times_that_were_run_together_keep_their_own_processes() -> None:
     line = b"vm:7:7 [0] NCCL INFO Channel %02d/0 : 0[0] -> 1[1] via P2P/CUMEM"
     other = line.replace(b"vm:7:7 [0]", b"vm:8:8 [1]")
@@ -314,10 +305,3 @@ def state(fold: Fold) -> object:
         fold.unrecognised,
         [facts(source.counts) for source in fold.sources],
     )
-
-
-def test_no_message_means_something_else_for_another_channel() -> None:
-    """What lets a connection line be known by that of another channel."""
-    for production in engine.shipped().productions:
-        if production.line.startswith("Channel "):
-            assert production.line.startswith("Channel {channel:02}"), production.name

@@ -6,8 +6,10 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import inf
+from typing import Any
 
 import fuzz_columns
 import pytest
@@ -45,102 +47,101 @@ def test_samples_are_the_same_job() -> None:
     assert not differ
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [CONNECTS % (7, channel, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for channel in (0, 1, 63, 64, 99)],
-        [CONNECTS % (7, 0, 0, rank, 0, 1, 1, b" [send]", b"NET/IB/0") for rank in (9, 99, 999999, 1048575, 9999999)],
-        [CONNECTS % (7, 0, 0, 0, 0, 1, 1, b"", way) for way in (b"NET/IBext_v7/0", b"NET/IBext_v8/0", b"P2P/IPC")],
-        [
-            b"vm:7:7 [0] NCCL INFO Channel 00/%b : 0[0] -> 1[1] via P2P/CUMEM" % conn
-            for conn in (b"0", b"00", b"10", b"01")
-        ],
-        [
-            b"vm:7:7 [0] NCCL INFO Channel 00 : 0[%b] -> 1[1] via P2P/IPC" % bus
-            for bus in (b"b7000", b"07000", b"1", b"01")
-        ],
-        [b"vm:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/indirect/%d[2]" % rank for rank in (2, 3, 2)],
-        [b"vm:7:7 [0] NCCL INFO Channel 00/0 : -1[0] -> 1[1] via P2P/CUMEM"],
-        [b"\xff\xfe:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", b"", b" NCCL INFO ", b"NCCL INFO x"],
-    ],
-)
-def test_numbers_at_their_limits(lines: list[bytes]) -> None:
-    assert fuzz_columns.difference([lines * 3, lines]) is None
+LIMITS = [
+    [CONNECTS % (7, channel, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for channel in (0, 1, 63, 64, 99)],
+    [CONNECTS % (7, 0, 0, rank, 0, 1, 1, b" [send]", b"NET/IB/0") for rank in (9, 99, 999999, 1048575, 9999999)],
+    [CONNECTS % (7, 0, 0, 0, 0, 1, 1, b"", way) for way in (b"NET/IBext_v7/0", b"NET/IBext_v8/0", b"P2P/IPC")],
+    [b"vm:7:7 [0] NCCL INFO Channel 00/%b : 0[0] -> 1[1] via P2P/CUMEM" % conn for conn in (b"0", b"00", b"10", b"01")],
+    [b"vm:7:7 [0] NCCL INFO Channel 00 : 0[%b] -> 1[1] via P2P/IPC" % bus for bus in (b"b7000", b"07000", b"1", b"01")],
+    [b"vm:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/indirect/%d[2]" % rank for rank in (2, 3, 2)],
+    [b"vm:7:7 [0] NCCL INFO Channel 00/0 : -1[0] -> 1[1] via P2P/CUMEM"],
+    [b"\xff\xfe:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", b"", b" NCCL INFO ", b"NCCL INFO x"],
+]
+
+
+def test_numbers_at_their_limits() -> None:
+    assert not [lines for lines in LIMITS if fuzz_columns.difference([lines * 3, lines])]
 
 
 NUMBERS = tuple(b"%d" % number for number in (1, 2, 9, 0, 7, 10, 12, 23, 98, 99, -1, -2, -3, -10, -12, -13, -14))
 POINTERS = tuple(b"0x7f01 0xabcd 0x0001 0x12ab 0xA2ab ax12ab 0x12ag (nil) 0x1 0xa 0x0 0xf".split())
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        (b"comm %b rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0", POINTERS),
-        (b"comm 0x5 rank %b nRanks 99 nNodes 1 localRanks 8 localRank 0 MNNVL 0", (*NUMBERS, b"01", b"-0", b"-01")),
-        (
-            b"ncclCommSplit comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId %b parent 0x4 color 7 key 0- Init START",
-            (b"60", b"b0", b"0a", b"101d0", b"fffff", b"00000", b"g0", b"B0"),
-        ),
-        (
-            b"ncclCommSplit comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 parent 0x4 color %b key 0- Init START",
-            (*NUMBERS, b"01", b"-0", b"-01"),
-        ),
-        (
-            b"Init timings - ncclCommSplit: rank 0 nranks 4 total %b (kernels 0.00, alloc 0.00, bootstrap 0.00, "
-            b"allgathers 0.02, topo 0.01, graphs 0.00, connections 0.00, rest 2.75)",
-            (b"0.29", b"2.79", b"9.99", b"0.07", b"1.10", b"12.79", b"98.76", b"01.10", b"10.07", b"1e.10", b"-0.00"),
-        ),
-        (
-            "NET/Réseau : GPU Direct RDMA Enabled for GPU %b / HCA 0 (distance 2 < 3), read 0".encode(),
-            (b"b7000", b"b8000", b"07000", b"0700a", b"1"),
-        ),
-        (
-            b"Bootstrap timings total 0.%b (create 0.000045, send 0.000113, recv 0.%b, ring 0.016578, delay 0.000001)",
-            (b"123456", b"999999", b"000001", b"000000", b"100000", b"12345", b"1234567"),
-        ),
-        (b"[Proxy Service] Device %b CPU core 3", (*NUMBERS, b"01", b"-0", b"-01")),
-        (b"Trees [0] %b/-1/-1->1->0 [1] -1/-1/-1->1->0", (*NUMBERS, b"01", b"-0", b"-01")),
-        (b"Channel %b/16 : 0 1 2 3", (b"00", b"01", b"09", b"15", b"99", b"100", b"001", b"1")),
-        (b"NET/IB : Using [0]mlx5_%b:1/RoCE [RO]; OOB eth0:10.0.0.%b<0>", (b"1", b"2", b"3", b"a", b"b", b"0", b"9")),
-    ],
-)
-def test_texts_that_differ_in_numbers(text: bytes, values: tuple[bytes, ...]) -> None:
-    lines = [
-        b"vm:%d:7 [0] NCCL INFO " % pid + text.replace(b"%b", value) for pid, value in enumerate((*values, *values[:4]))
-    ]
-    assert fuzz_columns.difference([lines, lines[::-1]]) is None
-    assert fuzz_columns.difference([lines[::-1] * 3]) is None
+TEXTS: list[tuple[bytes, tuple[bytes, ...]]] = [
+    (b"comm %b rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0", POINTERS),
+    (b"comm 0x5 rank %b nRanks 99 nNodes 1 localRanks 8 localRank 0 MNNVL 0", (*NUMBERS, b"01", b"-0", b"-01")),
+    (
+        b"ncclCommSplit comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId %b parent 0x4 color 7 key 0- Init START",
+        (b"60", b"b0", b"0a", b"101d0", b"fffff", b"00000", b"g0", b"B0"),
+    ),
+    (
+        b"ncclCommSplit comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 parent 0x4 color %b key 0- Init START",
+        (*NUMBERS, b"01", b"-0", b"-01"),
+    ),
+    (
+        b"Init timings - ncclCommSplit: rank 0 nranks 4 total %b (kernels 0.00, alloc 0.00, bootstrap 0.00, "
+        b"allgathers 0.02, topo 0.01, graphs 0.00, connections 0.00, rest 2.75)",
+        (b"0.29", b"2.79", b"9.99", b"0.07", b"1.10", b"12.79", b"98.76", b"01.10", b"10.07", b"1e.10", b"-0.00"),
+    ),
+    (
+        "NET/Réseau : GPU Direct RDMA Enabled for GPU %b / HCA 0 (distance 2 < 3), read 0".encode(),
+        (b"b7000", b"b8000", b"07000", b"0700a", b"1"),
+    ),
+    (
+        b"Bootstrap timings total 0.%b (create 0.000045, send 0.000113, recv 0.%b, ring 0.016578, delay 0.000001)",
+        (b"123456", b"999999", b"000001", b"000000", b"100000", b"12345", b"1234567"),
+    ),
+    (b"[Proxy Service] Device %b CPU core 3", (*NUMBERS, b"01", b"-0", b"-01")),
+    (b"Trees [0] %b/-1/-1->1->0 [1] -1/-1/-1->1->0", (*NUMBERS, b"01", b"-0", b"-01")),
+    (b"Channel %b/16 : 0 1 2 3", (b"00", b"01", b"09", b"15", b"99", b"100", b"001", b"1")),
+    (b"NET/IB : Using [0]mlx5_%b:1/RoCE [RO]; OOB eth0:10.0.0.%b<0>", (b"1", b"2", b"3", b"a", b"b", b"0", b"9")),
+]
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        b"[2026-11-20 %02d:%02d:%02d] ",
-        b"2026-11-20T%02d:%02d:%02d.1234Z stdout F ",
-        b"[pod/llama] 2026-11-20T%02d:%02d:%02dZ ",
-        b"%02d:%02d:%02d,789 ",
-        b"17000%02d%02d%d.5 ",
-    ],
-)
-def test_times_of_any_resolution(form: bytes) -> None:
+def test_texts_that_differ_in_numbers() -> None:
+    wrong = []
+    for text, values in TEXTS:
+        some = enumerate((*values, *values[:4]))
+        lines = [b"vm:%d:7 [0] NCCL INFO " % pid + text.replace(b"%b", value) for pid, value in some]
+        blocks = ([lines, lines[::-1]], [lines[::-1] * 3])
+        wrong += [text for one in blocks if fuzz_columns.difference(one)]
+    assert not wrong
+
+
+FORMS = [
+    *(b"[2026-11-20 %02d:%02d:%02d] ", b"2026-11-20T%02d:%02d:%02d.1234Z stdout F "),
+    *(b"[pod/llama] 2026-11-20T%02d:%02d:%02dZ ", b"%02d:%02d:%02d,789 ", b"17000%02d%02d%d.5 "),
+]
+CLOCKS = [(12, 0, 0), (23, 59, 59), (24, 0, 0), (12, 60, 7), (7, 7, 61)]
+FRONTS = [b"[pod/llama-0/pytorch] 2026-11-20T23:13:07.%06dZ ", b"worker-%d | ", b"job %d says "]
+BEFORE: list[list[bytes]] = [[], [b"step 1", b"step 2"], [b'{"rank": 0}']]
+
+
+def pairs(some: Sequence[Any], others: Sequence[Any]) -> pytest.MarkDecorator:
+    """Give a test each of both once, or in slow tests each pair."""
+    every = pytest.param([*product(some, others)], marks=pytest.mark.slow)
+    return pytest.mark.parametrize("tried", [[*zip(some, others, strict=True)], every], ids=["few", "all"])
+
+
+@pairs(FORMS, CLOCKS)
+def test_times_of_any_resolution(tried: list[tuple[bytes, tuple[int, int, int]]]) -> None:
     """Whether most lines have the same time, or each another one, or one that no clock shows."""
     text = b"vm:%d:7 [0] NCCL INFO Channel 00/0 : %d[0] -> 1[1] via P2P/CUMEM"
-    for clock in ((12, 0, 0), (23, 59, 59), (24, 0, 0), (12, 60, 7), (7, 7, 61)):
+    for form, clock in tried:
         same = [form % clock + text % (number % 3, number) for number in range(40)]
         differ = [form % (number % 30, number % 70, number) + text % (number % 3, number) for number in range(10, 50)]
-        assert fuzz_columns.difference([same, same + differ, [line[20:] for line in same] + differ]) is None
+        blocks = [same, same + differ, [line[20:] for line in same] + differ]
+        assert fuzz_columns.difference(blocks) is None, (form, clock)
 
 
-@pytest.mark.parametrize(
-    "front", [b"[pod/llama-0/pytorch] 2026-11-20T23:13:07.%06dZ ", b"worker-%d | ", b"job %d says "]
-)
-@pytest.mark.parametrize("before", [[], [b"step 1", b"step 2"], [b'{"rank": 0}']])
-def test_the_first_block_of_wrapped_lines(front: bytes, before: list[bytes]) -> None:
+@pairs(FRONTS, BEFORE)
+def test_the_first_block_of_wrapped_lines(tried: list[tuple[bytes, list[bytes]]]) -> None:
     """What is in front of lines changes how those after the first one are read."""
     lines = [CONNECTS % (7, at % 9, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for at in range(40)]
-    wrapped = [front % at + line for at, line in enumerate([*before, *lines])]
-    for first in (wrapped, [*before, *wrapped], wrapped[: len(before) + 1]):
-        assert fuzz_columns.difference([first, lines, wrapped]) is None
+    for front, before in tried:
+        wrapped = [front % at + line for at, line in enumerate([*before, *lines])]
+        for first in (wrapped, [*before, *wrapped], wrapped[: len(before) + 1]):
+            assert fuzz_columns.difference([first, lines, wrapped]) is None, (front, before)
 
 
 def test_the_rest_of_the_first_block_is_read_in_columns() -> None:

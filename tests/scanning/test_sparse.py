@@ -9,7 +9,6 @@ from call_count import calls_by_function
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.scanning.grams import Grams
 from nccl_inspect.scanning.sparse import Sieve
 
 _STEP = b"[2026-11-20 10:00:%02d] step=%d loss=0.%d"
@@ -26,27 +25,23 @@ def _sieve() -> Sieve:
     return Sieve(lambda: (*engine.shipped().signs(), *envelopes.signs_of_partials()))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
-        b"vm:1:1 [0] NCCL WARN Cuda failure",
-        b"NCCL version 2.28.9+cuda13.0",
-        b"# nccl-tests version 2.17",
-        b"  rank      : 3 (local_rank: 3)",
-        b"Traceback (most recent call last):",
-        b"saving the checkpoint",
-        b"srun: error: task 3",
-        b"",
-        *sorted(engine.shipped().signs())[::20],
-    ],
-)
-def test_letters_show_what_shapes_show(other: bytes) -> None:
-    learned, fresh = _sieve(), _sieve()
-    learned.picked(_text())
-    by_letters, by_shapes = learned.picked(_text(other)), fresh.picked(_text(other))
-    assert by_letters.lines == by_shapes.lines
-    assert by_letters.size == by_shapes.size == _text(other).count(b"\n") + 1
+OTHERS = [
+    *(b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", b"vm:1:1 [0] NCCL WARN Cuda failure"),
+    *(b"NCCL version 2.28.9+cuda13.0", b"# nccl-tests version 2.17", b"  rank      : 3 (local_rank: 3)"),
+    *(b"Traceback (most recent call last):", b"saving the checkpoint", b"srun: error: task 3", b""),
+    *sorted(engine.shipped().signs())[::40],
+]
+
+
+def test_letters_show_what_shapes_show() -> None:
+    wrong = []
+    for other in OTHERS:
+        learned, fresh, text = _sieve(), _sieve(), _text(other)
+        learned.picked(_text())
+        by_letters, by_shapes = learned.picked(text), fresh.picked(text)
+        is_same = by_letters.lines == by_shapes.lines and by_letters.size == by_shapes.size == text.count(b"\n") + 1
+        wrong += [] if is_same else [other]
+    assert not wrong
 
 
 def test_what_means_nothing_is_not_picked() -> None:
@@ -84,13 +79,6 @@ def test_texts_are_found_among_lines_that_never_look_the_same() -> None:
         assert "nccl_inspect.scanning.grams" in sys.modules
         assert by_grams.size == text.count(b"\n") + 1
         assert by_grams.lines == fresh.picked(text).lines
-
-
-def test_what_shows_little_is_searched_for_as_it_is() -> None:
-    grams = Grams([b"rank: ", b"watchdog timeout"], b"watchdog timeout is 3\n" * 1000)
-    text = b"nothing\nrank: 3\nwatchdog timeou\nlast: watchdog timeout"
-    assert grams.lines(text) == (4, [(1, b"rank: 3"), (3, b"last: watchdog timeout")])
-    assert grams.lines(b"") == (1, [])
 
 
 def test_lines_of_all_letters_are_no_reason_to_compare_all_signs_with_them() -> None:

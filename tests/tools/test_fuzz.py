@@ -23,7 +23,7 @@ def test_targets_take_their_seeds_and_what_once_broke_them() -> None:
     given = [(path.name.partition("-")[0], path.read_bytes()) for path in CRASHERS]
     for name in fuzz_targets.TARGETS:
         seeds = fuzz_seeds.SEEDS[name]()
-        given += [(name, data) for data in seeds[:: max(len(seeds) // 10, 1)]]
+        given += [(name, data) for data in seeds[:: max(len(seeds) // 5, 1)]]
     for name, data in given:
         fuzz_targets.TARGETS[name](data)
 

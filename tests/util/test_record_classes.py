@@ -10,13 +10,13 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, get_type_hints
+from dataclasses import asdict, field, fields, replace
+from typing import Any
 
 import pytest
 
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, named, record
+from nccl_inspect.util.records import Deferring, Frozen, Record, named, record
 
 MANY = 200
 """Objects after which a class has a constructor of its own."""
@@ -118,25 +118,10 @@ def test_fields_made_later_are_made_once_and_again_only_after_an_interrupt() -> 
     assert late == Late("a", "made")
 
 
-def test_a_value_given_to_a_field_made_later_stays() -> None:
-    late = Late("a").defer(words=lambda: "made")
-    late.words = "given"
-    late.make_fields()
-    assert late.words == "given"
-
-
 def test_a_field_that_is_none_is_named() -> None:
     for late in (Late("a"), Late("a").defer(words=lambda: "made")):
         with pytest.raises(AttributeError, match="'Late' object has no attribute 'wordz'"):
             _ = late.wordz  # type: ignore[attr-defined]
-
-
-@frozen
-class Fixed(Frozen):
-    """One that never changes."""
-
-    name: str
-    count: int = 0
 
 
 @named
@@ -147,44 +132,10 @@ class Called(Frozen):
     name: str
 
 
-@pytest.mark.parametrize("kind", [Plain, Fixed])
-def test_python_knows_of_them_what_it_knows_of_dataclasses(kind: type[Plain] | type[Fixed]) -> None:
-    match kind("a", 4):
-        case Plain(name, count) | Fixed(name, count):
-            assert (name, count) == ("a", 4)
-    assert str(inspect.signature(kind)) == "(name: 'str', count: 'int' = 0) -> None"
-    assert [own.type for own in fields(kind)] == ["str", "int"]
-    assert get_type_hints(kind) == {"name": str, "count": int}
-    assert kind("a").__replace__(count=3) == kind("a", 3)
-    with pytest.raises(TypeError):
-        kind("a").__replace__(other=3)
-
-
 def test_fields_given_by_name_have_no_places() -> None:
     assert str(inspect.signature(Called)) == "(*, count: 'int' = 0, name: 'str') -> None"
     assert Called.__match_args__ == ()
     assert replace(Called(name="a"), count=1) == Called(name="a", count=1)
-
-
-def test_a_dataclass_may_inherit_from_them() -> None:
-    @dataclass(frozen=True)
-    class Wider(Fixed):
-        more: str = ""
-
-    assert (Wider("a", more="b").name, Wider("a", more="b").more) == ("a", "b")
-
-
-def test_a_subclass_keeps_its_constructor() -> None:
-    @record
-    class Fresh(Record):
-        name: str
-
-    class Doubled(Fresh):
-        def __init__(self, name: str) -> None:
-            super().__init__(name * 2)
-
-    assert {Doubled("a").name for _ in range(MANY)} == {"aa"}
-    assert Fresh("a").name == "a"
 
 
 def test_a_pattern_compiled_later_is_that_pattern() -> None:
