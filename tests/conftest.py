@@ -24,7 +24,7 @@ pytest.register_assert_rewrite(*sorted(_HELPERS - sys.modules.keys()))
 # `make test` asks few examples, `make test-all` many (--hypothesis-profile=thorough), both the same everywhere;
 # `make fuzz` searches for others.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-settings.register_profile("quick", _PATIENT, max_examples=25, derandomize=True)
+settings.register_profile("quick", _PATIENT, max_examples=16, derandomize=True)
 settings.register_profile("thorough", _PATIENT, max_examples=100, derandomize=True)
 settings.load_profile("quick")
 

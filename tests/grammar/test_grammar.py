@@ -261,7 +261,7 @@ def test_a_message_that_was_cut_keeps_what_is_whole() -> None:
     assert events_of("Init timings - ncclCommInitRank: rank 0 nranks 8 total 1.00 (ker") == [], "too short"
 
 
-@every(10)
+@every(25)
 def test_rewritten_patterns_match_what_partial_matches_do(step: int) -> None:
     """The package ``regex`` has partial matches; where it is missing, patterns are rewritten."""
     chance, wrong = random.Random(step), []
