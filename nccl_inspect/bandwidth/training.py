@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.measured import Speed
+from nccl_inspect.model.measured import IN_ALL, Speed
 
-IN_ALL = "seconds in all"
 _IS = r"['\"]?(?: ?\((?:m?s|tgs)\)| in s)?['\"]?[\s:=]+['\"]?"
 """What stands between a name and its number."""
 _NUMBER = r"([\d,]*\.?\d+(?:[eE][+-]?\d+)?[kKM]?)"

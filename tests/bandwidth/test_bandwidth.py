@@ -10,6 +10,7 @@ import pytest
 import nccl_inspect
 from nccl_inspect.bandwidth import expectation, tables
 from nccl_inspect.bandwidth.lines import kept
+from nccl_inspect.differences import compare
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.text import decode
@@ -132,3 +133,16 @@ def test_every_figure_is_a_range_with_a_source() -> None:
         or not ({"names", "platforms"} & entry.keys())
     ]
     assert not wrong, wrong
+
+
+def test_a_change_of_paths_explains_that_a_training_takes_longer() -> None:
+    line = "node0:1:2 [3] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [send] via NET/{}/0\n"
+    rdma, tcp = line.format("Libfabric"), line.format("Socket")
+    runs = {"rdma": rdma + "train_runtime = 0:10:00\n", "tcp": tcp + "train_runtime = 0:25:00\n", "silent": tcp}
+    jobs = {name: nccl_inspect.read(text.encode()) for name, text in runs.items()}
+    found = compare.compare(jobs["rdma"], jobs["tcp"])
+    assert [change.after for change in found.of("bandwidth")] == ["0:25:00 in all, 2.5 times slower"]
+    explained = [[finding.what for finding in chain.findings] for chain in found.explanations]
+    assert explained == [["socket-instead-of-rdma"]]
+    silent = compare.compare(jobs["rdma"], jobs["silent"]).open
+    assert "training: not in the log of B (0:10:00 in all in the other)" in silent
