@@ -40,6 +40,8 @@ _GB_PER_S_OF_SLOT = {"A100": 25.0, "V100": 12.5, "H100": 50.0, "H200": 50.0, "B2
 _TWO = 2
 """Nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most."""
 _NVLS_SINCE = (2, 17)
+_WITH_SWITCH = 8
+"""GPUs of a machine whose NVLinks go to switches, so that each pair has all of them."""
 
 
 @frozen
@@ -139,7 +141,10 @@ def expected(facts: Facts, ran: Setup) -> Expected | str:
     low, high = figure["low"], figure["high"]
     if not ran.is_sure and (part == "network" or ran.ranks == _TWO):
         return _why_unknown(facts, ran)
-    return Expected(low, high, nodes + figure["what"], figure["source"], figure.get("floor"), part)
+    floor = figure.get("floor")
+    if part == "nvlink" and ran.nodes == 1 and facts.platform and (facts.platform.gpus or 0) >= _WITH_SWITCH:
+        floor = None
+    return Expected(low, high, nodes + figure["what"], figure["source"], floor, part)
 
 
 def _why_unknown(facts: Facts, ran: Setup) -> str:

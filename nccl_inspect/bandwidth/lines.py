@@ -1,53 +1,71 @@
 """Keeps the lines of a log that may be part of a result table, or state the speed of a training step.
 
 They are read when the whole log is in (:mod:`nccl_inspect.bandwidth.tables`), so that pieces of a log can be read apart
-and put together. Each line is looked at near the beginning of a source; further on, only those near the head of a
-table, for logs are long and tables are rare.
+and put together. Each line is looked at near the beginning and at the end of a source; between these, only those near
+the head of a table, and a few of each block for the speed of a training: logs are long and tables are rare.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 TYPES = r"(?:b?float(?:16|32|64)?|half|double|u?int(?:8|32|64)|f(?:p|loat)?8_?e\dm\d\w*)"
 """Names of types in nccl-tests and rccl-tests."""
+TAG = r"(?:\[[\w, ./-]{1,80}\](?:<std\w+>)?:? ?|\d{1,5}: ?|\d{4}-\d\d-\d\dT[\d:.]+\S* (?:std\w+ [FP] )?|> ){1,3}"
+"""What launchers and collectors put in front of a line."""
+CELLS = r"(?:(?:sum|prod|min|max|avg|all|none|mulsum) +)?{0}(?:\s+{0})*".format(r"(?:[\d.eE+/NA*-]+|-?inf|-?nan)")
+"""The rest of a row, of which the beginning may be on another line."""
+KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')
+"""What a document of results in JSON has."""
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
+_SPEED_WORDS = (
+    *(b"per iteration", b"okens", b"it/s", b"s/it", b"amples", b"step_time", b"step time", b"step_timing", b"tps: "),
+    *(
+        b"_runtime",
+        b"raining time",
+        b"iter time",
+        b"iter_time",
+        b"seconds: ",
+        b"steps_per_sec",
+        b"real\t",
+        b"real ",
+        b"iter ",
+    ),
+    b"%|",
+)
 _WORDS = (
     *(b"busbw", b"BusBW", b"bus_bw", b"Bus bandwidth", b"bus bandwidth", b"BW average", b"BW Test", b"GB/s", b"GBps"),
-    *(b"_perf", b"nThread", b" Pid ", b"Performance of ", b"average bandwidth", b"Running ", b'"coll_perf"'),
-    *(b"float", b"half ", b"double ", b"int8 ", b"int32 ", b"int64 ", b"e4m3", b"e5m2", b" ms ", b" us ", b" s "),
-    *(
-        b"per iteration",
-        b"tokens",
-        b"it/s",
-        b"s/it",
-        b"samples",
-        b"step_time",
-        b"step time",
-        b"train_runtime",
-        b"tps: ",
-        b'"bus_bw"',
-    ),
+    *(b"_perf", b"nThread", b" Pid ", b"Performance of ", b" bandwidth of ", b"Running ", b'"coll_perf"', b"Matrix ("),
+    *(b"float", b"half", b"double", b"int8", b"int32", b"int64", b"e4m3", b"e5m2", b" ms ", b" us ", b" s ", b"-place"),
 )
-"""One of these is in each line that is kept, but for those of numbers only."""
+"""One of these is in each line of results that is kept, but for those of numbers only."""
+_SPEED = re.compile(
+    rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
+    rb"|[Ss]amples(?:[_ ][Pp]er[_ ]|P)"
+    rb"|\bstep[_ ]tim(?:e|ing)|train_runtime|raining time|iter[_ ]time|\btps: |\bstep: \d+, seconds: |steps_per_sec"
+    rb"|^real\s+\d+m|^iter \d+: loss "
+)
 _KEPT = re.compile(
-    rb"[Bb][Uu][Ss]_?[Bb][Ww]|BW average|[Bb]us bandwidth|bandwidth \(GB/s\)|Matrix \(GB/s\)|_perf(?![a-z])"
-    rb"|RDMA_\w+ .{0,20}BW Test|nThread \d+ nGpus|Rank +\d+ .{0,30}Pid +\d+ on |Performance of \w+ on \d+ devices"
-    rb"|average bandwidth of \w+|^Running \w+\.|\d +" + TYPES.encode() + rb" "  # a row of nccl-tests
+    rb"[Bb][Uu][Ss]_?[Bb][Ww]|BW average|[Bb]us bandwidth|bandwidth \(GB/s\)|Matrix \(\w+/?s\)|_perf(?![a-z])"
+    rb"|(?:RDMA_\w+|Send|SEND) .{0,30}BW Test|nThread \d+ nGpus|Rank +\d+ .{0,30}Pid +\d+ on |\|[\d.A-Z \t]{3,}GBps \|"
+    rb"|Performance of \w+ on \d+ devices| bandwidth of \w+|^Running \w+\.|^#? *(?:out-of|in)-place"
+    rb"|\d[ \t]+" + TYPES.encode() + rb"(?:[ \t]|$)"  # a row of nccl-tests
     rb"|\| *[\d.]+[KMGT]?i?B \|| \d+x\d+ +[\d.]+ [un\xc2\xb5m]*s "  # all_reduce_bench, ds_bench
-    rb"|\"coll_perf\""
-    rb"|elapsed time per iteration|tokens?(?:[_ ]per[_ ]sec|/s)|[\d.]+(?:it/s|s/it)\b|samples[_ ]per[_ ]sec"
-    rb"|^\{.*\"bus_bw\"|\bstep[_ ]time|train_runtime|\btps: "
+    rb"|\"coll_perf\"|^\{.*\"bus_bw\""
 )
-_NUMBERS = re.compile(rb" *(?:(?:sum|prod|min|max|avg|all|none|mulsum) )?[\d .eE+/NA-]+\r?$")
+_NUMBERS = re.compile(rb"(?:" + TAG.encode() + rb")?\s*" + CELLS.encode() + rb"\s*$")
 """The rest of a wrapped row, a matrix, a row of perftest."""
+_BEGUN = re.compile(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.encode() + rb"(?: +[a-z]+)?(?: +-?\d+)?")
+"""A row that a message of NCCL interrupts."""
 _OF_NCCL = (b" NCCL INFO ", b" NCCL WARN ", b" NCCL TRACE ", b" NCCL CALL ")
 _WIDEST = 4096
 """Bytes of a line that are kept; a document in JSON is one line."""
 NEAR = 1 << 17
 """Bytes of a block that are looked at from its beginning, and to both sides of the head of a table."""
+_SAMPLE = 1 << 12
+"""Bytes of each block that are looked at for the speed of a training."""
 
 
 def kept(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:
@@ -58,26 +76,52 @@ def kept(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:
         is_begin: whether the block begins its source, or follows a table.
     """
     place = after = 0
-    for begin, end in _spans(text, is_begin):
+    for begin, end, is_sample in _spans(text, is_begin):
         place += text.count(b"\n", after, begin)
-        for line in text[begin:end].split(b"\n"):
-            if _is_kept(line):
-                yield place, line if line.startswith(b"{") else line[:_WIDEST]
-            place += 1
-        after = end + 1
+        if not is_sample:
+            yield from _lines(text[begin:end], place)
+        elif _SPEED.search(text, begin, end):
+            yield from (found for found in _lines(text[begin:end], place) if _SPEED.search(found[1]))
+        place, after = place + text.count(b"\n", begin, end) + 1, end + 1
 
 
-def _spans(text: bytes, is_begin: bool) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a block that are looked at, as whole lines."""
-    end = _line_end(text, NEAR) if is_begin else -1
+def _lines(text: bytes, place: int) -> Iterator[tuple[int, bytes]]:
+    """Yield what is kept of some lines; a document in JSON that spans several is one."""
+    words, of_speed = ([word for word in some if word in text] for some in (_WORDS, _SPEED_WORDS))
+    document: list[bytes] = []
+    begun = 0
+    has_documents = any(key in text for key in KEYS)
+    for number, line in enumerate(text.split(b"\n"), place):
+        if has_documents and (document or line.rstrip() == b"{"):
+            begun = begun if document else number
+            document.append(line)
+            if line.rstrip() == b"}":
+                yield begun, b" ".join(document)
+                document = []
+        elif b"\r" in line.rstrip(b"\r"):  # what a terminal shows of it is its last part
+            parts = line.rstrip(b"\r").split(b"\r")
+            part = next((part for part in reversed(parts) if _is_kept(part, words, of_speed)), b"")
+            yield from [(number, part[:_WIDEST])] if part else []
+        elif _is_kept(line, words, of_speed):
+            yield number, line if line.startswith(b"{") else line[:_WIDEST]
+
+
+def _spans(text: bytes, is_begin: bool) -> Iterator[tuple[int, int, bool]]:
+    """Yield the parts of a block that are looked at, as whole lines; for speeds only where it is a sample."""
+    end = -1
     if is_begin:
-        yield 0, end
-    if not any(sign in text for sign in _RARE):
-        return
-    while (at := text.find(_HEAD, end + 1)) >= 0:
+        is_document = text.startswith(b"{") and any(key in text for key in KEYS)
+        end = len(text) if is_document else _line_end(text, NEAR)
+        yield 0, end, False
+    at = text.find(_HEAD, end + 1) if any(sign in text for sign in _RARE) else -1
+    if not is_begin and (at < 0 or at > NEAR + _SAMPLE):
+        end = _line_end(text, _SAMPLE)
+        yield 0, end, True
+    while at >= 0:
         begin = max(end + 1, text.rfind(b"\n", 0, max(0, at - NEAR)) + 1)
         end = _line_end(text, at + NEAR)
-        yield begin, end
+        yield begin, end, False
+        at = text.find(_HEAD, end + 1)
 
 
 def _line_end(text: bytes, at: int) -> int:
@@ -90,9 +134,16 @@ def goes_on(text: bytes) -> bool:
     return text.find(_HEAD, max(0, len(text) - NEAR)) >= 0
 
 
-def _is_kept(line: bytes) -> bool:
+def is_kept(line: bytes) -> bool:
+    """Whether a line may belong to results, or state a speed."""
+    return _is_kept(line, _WORDS, _SPEED_WORDS)
+
+
+def _is_kept(line: bytes, words: Sequence[bytes], of_speed: Sequence[bytes]) -> bool:
     if any(map(line.__contains__, _OF_NCCL)):
-        return False
-    if any(map(line.__contains__, _WORDS)) and _KEPT.search(line):
+        return _BEGUN.match(line) is not None
+    if any(map(line.__contains__, words)) and _KEPT.search(line):
+        return True
+    if any(map(line.__contains__, of_speed)) and _SPEED.search(line):
         return True
     return bool(line) and _NUMBERS.match(line) is not None

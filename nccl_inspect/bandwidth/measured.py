@@ -142,10 +142,13 @@ def _judge(entry: Measured, expected: Expected) -> None:
     entry.ratio = round(max(size.gbps for size in large) / expected.low, 3)
     if plateau < LOW * floor:
         entry.verdict, entry.is_below = "low", True
+        if expected.part == "nvlink":  # the fewest links give that
+            entry.expected_low, entry.ratio = floor, round(max(size.gbps for size in large) / floor, 3)
     elif expected.floor is None or (floor < expected.low and plateau >= LOW * expected.low):
         entry.verdict = "ok"
     else:
-        entry.reason = "it fits fewer or slower NICs, too (--platform)"
+        what = "fewer or slower NICs" if expected.part == "network" else "fewer links"
+        entry.reason = f"it fits {what}, too (--platform)"
 
 
 def _find_dips(entry: Measured) -> None:

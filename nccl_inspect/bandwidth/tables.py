@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
+from math import isfinite
 from statistics import median
 from typing import Any, NamedTuple
 
-from nccl_inspect.bandwidth.lines import TYPES
+from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.measured import Speed
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 OPERATIONS = (
@@ -35,8 +35,11 @@ _OPTIONS = re.compile(r"nThread (\d+) nGpus (\d+) minBytes")
 _WARMUP = re.compile(r"warmup iters: (\d+)")
 _RANK = re.compile(r"Rank +(\d+) .{0,30}?Pid +(\d+) on +(\S+) device +(\d+) \[[^\]]*\] ?(.*)")
 _ROW = re.compile(rf"(?<![\d.])(\d+) +(\d+) +({TYPES}) (.*)")
-_REST = re.compile(r"^ *(?:(?:sum|prod|min|max|avg|all|none|mulsum) )?[\d .eE+/NA-]+$")
-_HEAD = re.compile(r"time +algbw +busbw")
+_REST = re.compile(rf"^\s*{CELLS}$")
+_TAG = re.compile(rf"^{TAG}")
+_MESSAGE = re.compile(r"\S*:\d+:\d+ \[\d+\] NCCL [A-Z]+ .*")
+_HEAD = re.compile(r"(?:time|cputime) +algbw +busbw")
+_PLACEMENT = re.compile(r"^#? *in-place$")
 _DATED = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 _BYTES = {
     "half": 2,
@@ -49,12 +52,17 @@ _BYTES = {
     "int8": 1,
     "uint8": 1,
 }
-_CELLS, _CELLS_PER_ITERATION = 4, 8
+_CELLS = 4
+_MOST_BETWEEN = 5000
+"""Lines of NCCL at most between the parts of a row."""
 _ONLY_IN_PLACE = re.compile(r"\S {30,}\S")
 """Blanks in place of the cells out of place."""
 _CLOSE = 0.02
-_PAYLOAD = re.compile(r"average bandwidth of (\w+) (?:over|with a ([\d.]+)(\w?B) payload .*?)(?: ?(\d+)) ranks")
-_MARKDOWN = re.compile(r"\| *([\d.]+)([KMGT]?)i?B \| *([\d.]+)GBps \| *([\d.]+)GBps \|")
+_PAYLOAD = re.compile(
+    r"([\d.]+)(\w?)i?B payload bandwidth of (\w+) over (\d+) ranks"
+    r"|average bandwidth of (\w+) (?:over|with a ([\d.]+)(\w?)B payload .*?) ?(\d+) ranks"
+)
+_MARKDOWN = re.compile(r"(?:\| *([\d.]+)([KMGT]?)i?B )?\| *([\d.]+)GBps \| *([\d.]+)GBps \|")
 _STATED = re.compile(r"busbw: ([\d.]+) GBps")
 _SENTENCE = re.compile(r"\b(\d+) ?(?:bytes|B)\b.*?\bbus_?bw[:= ]+([\d.]+) ?GB(?:/s|ps)")
 """What programs of users print of one size, with the name of the operation in front."""
@@ -63,9 +71,9 @@ _DEEPSPEED = re.compile(r"Performance of (\w+) on (\d+) devices")
 _DEEPSPEED_ROW = re.compile(r" (\d+)x(\d+) +([\d.]+) ([un\u00b5m]*s) +([\d.]+) +([\d.]+)")
 _PERFTEST = re.compile(r"(RDMA_\w+|Send|SEND) (Bidirectional )?(?:Post List )?BW Test")
 _PERFTEST_HEAD = re.compile(r"#bytes.*BW average\[(\w+)/s")
-_PERFTEST_ROW = re.compile(r"^\s*(\d+)\s+\d+\s+([\d.]+)\s+([\d.]+)(?:\s+[\d.]+)?\s*$")
+_PERFTEST_ROW = re.compile(r"^\s*\d+(?:\s+[\d.]+)+$")
 _NVBANDWIDTH = re.compile(r"^Running (\w+)\.")
-_MATRIX = re.compile(r"(?:(\w+)directional (P2P=\w+) .*)?(?:bandwidth|Matrix) \(GB/s\)")
+_MATRIX = re.compile(r"(?:(\w+)directional (P2P=\w+) .*)?(?:bandwidth|Matrix) \((\w+)/?s\)")
 _MATRIX_ROW = re.compile(r"^\s*(\d+)((?:\s+(?:N/A|[\d.]+))+)\s*$")
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "\u00b5s": 1.0, "ns": 1e-3}
@@ -75,18 +83,6 @@ _GBIT = 8
 _NONE = -1.0
 """Stands for N/A."""
 _MIB_PER_S = (1 << 20) / 1e9
-_SPEEDS = (
-    (r"elapsed time per iteration \(ms\): ([\d.]+)", "seconds per step", 1e-3),
-    (r"([\d.]+)s/it\b", "seconds per step", 1),
-    (r"([\d.]+)it/s\b", "seconds per step", None),
-    (r"\bstep[_ ]time(?: \(s\))?['\"]?[:= ]+([\d.]+)", "seconds per step", 1),
-    (r"tokens?(?:_per_sec(?:ond)?|/s\w*| per sec(?:ond)?)(?:/\w+)?['\"]?[:= ]+([\d,.]+)", "tokens per second", 1),
-    (r"([\d,.]+) tokens?(?:/s| per second)", "tokens per second", 1),
-    (r"\btps: ([\d,.]+)", "tokens per second", 1),
-    (r"samples[_ ]per[_ ]sec(?:ond)?['\"]?[:= ]+([\d,.]+)", "samples per second", 1),
-    (r"train_runtime['\"]?[:= ]+([\d.]+)", "seconds in all", 1),
-)
-"""What programs print, and by what the number is multiplied; None where it is the inverse."""
 
 
 @frozen
@@ -127,7 +123,10 @@ class Table(Record):
     warmup: int | None = None
     counts_wrong: bool | None = None
     """Whether the last column counts wrong values; None where there is no head."""
-    has_iterations: bool = False
+    columns: int = 0
+    """Of one placement, as the head has them; 0 where there is none."""
+    is_in_place: bool = False
+    """Whether there are results in place only."""
     pids: set[int] = field(default_factory=set)
     start: int = 0
     """The order of the line that names its program."""
@@ -191,6 +190,8 @@ class _Reader:
         self._program = ""
         """Of a command in front of its table."""
         self._unit = 1.0
+        self._average = 3
+        """The column of the average of perftest."""
         self._columns = ("busbw", "algbw")
         self._is_matrix = False
 
@@ -203,10 +204,9 @@ class _Reader:
             if line.source != source:
                 yield self._begin()
                 source, self._program = line.source, ""
-            text = line.text.expandtabs().rstrip()
-            if text.startswith("{") and '"bus_bw"' in text:
-                yield self._begin()
-                self._take_document(text, line)
+            text = _TAG.sub("", line.text).expandtabs().rstrip()
+            if text.startswith("{") and ('"bus_bw"' in text or '"bandwidth_matrix"' in text):
+                yield from self._take_document(text, line)
             elif '"coll_perf"' in text:
                 if self._table.tool != "NCCL Inspector":
                     yield self._begin("NCCL Inspector")
@@ -244,11 +244,24 @@ class _Reader:
             if match[5].strip():
                 self._table.gpus.add(match[5].strip())
         elif _HEAD.search(text):
-            table.counts_wrong, table.has_iterations = "#wrong" in text, "i_min" in text
+            if table.rows or table.tool != "nccl-tests":
+                is_in_place = table.is_in_place and not table.rows
+                ended = [self._begin(operation=self._program, is_in_place=is_in_place)]
+            table = self._table
+            names = text.split()[text.split().index("algbw") - 1 :]
+            placements = names.count("algbw")
+            names = names[: len(names) - (names[-1] == "timestamp")]
+            table.counts_wrong, table.columns = "#wrong" in names, len(names) // placements
+            table.operation = table.operation or self._program
+            table.is_in_place &= placements == 1
+        elif _PLACEMENT.match(text):
             if table.rows:
-                ended = [self._begin(counts_wrong="#wrong" in text, has_iterations="i_min" in text)]
+                ended = [self._begin(operation=self._program)]
+            self._table.is_in_place = True
         elif match := _PROGRAM.search(text):
             self._program = _plain(match[1])
+            if table.rows:
+                ended = [self._begin(operation=self._program)]
         else:
             return []
         return ended or [Table()]
@@ -256,14 +269,14 @@ class _Reader:
     def _take_row(self, match: re.Match[str], line: Evidence, place: int) -> int:
         """Take in a row of nccl-tests; return on how many of the following lines it continues."""
         size, count, dtype, rest = match.groups()
+        rest = _MESSAGE.sub("", rest)
         cells, taken, texts = self._cells(rest, is_joined=False), 0, [rest]
         for more, other in enumerate(self._lines[place + 1 : place + 3], 1):
-            is_next = (
-                other.source == line.source and other.line == line.line + more and _REST.match(other.text.rstrip())
-            )
-            if (cells and len(cells.groups) > 1) or not is_next:
+            text = _TAG.sub("", other.text).rstrip()
+            is_near = other.source == line.source and 0 < other.line - line.line < _MOST_BETWEEN
+            if (cells and len(cells.groups) > 1) or not (is_near and _REST.match(text)):
                 break
-            texts.append(other.text.rstrip())
+            texts.append(text)
             joined = (self._cells(glue.join(texts), is_joined=True) for glue in (" ", ""))
             better = next((each for each in joined if each and (len(each.groups) > 1 or not cells)), None)
             cells, taken = (better, more) if better else (cells, taken)
@@ -280,58 +293,62 @@ class _Reader:
         """Return operation, root and the cells of both placements behind the type; None where they are not whole."""
         text = _DATED.sub("", text)
         words = text.split()
-        redop = words.pop(0) if words and words[0].isalpha() else ""
+        redop = words.pop(0) if words and words[0].isalpha() and words[0] not in ("nan", "inf") else ""
         values = [_number(word) for word in words]
         if any(value is None for value in values):
             return None
-        width = _CELLS_PER_ITERATION if self._table.has_iterations or len(values) > 4 * _CELLS else _CELLS
+        width = self._table.columns or next(wide for wide in (4, 5, 8) if len(values) <= 2 * wide + 1 or wide == 8)
         has_root = len(values) % width == 1
-        root = int(values[0] or 0) if has_root else -1
+        root = int(words[0]) if has_root and words[0].isdecimal() else -1
         values = values[has_root:]
         if not values or len(values) % width or len(values) > 2 * width:
             return None
-        groups = [values[at : at + _CELLS] for at in range(0, len(values), width)]
-        only_in_place = len(groups) == 1 and _ONLY_IN_PLACE.search(text) is not None
-        cells = [
-            (only_in_place or bool(at), time or 0.0, algbw or 0.0, busbw or 0.0, None if errors == _NONE else errors)
-            for at, (time, algbw, busbw, errors) in enumerate(groups)
-        ]
+        last = _CELLS if width == _CELLS + 1 else _CELLS - 1  # behind the bandwidth of copies that overlap
+        groups = [[*values[at : at + 3], values[at + last]] for at in range(0, len(values), width)]
+        only_in_place = len(groups) == 1 and (self._table.is_in_place or _ONLY_IN_PLACE.search(text) is not None)
+        cells = []
+        for at, (time, algbw, busbw, wrong) in enumerate(groups):
+            errors = None if wrong == _NONE else wrong
+            cells.append((only_in_place or bool(at), _real(time), _real(algbw), _real(busbw), errors))
         if is_joined and len(cells) > 1:  # joined at the wrong place, the two halves do not agree
             ratios = [busbw / algbw for _, _, algbw, busbw, _ in cells if algbw > 1]
             if len(ratios) > 1 and abs(ratios[0] - ratios[1]) > _CLOSE * ratios[0]:
                 return None
         return _Cells(redop, root, cells)
 
-    def _take_document(self, text: str, line: Evidence) -> None:
-        """Take in what ``-J`` writes."""
+    def _take_document(self, text: str, line: Evidence) -> Iterator[Table]:
+        """Take in what nccl-tests with ``-J`` and nvbandwidth with ``-j`` write."""
         try:
             document = json.loads(text)
         except ValueError:
             return
-        table = self._table
-        for device in _listed(document, "devices"):
+        for case in _listed(document.get("nvbandwidth"), "testcases"):
+            yield self._begin("nvbandwidth", str(case.get("name")))
+            matrix = [_real(cell) for row in case.get("bandwidth_matrix") or () for cell in row]
+            self._table.rows += [Row(0, cell, cell, line) for cell in matrix if cell]
+        if not (results := _listed(document, "results")):
+            return
+        yield self._begin()
+        table, config = self._table, document.get("config")
+        for device in _listed(config, "devices") or _listed(document, "devices"):
             table.listed.add(int(device.get("rank", 0)))
             table.hosts.setdefault(str(device.get("hostname")), set()).add(int(device.get("device", 0)))
             table.gpus.add(str(device.get("device_info")))
+        if isinstance(config, dict) and isinstance(warmup := config.get("warmup_iters"), int):
+            table.warmup = warmup
         program = _PROGRAM.search(" ".join(map(str, document.get("args") or ())))
         table.operation, table.counts_wrong = _plain(program[1]) if program else "", True
-        for result in _listed(document, "results"):
+        for result in results:
+            size, count = int(_real(result.get("size"))), int(_real(result.get("count")))
+            dtype, redop, root = (str(result.get(name, "")).strip() for name in ("type", "redop", "root"))
             for name in ("out_of_place", "in_place"):
                 if isinstance(cells := result.get(name), dict):
-                    row = Row(
-                        int(result["size"]),
-                        float(cells["alg_bw"]),
-                        float(cells["bus_bw"]),
-                        line,
-                        float(cells.get("time") or cells.get("cpu_time") or 0.0),
-                        name == "in_place",
-                        cells.get("nwrong"),
-                        str(result.get("type")),
-                        str(result.get("redop") or ""),
-                        int(result.get("root") or -1),
-                        int(result.get("count") or 0),
-                    )
-                    table.rows.append(row)
+                    time = cells.get("time", cells.get("cpu_time"))
+                    time_us, algbw, busbw = (_real(value) for value in (time, cells.get("alg_bw"), cells.get("bus_bw")))
+                    wrong = _number(str(cells.get("nwrong")))
+                    errors = wrong if wrong is not None and isfinite(wrong) else None
+                    kind = dtype, redop, int(root) if root.isdecimal() else -1, count
+                    table.rows.append(Row(size, algbw, busbw, line, time_us, name == "in_place", errors, *kind))
 
     def _take_inspected(self, text: str, line: Evidence) -> Iterator[Table]:
         """Take in a line of NCCL Inspector; each operation has a table of its own."""
@@ -365,15 +382,15 @@ class _Reader:
             algbw, busbw = (float(match[at]) * self._unit for at in (5, 6))
             table.rows.append(Row(int(match[1]) * int(match[2]), algbw, busbw, line, time_us))
         elif match := _PAYLOAD.search(text):
-            yield self._begin("all_reduce_bench", match[1], ranks=int(match[4]))
-            self._unit = float(match[2] or 0) * (1 << _SHIFT.get((match[3] or "B")[0], 0))
-        elif table.tool == "all_reduce_bench" and "payload" in text and "busbw" in text:
+            payload, unit, operation, ranks = match.groups()[:4] if match[1] else match.group(6, 7, 5, 8)
+            yield self._begin("all_reduce_bench", operation, ranks=int(ranks))
+            self._unit = float(payload or 0) * (1 << _SHIFT.get(unit or "", 0))
+        elif table.tool == "all_reduce_bench" and "algbw" in text and "busbw" in text:
             self._columns = ("busbw", "algbw") if text.index("busbw") < text.index("algbw") else ("algbw", "busbw")
         elif table.tool == "all_reduce_bench" and (match := _MARKDOWN.search(text)):
             named = dict(zip(self._columns, (float(match[3]), float(match[4])), strict=True))
-            table.rows.append(
-                Row(round(float(match[1]) * (1 << _SHIFT[match[2]])), named["algbw"], named["busbw"], line)
-            )
+            size = float(match[1]) * (1 << _SHIFT[match[2]]) if match[1] else self._unit
+            table.rows.append(Row(round(size), named["algbw"], named["busbw"], line))
         elif table.tool == "all_reduce_bench" and (match := _STATED.search(text)):
             table.rows.append(Row(round(self._unit), 0.0, float(match[1]), line))
         elif (match := _SENTENCE.search(text)) and (topic := _TOPIC.search(text[: match.start()].lower())):
@@ -396,20 +413,25 @@ class _Reader:
             if table.tool != "perftest":
                 yield self._begin("perftest", "ib_write_bw", ranks=2, nodes=2)
             self._unit = 1 / _GBIT if match[1].startswith("Gb") else _MIB_PER_S
-        elif table.tool == "perftest" and (match := _PERFTEST_ROW.match(text)):
-            average = float(match[3]) * self._unit
-            table.rows.append(Row(int(match[1]), average, average, line))
+            columns = text.replace("BW ", "").split()
+            self._average = next(at for at, name in enumerate(columns) if name.startswith("average["))
+        elif table.tool == "perftest" and _PERFTEST_ROW.match(text):
+            words = text.split()
+            if len(words) > self._average:
+                average = float(words[self._average]) * self._unit
+                table.rows.append(Row(int(words[0]), average, average, line))
         elif match := _NVBANDWIDTH.search(text):
             yield self._begin("nvbandwidth", match[1])
         elif match := _MATRIX.search(text):
-            if table.tool != "nvbandwidth":
+            if table.tool != "nvbandwidth" and match[3] == "GB":
                 name = "_".join(filter(None, ("p2p", (match[1] or "").lower() + "directional", match[2])))
                 yield self._begin("p2pBandwidthLatencyTest", name)
-            self._is_matrix = True
+            self._is_matrix = match[3] == "GB"  # else it is about latency
         elif self._is_matrix and (match := _MATRIX_ROW.match(text)):
+            is_square = table.tool != "nvbandwidth"  # a GPU with itself
             for column, cell in enumerate(match[2].split()):
-                if (value := _number(cell)) not in (None, _NONE) and ("." in cell) and column != int(match[1]):
-                    table.rows.append(Row(0, value or 0.0, value or 0.0, line))
+                if "." in cell and not (is_square and column == int(match[1])):
+                    table.rows.append(Row(0, _real(cell), _real(cell), line))
 
 
 def _number(word: str) -> float | None:
@@ -421,7 +443,13 @@ def _number(word: str) -> float | None:
         return None
 
 
-def _listed(document: Any, name: str) -> Iterable[dict[str, Any]]:
+def _real(value: object) -> float:
+    """Return a finite number, or 0 for what is none, such as the speed of what takes no time."""
+    number = _number(str(value))
+    return number if number is not None and number != _NONE and isfinite(number) else 0.0
+
+
+def _listed(document: Any, name: str) -> list[dict[str, Any]]:
     value = document.get(name) if isinstance(document, dict) else None
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
@@ -492,18 +520,3 @@ def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -
     if not reduces:
         return "broadcast" if sample.redop == "" else "sendrecv"
     return "sendrecv" if abs(ratio - 1) < _CLOSE and is_unchecked_in_place else "all_reduce"
-
-
-def speeds(lines: Sequence[Evidence]) -> list[Speed]:
-    """Return how fast a training runs, by what its lines state."""
-    stated: dict[str, list[tuple[float, Evidence]]] = {}
-    for line in lines:
-        for pattern, what, scale in _SPEEDS:
-            match = re.search(pattern, line.text)
-            number = _number(match[1].replace(",", "").rstrip(".")) if match else None
-            if number:
-                stated.setdefault(what, []).append((number * scale if scale else 1 / number, line))
-                break
-    return [
-        Speed(what, median(value for value, _ in values), len(values), values[-1][1]) for what, values in stated.items()
-    ]

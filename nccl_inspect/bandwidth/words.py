@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nccl_inspect.model.measured import Measured, Speed
+from datetime import timedelta
+
+from nccl_inspect.model.measured import IN_ALL, Measured, Speed
 from nccl_inspect.util.wording import count, listed
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -71,6 +73,8 @@ def dips(entry: Measured) -> str:
 
 
 def speed(entry: Speed) -> str:
-    """Return how fast a training runs: ``0.42 seconds per step (median of 120)``."""
+    """Return how fast a training runs: ``0.42 seconds per step (median of 120)``, ``0:16:21 in all``."""
+    if entry.what == IN_ALL and entry.median >= 60:
+        return f"{timedelta(seconds=round(entry.median))} in all"
     value = f"{entry.median:,.0f}" if entry.median >= 1000 else f"{entry.median:.3g}"
     return f"{value} {entry.what}" + (f" (median of {entry.count})" if entry.count > 1 else "")

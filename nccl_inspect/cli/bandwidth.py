@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nccl_inspect.answers import bandwidth, selection
+from nccl_inspect.bandwidth import words
 from nccl_inspect.cli import questions
 from nccl_inspect.model.job import Job
 
@@ -35,4 +36,6 @@ def command(job: Job, fits: selection.Fits, of_sizes: bool) -> questions.Answere
     """
     everything = bandwidth.rows(job, of_sizes=of_sizes)
     rows = [row for row in everything if not row.hosts or fits([], row.hosts)]
+    if not everything and job.training:
+        return rows, f"{_NONE}; the training states {', '.join(map(words.speed, job.training))}"
     return rows, "no result matches" if everything else _NONE

@@ -44,7 +44,7 @@ def compare(a: Job, b: Job) -> Difference:
         *_environment(a, b, renamed, open_questions),
         *(_communicators(a, b) if pairwise else _sizes(a, b)),
         *ways.changes(a, b, pairwise, silent),
-        *_bandwidth(a, b),
+        *_bandwidth(a, b, open_questions),
         *findings.changes(a, b, pairwise, open_questions),
     ]
     changes.sort(key=lambda change: AREAS.index(change.area))
@@ -163,7 +163,7 @@ def _communicators(a: Job, b: Job) -> Iterator[Change]:
     yield from _lonely([c for key, comms in theirs.items() for c in comms[len(ours.get(key, ())) :]], is_new=True)
 
 
-def _bandwidth(a: Job, b: Job) -> Iterator[Change]:
+def _bandwidth(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
     """Measured bandwidths of the same operation and number of ranks, and speeds of a training, that both runs have."""
     ours = {words.of_what(entry): entry for entry in a.bandwidth}
     for entry in b.bandwidth:
@@ -177,8 +177,12 @@ def _bandwidth(a: Job, b: Job) -> Iterator[Change]:
         if (earlier := speeds.get(speed.what)) and _differ(earlier.median, speed.median):
             is_slower = (speed.median > earlier.median) == speed.what.startswith("seconds")
             lines = [speed.line, earlier.line]
-            before_and_after = words.speed(earlier), words.speed(speed)
-            yield Change("bandwidth", "training", *before_and_after, is_slower=is_slower, evidence=lines)
+            times = max(speed.median, earlier.median) / min(speed.median, earlier.median)
+            after = f"{words.speed(speed)}, {times:.2g} times {'slower' if is_slower else 'faster'}"
+            yield Change("bandwidth", "training", words.speed(earlier), after, is_slower=is_slower, evidence=lines)
+    if bool(a.training) != bool(b.training):
+        stated = ", ".join(map(words.speed, a.training or b.training))
+        open_questions.append(f"training: not in the log of {'B' if a.training else 'A'} ({stated} in the other)")
 
 
 def _differ(before: float, after: float) -> bool:

@@ -21,9 +21,10 @@ def explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
     chains = []
     failed = any(change.area == "verdict" and change.after == "failed" for change in changes)
     for kind in ("new",) if failed else ("new", "gone"):
-        chains += _chains(
-            [change for change in changes if change.area == "findings" and change.kind == kind], changes, pairwise
-        )
+        findings = [change for change in changes if change.area == "findings" and change.kind == kind]
+        chains += _chains(findings, changes, pairwise)
+        explained = {id(effect) for chain in chains for effect in chain.effects if effect.area == "paths"}
+        changes = [change for change in changes if id(change) not in explained]  # what is new there says why
     return chains
 
 

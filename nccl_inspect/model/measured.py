@@ -68,6 +68,9 @@ class Measured(Record):
         return len(self.wrong_lines)
 
 
+IN_ALL = "seconds in all"
+
+
 @record
 class Speed(Record):
     """How fast a training runs, as its program says."""

@@ -162,7 +162,7 @@ class _Builder:
             raised=self._raised(),
             raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
-            benchmarks=[line for source in self._fold.numbered.values() for line in _shown(source, source.benchmarks)],
+            benchmarks=[line for source in self._fold.numbered.values() for line in _shown(source, source.results())],
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
             doubtful={
                 (source.name, number) for source in self._fold.numbered.values() for number in source.counts.doubtful

@@ -7,14 +7,14 @@ from itertools import groupby, islice
 from types import MappingProxyType
 from typing import TypeAlias
 
-from nccl_inspect.bandwidth.lines import goes_on, kept
+from nccl_inspect.bandwidth.lines import NEAR, goes_on, kept
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.elisions import PASTE, is_decorated, is_elided, spared
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.places import position
-from nccl_inspect.model.fold.source_counts import MAX_BENCHMARKS, SourceCounts
+from nccl_inspect.model.fold.source_counts import MAX_BENCHMARKS, NEAR_END, SourceCounts
 from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
 
@@ -144,10 +144,15 @@ def account(source: SourceCounts, lines: Lines, before: int) -> None:
         lines: some lines of it.
         before: how many lines came before them.
     """
-    if lines and (room := MAX_BENCHMARKS - len(source.benchmarks)):
-        found = islice(kept(lines.text, source.bytes <= PASTE or source.may_go_on), room)
+    if lines:
+        is_begin = source.bytes <= PASTE or source.may_go_on
+        found = islice(kept(lines.text, is_begin), MAX_BENCHMARKS - len(source.benchmarks))
         source.benchmarks += [(_number(lines, index, before), line) for index, line in found]
         source.may_go_on = goes_on(lines.text)
+        if not is_begin or len(lines.text) > NEAR:  # what is in the middle is not looked at as a whole
+            begin = lines.text.rfind(b"\n", 0, -NEAR_END) + 1 if len(lines.text) > NEAR_END else 0
+            ends = enumerate(lines.text[begin:].split(b"\n"), lines.text.count(b"\n", 0, begin))
+            source.end_with([(_number(lines, index, before), line) for index, line in ends], is_all=begin > 0)
     source.bytes += lines.size
     if lines.mended and lines.mended.stands is not None:
         source.stands.extend(lines.mended.stands)

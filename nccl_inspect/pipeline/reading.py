@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import judge, platforms, topology
 from nccl_inspect.artifacts import NOTHING, Inventory
+from nccl_inspect.bandwidth.lines import is_kept
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks as sources
@@ -136,6 +137,8 @@ def require_nccl(state: Fold) -> None:
     Raises:
         NoInputError: no line is NCCL's.
     """
+    for source in state.sources:
+        source.look_at_end(is_kept)
     if not _has_nccl(state):
         lines = {source.name: source.counts.lines for source in state.sources}
         raise nothing_found(lines, [source.problem for source in state.sources if source.problem])
@@ -149,11 +152,11 @@ def _has_nccl(state: Fold) -> bool:
 
 def _has_results(source: SourceCounts) -> bool:
     """Whether it holds results of a benchmark: these are judged without any line of NCCL."""
-    if not source.benchmarks:
+    if not (results := source.results()):
         return False
     from nccl_inspect.bandwidth import tables
 
-    lines = [Evidence(source.name, number, decode(text)) for number, text in source.benchmarks]
+    lines = [Evidence(source.name, number, decode(text)) for number, text in results]
     return any(table.tool != tables.PROGRAM for table in tables.tables(lines))
 
 
@@ -283,9 +286,9 @@ class Judge:
         facts = Facts(job, self._platform, self._topologies)
         judge.judge(facts, self._rules, self._options.terms).put_into(job)
         if job.benchmarks:
-            from nccl_inspect.bandwidth import measured, tables  # most logs hold no results
+            from nccl_inspect.bandwidth import measured, training  # most logs hold no results
 
-            job.bandwidth, job.training = measured.measured(facts), tables.speeds(job.benchmarks)
+            job.bandwidth, job.training = measured.measured(facts), training.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
         job.head = head.of(job)

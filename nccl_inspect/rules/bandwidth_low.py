@@ -48,14 +48,14 @@ def judge(facts: Facts) -> Results:
     if worst is None or worst.line is None:
         return
     others = [words.of_what(entry) for entry in low if entry is not worst]
-    paths = facts.job.paths
+    paths, times = facts.job.paths, 1 / max(_ratio(worst), 1e-3)
     yield RULE.finding(
         words.sentence(worst)
         + (f"; likewise {others[0]}" if len(others) == 1 else f"; likewise {len(others)} others" if others else ""),
         cause=f"what limits is the {_PARTS[worst.part]}. Suspects, if no other finding explains it, likely ones first: "
         + "; ".join((*_SUSPECTS[worst.part], *_COMMON)),
         impact=Estimate(
-            f"{1 / max(_ratio(worst), 1e-3):.2g} times less bandwidth than the least that such hardware gives",
+            f"{times:{'.2g' if times < 100 else '.0f'}} times less bandwidth than the least that such hardware gives",
             (cited(f"{words.band(worst)} GB/s", worst.what, worst.expected_source or ""),),
         ),
         fix=[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
@@ -15,9 +16,12 @@ MAX_PROCESSES = 1 << 17
 _CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
 MAX_BENCHMARKS = 20_000
 """Lines with results that are kept of a source: more than sweeps have; profilers print them for days."""
+NEAR_END = 1 << 14
+"""Bytes at the end of a source of which each line is looked at."""
 MAX_RAISED = 200
 """Exceptions of a source that are kept: programs may print any number of those that they catch."""
 _Numbered: TypeAlias = tuple[int, bytes]
+_Sieve: TypeAlias = Callable[[bytes], bool]
 
 
 class Raised(NamedTuple):
@@ -58,6 +62,8 @@ class SourceCounts(Record):
 
     benchmarks: list[_Numbered] = field(default_factory=list)
     """Lines that may be results of benchmarks or speeds of training steps, with their numbers."""
+    at_end: list[_Numbered] = field(default_factory=list)
+    """The lines near its end, until :meth:`look_at_end` leaves such of them."""
     may_go_on: bool = False
     """Whether a table may continue in the next lines."""
     until: int = 0
@@ -89,7 +95,22 @@ class SourceCounts(Record):
         del self.spared[MAX_EXAMPLES:]
         self.benchmarks.extend((number + before, text) for number, text in later.benchmarks)
         del self.benchmarks[MAX_BENCHMARKS:]
+        self.end_with([(number + before, text) for number, text in later.at_end], is_all=later.bytes >= NEAR_END)
         self.may_go_on = later.may_go_on
+
+    def end_with(self, lines: list[_Numbered], *, is_all: bool) -> None:
+        """Take in the lines near the end of what follows: all there are, or what it adds to those before it."""
+        self.at_end = lines if is_all else self.at_end + lines
+        while sum(len(text) + 1 for _, text in self.at_end) > 2 * NEAR_END:
+            del self.at_end[: len(self.at_end) // 2]
+
+    def look_at_end(self, is_kept: _Sieve) -> None:
+        """Leave only those lines near the end that may be results or speeds; the source is read to its end."""
+        self.at_end = [(number, text) for number, text in self.at_end if is_kept(text)]
+
+    def results(self) -> list[_Numbered]:
+        """Return the lines that may be results or speeds, in order, each once."""
+        return sorted({**dict(self.at_end), **dict(self.benchmarks)}.items())
 
     def info(self) -> SourceInfo:
         """What a job says of it."""

@@ -303,13 +303,14 @@ class _Division:
         tail = self._by_job(number, counts.tail)
         broken, mended = self._by_job(number, counts.broken), self._by_job(number, counts.mended)
         spared, raised = self._by_job(number, source.spared), self._by_job(number, source.raised)
-        benchmarks = self._by_job(number, source.benchmarks)
+        benchmarks = self._by_job(number, source.results())
         return {
             job: replace(
                 source,
                 spared=spared.get(job, []),
                 raised=deque(raised.get(job, ())),
                 benchmarks=benchmarks.get(job, []),
+                at_end=[],
                 until=self._landmarks[number].end(job) if number in self._landmarks else 0,
                 counts=replace(
                     counts,
