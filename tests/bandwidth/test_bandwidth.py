@@ -38,6 +38,11 @@ def test_tables_of_all_formats_are_rows() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+ROW = " 1073741824  268435456     float     sum      -1   4478.8  239.74  449.51      0   4463.7  240.55  451.03      0"
+RANKS = "".join(
+    f"#  Rank {r:2} Group  0 Pid   {100 + r} on      node{r // 8} device {r % 8:2} [0x{r:02x}] NVIDIA H100 80GB HBM3\n"
+    for r in range(16)
+)
 STEP, ALL = "seconds per step", "seconds in all"
 TRAININGS = {
     "| elapsed time per iteration (ms): 401.0 |\n| elapsed time per iteration (ms): 403.0 |": {STEP: 0.402},
