@@ -3,3 +3,23 @@
 ``lines`` keeps what looks like a result while a log is read, ``tables`` makes rows of it, ``expectation`` says what the
 paths of the job should give (``figures/*.toml`` hold what is published, each with its source), ``measured`` compares.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nccl_inspect.judging.facts import Facts
+    from nccl_inspect.model.measured import Measured
+
+LOW, VERY_LOW = 0.8, 0.5
+"""Parts of the least that is expected, below which there is a warning, and an error."""
+
+
+def measure(facts: Facts) -> list[Measured]:
+    """Return what the benchmarks in a log measured, with verdicts."""
+    if not facts.job.benchmarks:
+        return []
+    from nccl_inspect.bandwidth.measured import measured  # most logs hold no results
+
+    return measured(facts)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nccl_inspect import platforms
-from nccl_inspect.bandwidth import expectation, tables
+from nccl_inspect.bandwidth import LOW, expectation, tables
 from nccl_inspect.bandwidth.expectation import Expected
 from nccl_inspect.bandwidth.tables import Row, Table
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.measured import Measured, Sized
 from nccl_inspect.util.text import printable
 
-LOW, VERY_LOW = 0.8, 0.5
-"""Parts of the least that is expected, below which there is a warning, and an error."""
 _RAMP = 4 << 20
 """Bytes for each rank: a message of that size reaches half of the plateau at the latest."""
 _MOST_RAMP = 1 << 30
@@ -31,8 +29,6 @@ _OTHERS = ("perftest", "nvbandwidth", "p2pBandwidthLatencyTest")
 @once
 def measured(facts: Facts) -> list[Measured]:
     """Return what the benchmarks in a log measured, with verdicts."""
-    if not facts.job.benchmarks:
-        return []
     groups: dict[tuple[object, ...], list[tuple[Table, list[Row]]]] = {}
     for table in tables.tables(facts.job.benchmarks):
         for ranks, rows in _by_ranks(table):
@@ -72,6 +68,9 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]]) -
         sizes=_sizes(rows),
         wrong_lines=list({(line.source, line.order): line for one, _ in group for line in one.wrong}.values()),
     )
+    if facts.job.is_one_of_several and not all(one.pids for one, _ in group):
+        entry.reason = "several jobs are in the log, and the rows do not say of which they are"
+        return entry
     _find_dips(entry)
     if table.tool in _OTHERS:
         entry.reason = "not a collective"

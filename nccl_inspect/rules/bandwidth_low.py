@@ -1,7 +1,6 @@
 """A benchmark measured less bandwidth than the hardware of the job provides."""
 
-from nccl_inspect.bandwidth import words
-from nccl_inspect.bandwidth.measured import VERY_LOW, measured
+from nccl_inspect.bandwidth import VERY_LOW, measure, words
 from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.impact import Estimate, cited
@@ -43,7 +42,7 @@ _ALONE = {
 
 def judge(facts: Facts) -> Results:
     """Judge the operation that is furthest behind what is expected of it; others are in the same state or better."""
-    low = [entry for entry in measured(facts) if entry.is_below]
+    low = [entry for entry in measure(facts) if entry.is_below]
     worst = min(low, key=_ratio, default=None)
     if worst is None or worst.line is None:
         return

@@ -1,7 +1,6 @@
 """Bandwidth that falls or jumps from one message size to the next."""
 
-from nccl_inspect.bandwidth import words
-from nccl_inspect.bandwidth.measured import measured
+from nccl_inspect.bandwidth import measure, words
 from nccl_inspect.judging.engine import Facts, Results, Rule
 from nccl_inspect.model.measured import Measured
 
@@ -16,7 +15,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Results:
     """Judge sizes that are far behind smaller ones: a switch of protocol costs a little, and larger ones recover."""
-    uneven = [entry for entry in measured(facts) if entry.dips]
+    uneven = [entry for entry in measure(facts) if entry.dips]
     if not uneven:
         return
     worst = max(uneven, key=lambda entry: (entry.falls, len(entry.dips)))

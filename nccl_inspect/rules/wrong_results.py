@@ -1,6 +1,6 @@
 """nccl-tests compared the results and found wrong ones."""
 
-from nccl_inspect.bandwidth.measured import measured
+from nccl_inspect.bandwidth import measure
 from nccl_inspect.judging.engine import Facts, Layer, Results, Rule, first_evidence, value
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
 from nccl_inspect.util.wording import count
@@ -20,7 +20,7 @@ def judge(facts: Facts) -> Results:
     failed = sum(value(notice, "wrong_count") for notice in wrong)
     evidence = first_evidence(wrong)
     if not wrong:  # the table without its last lines
-        evidence = [line for entry in measured(facts) for line in entry.wrong_lines]
+        evidence = [line for entry in measure(facts) for line in entry.wrong_lines]
         failed = len(evidence)
     if not evidence:
         return
