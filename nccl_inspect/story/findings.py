@@ -106,7 +106,7 @@ def _find_by_rule(
     same = story.alike(roots[0])
     ranks = story.ranks_in(same)
     kind = roots[0].kind
-    if candidate is not None:
+    if candidate is not None and kind in entry.rule.tells:
         closer = kind in _BY_ELIMINATION and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
         is_same = not ranks or set(candidate.ranks) == set(ranks)
         is_stated = kind == "calls-differ" and not roots[0].lags
