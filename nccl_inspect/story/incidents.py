@@ -294,6 +294,7 @@ class Collector:
                 end.how,
                 is_report=True,
                 is_kill=is_kill,
+                confidence="likely" if end.report.kills_with else "certain",  # it names some that it killed itself
             )
 
     def _collect_signals(self) -> Iterator[Incident]:
