@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.hangs.watchdog import without_output
-from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.process_ends import exceptions, ray
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.silence import Silence, peers_lost
-from nccl_inspect.judging.statements import rank_prefix
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.records import Frozen, frozen
@@ -187,21 +184,6 @@ def suspects(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
     sizes = {comm.nranks for comm in facts.job.communicators}
     silent = ranks - gave_up
     return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
-
-
-def first_of_ranks(notices: Iterable[Notice]) -> dict[int, dict[str, int]]:
-    """The first line of each rank in each source."""
-    lines: dict[int, list[Evidence]] = {}
-    for notice in notices:
-        prefixed = rank_prefix(notice)
-        for rank in notice.ranks or ([] if prefixed is None else [prefixed]):
-            lines.setdefault(rank, []).append(notice.evidence[0])
-    return {rank: first_of_each(own) for rank, own in lines.items()}
-
-
-def is_behind(line: Evidence, ranks: Iterable[int], first: Mapping[int, Mapping[str, int]]) -> bool:
-    """Whether a line follows the first one of a rank in the same source."""
-    return any(line.order > first.get(rank, {}).get(line.source, line.order) for rank in ranks)
 
 
 def summarize_given_up(facts: Facts, ends: list[ProcessEnd]) -> str:
