@@ -113,7 +113,7 @@ def _closed(facts: Facts) -> list[Notice]:
     closed = [*facts.notices("nccl/socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
     # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
-    helpers = {_thread(notice) for notice in facts.errors_of_rule("rem-allocator-spurious-connection")}
+    helpers = {_thread(notice) for notice in facts.notices("nccl/remote-allocator-failed")}
     return [notice for notice in closed if _thread(notice) not in helpers]
 
 
