@@ -17,7 +17,7 @@ from nccl_inspect.judging.engine import (
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray
+from nccl_inspect.judging.process_ends import exceptions, ray, wording
 from nccl_inspect.judging.process_ends.ends import (
     in_order,
     last_words,
@@ -174,8 +174,6 @@ def _is_slurm_kill(notice: Notice) -> bool:
 
 def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that the kernel, or the scheduler of the job, killed because memory ran out."""
-    from nccl_inspect.judging.process_ends import wording  # most jobs end well
-
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
@@ -196,19 +194,17 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
 
 def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that ended on their own, as reported by launchers, shells or themselves."""
-    from nccl_inspect.judging.process_ends import wording  # most jobs end well
-
-    departed = in_order(lost_peer.on_their_own(departed))
+    departed = in_order(wording.on_their_own(departed))
     words = last_words(facts, departed)
     first = departed[0]
-    suspected = lost_peer.suspects(facts, departed) if first.echo else set()
+    suspected = wording.waited_for(facts, departed) if first.echo else set()
     lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
     return RULE.finding(
-        lost_peer.summarize_given_up(facts, departed) if first.echo else wording.end_summary(departed),
+        wording.summarize_given_up(facts, departed) if first.echo else wording.end_summary(departed),
         cause=wording.end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
         impact=_OVER if facts.is_over() else _DEAD,
-        fix=lost_peer.remedies(suspected) if first.echo else wording.end_remedies(first),
+        fix=wording.given_up_remedies(suspected) if first.echo else wording.end_remedies(first),
         # It may not be a rank, or only one that lost another.
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
         ranks=suspected or {rank for end in departed for rank in end.ranks},
@@ -228,17 +224,17 @@ def _is_doubtful(facts: Facts, end: ProcessEnd) -> bool:
 
 def _is_reset(notice: Notice) -> bool:
     """Whether a call failed only because the other side is gone."""
-    gone = ("reset by peer", "Broken pipe", *lost_peer.UNANSWERED)
+    gone = ("reset by peer", "Broken pipe", *wording.UNANSWERED)
     return notice.production == "nccl/socket-recv-failed" and any(word in notice.message for word in gone)
 
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:
-    loss = lost_peer.loss_of(facts, silence, echoes)
+    loss = wording.loss_of(facts, silence, echoes)
     return RULE.finding(
-        lost_peer.summary(facts, loss),
-        cause=lost_peer.cause(facts, loss),
+        wording.loss_summary(facts, loss),
+        cause=wording.loss_cause(facts, loss),
         impact=_OVER if facts.is_over() else f"{_DEAD}. {_ONLY_EFFECT}",
-        fix=lost_peer.steps(facts, loss),
+        fix=wording.loss_steps(facts, loss),
         confidence="likely" if sure else "possible",
         ranks=loss.ranks,
         hosts=loss.hosts(facts),

@@ -20,9 +20,9 @@ from nccl_inspect.judging.evidence import flight_recorder as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill as at_end
-from nccl_inspect.judging.hangs.origin import origin, with_communicators
+from nccl_inspect.judging.hangs.origin import collectives_by_group, origin, with_communicators
 from nccl_inspect.judging.hangs.progress import connecting, node_failed
-from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits
+from nccl_inspect.judging.hangs.watchdog import Wait, group_of, job_rank, latecomers, waits
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
@@ -218,10 +218,7 @@ class Table:
         from nccl_inspect.artifacts.flight_recorder import Dump
 
         came_late = {(wait.group, wait.rank) for wait in late}
-        by_group: dict[str, list[Wait]] = defaultdict(list)
-        for wait in waiting:
-            if wait.group is not None and wait.rank is not None and wait.operation not in PAIRWISE:
-                by_group[wait.group].append(wait)
+        by_group = collectives_by_group(waiting)
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for notice in self.facts.with_role("watchdog-status", "watchdog-dump"):
             group, match, done = (

@@ -74,7 +74,7 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
         return Origin(named, f"PyTorch's desync report names {ranks_word(named)} as lagging")
     late = latecomers(waits)
     waits = [wait for wait in waits if wait not in late]
-    by_group = _by_group(waits)
+    by_group = collectives_by_group(waits)
     if not by_group:
         return _absent(facts, waits)
     for group, some in by_group.items():
@@ -112,8 +112,8 @@ def _absent(facts: Facts, waits: Sequence[Wait]) -> Origin | None:
     return Origin(absent, f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing")
 
 
-def _by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
-    """The collectives in which ranks wait, by process group."""
+def collectives_by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
+    """Return the collectives in which ranks wait, by process group."""
     by_group: dict[str, list[Wait]] = {}
     for wait in waits:
         if wait.group is not None and wait.rank is not None and wait.operation not in PAIRWISE:
