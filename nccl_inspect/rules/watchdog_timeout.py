@@ -86,11 +86,12 @@ def _finding(facts: Facts, timeout: _Timeout, account: Account | None = None) ->
         else _who_is_absent(timeout)
     )
     began = "likely began with" if account and account.kind == "call-unfinished" else "suspect:"
+    where = f"; {account.words.partition(',')[0]}" if account and not who else ""
     others = [group for group in timeout.other_groups if group not in why]
     groups = f"Process group{'s' if len(others) > 1 else ''} {listed(others)}"
     also = f". {groups} also timed out: usually a consequence" if others else ""
     return RULE.finding(
-        timeout.summary + (f"; {began} {who}" if who else ""),
+        timeout.summary + (f"; {began} {who}" if who else where),
         cause=f"the lines show who waited, not why. {why}{suspects(facts)}{_of_threads(facts)}{also}",
         impact=_IMPACT,
         fix=[

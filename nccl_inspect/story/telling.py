@@ -87,9 +87,10 @@ class Story:
         lead = self.lead[:1]
         if lead and lead[0].is_condition:
             lead = sorted(self.effects_of(lead), key=Order)[:1]
-        same = [one for one in self.incidents if lead and one.kind == lead[0].kind and one.line and not one.lags]
+        same = [one for one in self.incidents if lead and one.kind == lead[0].kind and not one.lags]
         sure = [one for one in same if one.finding or (one.confidence == "certain" and not one.is_foreign)]
-        own = [one for one in sure if self._who(one) and not one.is_signal]
+        logs = {source.name for source in self._facts.job.sources}
+        own = [one for one in sure if one.line and one.line.source in logs and self._who(one) and not one.is_signal]
         is_alone = len({actor for one in own for actor in self._who(one)}) == 1
         times = [one.time for one in own if one.time is not None]
         if not own or not (is_alone or len(times) == len(own)):
