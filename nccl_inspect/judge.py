@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging import culprits, first_failure, placeholders, placement, remedies, results, verdicts
+from nccl_inspect.judging import culprits, placeholders, placement, remedies, results, verdicts
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -86,7 +86,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     is_waiting = standstill.is_at_the_end(facts)
     judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     judgement.story = story.entries({finding.rule for finding in findings})
-    judgement.first_failure = first_failure.first(facts, judgement, returned)
+    judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None
     return judgement
 
 

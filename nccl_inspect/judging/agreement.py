@@ -30,8 +30,6 @@ class Effect(Frozen):
     """Files of NCCL whose CUDA calls refuse what the other rank sent."""
     is_refused: bool = False
     """Whether connections to a rank are refused."""
-    rules: tuple[str, ...] = ()
-    """The rules that report these errors."""
     may_crash: bool = False
     """Whether a process may crash on what it gets."""
 
@@ -59,21 +57,15 @@ _TRANSPORT = Effect(
     "the two ends of a connection use different transports: one shares memory in a way that the other does not expect",
     errors=("handle-refused",),
     cuda_files=("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc"),
-    rules=(
-        *("p2p-import-failed", "cuda-failure-in-connect", "cuda-ipc-isolated-gpus", "shm-attach-failed"),
-        *("shm-cumem-host-failed", "unhandled-cuda-error", "unhandled-system-error", "internal-error"),
-    ),
     may_crash=True,
 )
 _NETWORK = Effect(
     "the two ends of a connection use different networks or devices: one cannot reach what the other prepared",
     is_refused=True,
-    rules=("bootstrap-connect-refused", "unhandled-system-error"),
 )
 _MEETING = Effect(
     "the rank tries to reach the others, or they try to reach it, at an address where nobody listens",
     is_refused=True,
-    rules=("bootstrap-connect-refused", "unhandled-system-error"),
 )
 
 AGREEMENTS = (

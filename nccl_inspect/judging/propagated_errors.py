@@ -17,7 +17,6 @@ _WORDS = {
 """By code the production of PyTorch's explanation, and NCCL's words (ncclGetErrorString)."""
 _REMOTE = 6
 """ncclRemoteError."""
-_REMOTE_WORDS = "remote process exited or there was a network error"
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """A frame of these files means that the error reached the caller of NCCL."""
 
@@ -50,11 +49,6 @@ def unexplained(facts: Facts, code: int) -> list[Notice]:
 def remote(facts: Facts) -> list[Notice]:
     """The frames of a call that failed because a peer is gone; none if the log says more."""
     return [] if _is_explained(facts) else frames(facts, _REMOTE)
-
-
-def stated_remote(facts: Facts) -> list[Notice]:
-    """The statements of programs that a call failed because a peer is gone."""
-    return [notice for notice in facts.with_role("propagated-error") if _REMOTE_WORDS in error_of(notice)]
 
 
 def _is_explained(facts: Facts) -> bool:

@@ -18,7 +18,7 @@ RULE = Rule(
     category="bootstrap",
     title="A rank finds no network interface for bootstrap",
     may_cause=("wait", "loss", "call", "stage", "resource"),
-    shows=("no-interface", "setting"),
+    shows=("no-interface", "not-named", "setting"),
     local=True,
 )
 

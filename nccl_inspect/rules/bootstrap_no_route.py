@@ -22,7 +22,7 @@ RULE = Rule(
     layer=Layer.RESOURCE,
     title="Ranks cannot reach each other over TCP",
     may_cause=("wait", "loss", "call", "stage"),
-    shows=("no-interface",),
+    shows=("no-interface", "not-reached"),
 )
 _BRIDGE = later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""

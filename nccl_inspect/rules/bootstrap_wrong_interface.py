@@ -39,7 +39,7 @@ RULE = Rule(
     layer=Layer.SETTING,
     title="An interface for bootstrap or TCP traffic does not reach the other hosts",
     may_cause=("wait", "loss", "call", "stage"),
-    shows=("no-interface", "setting"),
+    shows=("no-interface", "not-reached", "setting"),
 )
 _IPV4_ONLY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 only: link-local IPv6 addresses (fe80:) do not work between hosts"
 _SHARED = "ip -br addr   # on each host, inside the container: which interface do all share?"

@@ -13,7 +13,7 @@ RULE = Rule(
     cloud="AWS",
     severity="warning",
     title="The plugin finds fewer EFA devices than the machine has for these GPUs",
-    shows=("no-efa-device",),
+    shows=("no-efa-device", "few-efa-devices"),
 )
 _SEVERE = 4
 """Factor of missing devices from which it is an error."""

@@ -61,13 +61,11 @@ def judge(facts: Facts) -> Results:
             if named := errors_of(facts, agreement.effect):
                 yield _with_errors(facts, agreement, values, outliers, named)
             elif crashes := crashes_of(facts, agreement.effect, odd):
-                finding = _with_errors(facts, agreement, values, outliers, crashes)
-                yield replace(finding, explains=[*finding.explains, "peer-death"])
+                yield _with_errors(facts, agreement, values, outliers, crashes)
             elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
                 continue  # p2p-disabled-by-env reports its cost
             elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
-                finding = _finding(facts, name, values, outliers, harmless=False)
-                yield replace(finding, explains=["rendezvous-failed"]) if _hold_up(facts, outliers) else finding
+                yield _finding(facts, name, values, outliers, harmless=False)
             elif len(values) == 1 or joined:
                 yield _finding(facts, name, values, outliers, harmless=joined)
             else:
@@ -124,12 +122,6 @@ def _are_connected(facts: Facts, outliers: list[Setting]) -> bool:
     return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
 
 
-def _hold_up(facts: Facts, outliers: list[Setting]) -> bool:
-    """Whether a communicator on their hosts never connected: its ranks come to no later one."""
-    hosts = {host for setting in outliers for host in setting.hosts}
-    return any(comm.unconnected and not comm.connected and hosts & set(comm.hosts) for comm in facts.job.communicators)
-
-
 def _with_errors(
     facts: Facts, agreement: Agreement, values: list[Setting], outliers: list[Setting], named: list[Notice]
 ) -> Finding:
@@ -142,7 +134,6 @@ def _with_errors(
         impact="the connection cannot be made: the job stops",
         evidence=[*finding.evidence[:3], *first_evidence(named)[:2]],
         fatal=True,
-        explains=list(agreement.effect.rules),
     )
 
 

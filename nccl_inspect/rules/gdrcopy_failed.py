@@ -13,7 +13,7 @@ _REQUIRED = "nccl/gdrcopy-required"
 
 def judge(facts: Facts) -> Results:
     """Judge failed calls of GDRCopy and a missing library: by default NCCL does not use it."""
-    missing = [notice for notice in facts.errors_of_rule("cuda-lib-missing") if value(notice, "__library")]
+    missing = [notice for notice in facts.notices("nccl/driver-library-missing") if value(notice, "__library")]
     notices = [*facts.errors_of_rule(RULE.name), *missing]
     if not notices:
         return

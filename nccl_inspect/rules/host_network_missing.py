@@ -16,19 +16,16 @@ if TYPE_CHECKING:
 from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
 from nccl_inspect.util.patterns import later
 
+_EFFECTS = ("not-reached", "not-named", "no-google-interface")
+"""Kinds of effects that are weighed each in its own way."""
 RULE = Rule(
     name="host-network-missing",
     category="network",
     layer=Layer.SETTING,
     title="The manifest gives the pod neither its node's network nor additional ones",
-    may_cause=("wait", "loss", "call", "stage", "resource", "no-ib", "no-network", "no-interface"),
+    may_cause=("wait", "loss", "call", "stage", "resource", "no-ib", "no-network", "no-interface", *_EFFECTS),
     nest_under_effect=True,
 )
-_BRIDGED = ("bootstrap-no-route", "bootstrap-wrong-interface")
-"""Pods reach each other; containers behind Docker bridges on several hosts do not."""
-_GOOGLE = ("tcpxo-no-interface", "tcpx-timeout")
-_UNKNOWN = "socket-instead-of-rdma"
-_INTERFACE = "bootstrap-no-interface"
 _OF_NODE = later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
 """Names of machine interfaces; a pod has eth0."""
 _DOCKER = "--network=host   # docker run option, on all hosts"
@@ -84,11 +81,12 @@ def _has_own_network(pod: Pod, _: Container) -> bool:
 
 def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
     """Whether the network of the node has what is missing."""
-    if effect.rule in _BRIDGED:
+    if workloads.shows(effect, "not-reached"):  # pods reach each other; containers behind bridges of hosts do not
         return any(map(_is_docker, cases))
-    if effect.rule in _GOOGLE or (effect.rule == _UNKNOWN and _is_google(facts, cases)):
+    is_unknown = workloads.shows(effect, "no-efa") and workloads.shows(effect, "no-ib")
+    if workloads.shows(effect, "no-google-interface") or (is_unknown and _is_google(facts, cases)):
         return True
-    if effect.rule != _INTERFACE:
+    if not workloads.shows(effect, "not-named"):
         return _has_cards(cases)
     # EFA does not need interfaces of the node: only the name of one shows that they were expected.
     has_efa = any(case.container.asks(EFA) for case in cases)
@@ -110,7 +108,7 @@ def _has_cards(cases: list[Case]) -> bool:
 
 def _is_sure(effect: Finding, cases: list[Case]) -> bool:
     """Whether the missing interface is one of the node, by its name or by the requested cards."""
-    return effect.rule != _INTERFACE or _has_cards(cases) or _OF_NODE.search(effect.summary) is not None
+    return not workloads.shows(effect, "not-named") or _has_cards(cases) or _OF_NODE.search(effect.summary) is not None
 
 
 def _fix(cases: list[Case], shown: list[Finding]) -> Iterator[str]:
@@ -119,7 +117,7 @@ def _fix(cases: list[Case], shown: list[Finding]) -> Iterator[str]:
         return
     yield from workloads.patches(cases, lambda _: [Change(("hostNetwork",), True, of_pod=True)])
     yield _DNS
-    if any(effect.rule in _GOOGLE for effect in shown):
+    if any(workloads.shows(effect, "no-google-interface") for effect in shown):
         yield NETWORKS_IN_POD
     else:
         yield "k8s.v1.cni.cncf.io/networks: <network>   # or, with Multus and SR-IOV, an annotation of the template"

@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import (
     Account,
@@ -16,26 +15,22 @@ from nccl_inspect.judging.engine import (
     first_evidence,
 )
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.line_order import first_of_each, precedes
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.process_ends import exceptions, lost_peer, ray
+from nccl_inspect.judging.process_ends import exceptions, ray, wording
 from nccl_inspect.judging.process_ends.ends import (
     in_order,
     last_words,
+    loss_exceptions,
     process_ends,
     ranks_of_tasks,
     since_start,
     task_ends,
-    terminations,
 )
-from nccl_inspect.judging.process_ends.ends import loss_exceptions as stated_losses
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, silence_of
 from nccl_inspect.judging.retelling import retell
 from nccl_inspect.judging.statements import FLUSHED, message_of, report_of
-from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -71,32 +66,22 @@ _SHOWN = 4
 
 def judge(facts: Facts) -> Results:
     """Judge processes that ended, and connections closed by that; the story decides what came first."""
-    closed, late = _closed(facts)
+    closed, lost = _closed(facts), loss_exceptions(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     killed = [*filter(_is_slurm_kill, task_ends(facts)), *facts.with_role("memory-kill")]
-    departed, effects = _by_themselves(facts, closed)
-    lost = _lost(facts)
-    caught = [notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)]
-    begins = [end.begin for end in effects]
-    begins += [trace.begin for trace in exceptions.exceptions_of(facts).echoes]
-    stores = facts.with_role("store-failed") if any(end.is_by_exception for end in departed) else []
-    yield Effects([*late, *lost, *caught, *begins, *stores])
+    departed = process_ends(facts)
+    yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
     if killed:
         by_memory = _of_memory(facts, killed, departed, [*closed, *given_up])
         yield by_memory
         if by_memory.confidence != "possible":
             return
-    weak = bool(departed) and departed[0].is_unconfirmed
-    if weak and not departed[0].is_crash_or_kill and _nccl_failed(facts):
-        return  # ranks ended because of that: a launcher's report of them is an effect
-    silent = silence_of(facts, [*closed, *given_up]).gone if weak and closed else []
-    if departed and (not silent or _is_one_of(silent, departed[0])):
+    if departed:
         yield _departed(facts, departed, [*closed, *given_up])
-        return
-    if facts.is_over() and (late := since_start(facts, lost)):
+    elif facts.is_over() and (late := since_start(facts, lost)):
         yield _finding(facts, Silence([], []), late, sure=False)
     else:
-        yield from _silenced(facts, [*closed, *lost], given_up)
+        yield from _silenced(facts)
 
 
 def tell(facts: Facts, account: Account) -> Finding:
@@ -110,6 +95,9 @@ def tell(facts: Facts, account: Account) -> Finding:
     if ends and account.kind != "fell-silent":
         finding = _departed(facts, ends, [])
         return finding if set(finding.ranks) == ranks else finding.with_fields(ranks=sorted(ranks))
+    silenced = next(_silenced(facts), None) if account.kind == "fell-silent" else None
+    if silenced and set(silenced.ranks) == ranks:
+        return silenced
     return retell(
         RULE,
         account,
@@ -120,27 +108,13 @@ def tell(facts: Facts, account: Account) -> Finding:
     )
 
 
-def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
-    """Whether a process that crashed or was killed may be one that fell silent: then the report says how it ended."""
-    ranks = {rank for last in silent for rank in last.ranks}
-    return end.is_crash_or_kill and (not end.ranks or not ranks.isdisjoint(end.ranks))
-
-
-def _nccl_failed(facts: Facts) -> bool:
-    """Whether a call of NCCL failed for a reason other than a lost process."""
-    lost = {id(trace.last.notice) for trace in exceptions.exceptions_of(facts).echoes if trace.last}
-    return any(id(notice) not in lost for notice in facts.notices("torch/nccl-error", "nccl-tests/test-nccl-failure"))
-
-
-def _closed(facts: Facts) -> tuple[list[Notice], list[Notice]]:
-    """Connections to ranks or the store that closed for no known reason, and those that closed at the end."""
+def _closed(facts: Facts) -> list[Notice]:
+    """Return connections to ranks or the store that closed for no known reason."""
     closed = [*facts.notices("nccl/socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
     # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
-    helpers = {_thread(notice) for notice in facts.errors_of_rule("rem-allocator-spurious-connection")}
-    closed = [notice for notice in closed if _thread(notice) not in helpers]
-    late = _after_the_end(facts, closed)
-    return [notice for notice in closed if not any(notice is other for other in late)], late
+    helpers = {_thread(notice) for notice in facts.notices("nccl/remote-allocator-failed")}
+    return [notice for notice in closed if _thread(notice) not in helpers]
 
 
 def _thread(notice: Notice) -> str:
@@ -148,34 +122,21 @@ def _thread(notice: Notice) -> str:
     return notice.evidence[0].text.partition(" ")[0]
 
 
-def _lost(facts: Facts) -> list[Notice]:
-    """Exceptions about a lost peer from before the job was ended."""
-    first = first_of_each(end.evidence[0] for end in _ends(facts))
-    losses = [(notice, notice.evidence[0]) for notice in stated_losses(facts)]
-    return [notice for notice, line in losses if line.order <= first.get(line.source, line.order)]
-
-
-def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Iterator[Finding]:
+def _silenced(facts: Facts) -> Iterator[Finding]:
     """Judge lost connections if no report says which process ended."""
     local = closed_by_others(facts)
+    closed = [*_closed(facts), *loss_exceptions(facts)]
+    given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     if not (closed or given_up or local):
         yield from _at_the_end(facts)
         return
-    comms = facts.job.communicators
     if facts.is_over():
         return  # every rank finalized its communicators: connections close then
     notices = [*closed, *given_up, *local]
     silence = silence_of(facts, notices)
-    gone = silence.gone
-    aborted = any(comm.state == "aborted" for comm in comms)
-    if closed or given_up or (gone and aborted):  # local connections close at every exit
-        yield _finding(facts, silence, notices, sure=bool(closed) or len(gone) == 1)
-
-
-def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
-    """Connections that closed after the scheduler ended the job for a reason of its own."""
-    ends = [notice for notice in facts.notices("launchers/slurm-cancelled") if job_end.reason(notice.event)]
-    return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
+    is_aborted = any(comm.state == "aborted" for comm in facts.job.communicators)
+    if closed or given_up or (silence.gone and is_aborted):  # local connections close at every exit
+        yield _finding(facts, silence, notices, sure=bool(closed) or len(silence.gone) == 1)
 
 
 def _at_the_end(facts: Facts) -> Iterator[Finding]:
@@ -201,49 +162,6 @@ def _at_the_end(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[ProcessEnd], list[ProcessEnd]]:
-    """Processes that ended on their own, and those that ended as an effect of something else.
-
-    Everything after the job was ended is an effect of that, and so is the exception, or the exit code in a launcher's
-    report, of a rank that lost a connection before. A rank that reported the loss of another one, or that timed out,
-    may crash while it cleans up: with several launchers, each of which ends its own node only, such reports come first.
-    """
-    first = first_of_each(end.evidence[0] for end in _ends(facts))
-    workers = (notice for notice in facts.with_role("ends-one") if report_of(notice).is_external)
-    first_worker = first_of_each(notice.evidence[0] for notice in workers)
-    lost = lost_peer.first_of_ranks(closed)
-    waits = facts.with_event(CollectiveTimeout)
-    gave_up = lost_peer.first_of_ranks([*closed, *waits, *propagated_errors.stated_remote(facts)])
-    own: list[ProcessEnd] = []
-    effects: list[ProcessEnd] = []
-    for end in process_ends(facts):
-        line = end.begin.evidence[0]
-        is_late = line.order > first.get(line.source, line.order)
-        is_late |= end.is_unconfirmed and line.order > first_worker.get(line.source, line.order)
-        mine = end.ranks if end.is_unconfirmed and not end.is_crash_or_kill else [end.trace.rank] if end.trace else []
-        is_victim = lost_peer.is_behind(line, mine, lost)
-        (effects if is_late or is_victim else own).append(end)
-    crashed = [
-        end for end in own if end.is_crash_or_abort and lost_peer.is_behind(end.begin.evidence[0], end.ranks, gave_up)
-    ]
-    if 0 < len(crashed) < len(own):  # else the first of them says most
-        own, effects = [end for end in own if end not in crashed], [*effects, *crashed]
-    return own, effects
-
-
-def _ends(facts: Facts) -> list[Notice]:
-    """Reports that the job was ended, without srun's tasks, one of which may have ended first."""
-    ends = [error for error in facts.errors() if job_end.is_forced(error.event) and not _is_of_one(error)]
-    if facts.notices("launchers/deepspeed-signalled"):  # reported after it signalled the processes
-        ends += facts.notices("launchers/deepspeed-killing")
-    return since_start(facts, [*ends, *terminations(facts)])
-
-
-def _is_of_one(notice: Notice) -> bool:
-    """Whether it reports a single process as terminated."""
-    return "ends-one" in notice.roles or report_of(notice).process == "task"
-
-
 def _stores_lost(facts: Facts) -> list[Notice]:
     """Reports that torchrun lost the agent with the store, before any communicator was finalized."""
     ended = any(comm.ended for comm in facts.job.communicators)
@@ -256,8 +174,6 @@ def _is_slurm_kill(notice: Notice) -> bool:
 
 def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that the kernel, or the scheduler of the job, killed because memory ran out."""
-    from nccl_inspect.judging.process_ends import wording  # most jobs end well
-
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
@@ -278,19 +194,17 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], e
 
 def _departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Finding:
     """Processes that ended on their own, as reported by launchers, shells or themselves."""
-    from nccl_inspect.judging.process_ends import wording  # most jobs end well
-
-    departed = in_order(lost_peer.on_their_own(departed))
+    departed = in_order(wording.on_their_own(departed))
     words = last_words(facts, departed)
     first = departed[0]
-    suspected = lost_peer.suspects(facts, departed) if first.echo else set()
+    suspected = wording.waited_for(facts, departed) if first.echo else set()
     lines = [end.notice for end in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
     return RULE.finding(
-        lost_peer.summarize_given_up(facts, departed) if first.echo else wording.end_summary(departed),
+        wording.summarize_given_up(facts, departed) if first.echo else wording.end_summary(departed),
         cause=wording.end_cause(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
         impact=_OVER if facts.is_over() else _DEAD,
-        fix=lost_peer.remedies(suspected) if first.echo else wording.end_remedies(first),
+        fix=wording.given_up_remedies(suspected) if first.echo else wording.end_remedies(first),
         # It may not be a rank, or only one that lost another.
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
         ranks=suspected or {rank for end in departed for rank in end.ranks},
@@ -310,17 +224,17 @@ def _is_doubtful(facts: Facts, end: ProcessEnd) -> bool:
 
 def _is_reset(notice: Notice) -> bool:
     """Whether a call failed only because the other side is gone."""
-    gone = ("reset by peer", "Broken pipe", *lost_peer.UNANSWERED)
+    gone = ("reset by peer", "Broken pipe", *wording.UNANSWERED)
     return notice.production == "nccl/socket-recv-failed" and any(word in notice.message for word in gone)
 
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:
-    loss = lost_peer.loss_of(facts, silence, echoes)
+    loss = wording.loss_of(facts, silence, echoes)
     return RULE.finding(
-        lost_peer.summary(facts, loss),
-        cause=lost_peer.cause(facts, loss),
+        wording.loss_summary(facts, loss),
+        cause=wording.loss_cause(facts, loss),
         impact=_OVER if facts.is_over() else f"{_DEAD}. {_ONLY_EFFECT}",
-        fix=lost_peer.steps(facts, loss),
+        fix=wording.loss_steps(facts, loss),
         confidence="likely" if sure else "possible",
         ranks=loss.ranks,
         hosts=loss.hosts(facts),

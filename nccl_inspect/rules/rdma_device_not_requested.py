@@ -18,12 +18,9 @@ RULE = Rule(
     name="rdma-device-not-requested",
     category="network",
     title="The manifest requests no RDMA device, or fewer than the node has",
-    may_cause=("no-efa", "no-efa-device", "no-ib", "no-network"),
+    may_cause=("no-efa", "no-efa-device", "few-efa-devices", "no-ib", "no-network"),
     nest_under_effect=True,
 )
-_OF_EFA = ("socket-instead-of-efa", "efa-provider-missing", "efa-nics-missing")
-_UNKNOWN = "socket-instead-of-rdma"
-_FEWER = "efa-nics-missing"
 
 
 def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
@@ -31,14 +28,24 @@ def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
     faults = workloads.faults(RULE, effects)
     if not faults:
         return
-    of_efa = [effect for effect in faults if effect.rule in _OF_EFA or "ofi" in effect.summary.lower()]
+    of_efa = [effect for effect in faults if _is_of_efa(effect)]
     is_efa = bool(of_efa) or _is_on_efa(facts)
     cases = workloads.cases(facts, _lacks_efa if is_efa else lacks_device)
     faults = workloads.effects_on(facts, cases, faults)
     if cases and faults:
         yield _none_requested(facts, cases, faults, is_efa=is_efa)
-    elif few := _too_few(facts, [effect for effect in of_efa if effect.rule == _FEWER]):
+    elif few := _too_few(facts, [effect for effect in of_efa if workloads.shows(effect, "few-efa-devices")]):
         yield few
+
+
+def _is_of_efa(effect: Finding) -> bool:
+    is_shown = workloads.shows(effect, "no-efa", "no-efa-device") and not _is_unknown(effect)
+    return is_shown or "ofi" in effect.summary.lower()
+
+
+def _is_unknown(effect: Finding) -> bool:
+    """Whether the log does not show which RDMA network the machines have."""
+    return workloads.shows(effect, "no-efa") and workloads.shows(effect, "no-ib")
 
 
 def _is_on_efa(facts: Facts) -> bool:
@@ -64,7 +71,7 @@ def _lists_devices(pod: Pod, container: Container) -> bool:
 
 
 def _none_requested(facts: Facts, cases: list[Case], faults: list[Finding], *, is_efa: bool) -> Finding:
-    sure = is_efa or any(effect.rule != _UNKNOWN for effect in faults)
+    sure = is_efa or not all(map(_is_unknown, faults))
     docker = cases[0].pod.kind == "container"
     device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
     listing = "devices" if docker else "resources"

@@ -13,7 +13,7 @@ RULE = Rule(
     cloud="GCP",
     title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
     may_cause=("no-tcpxo",),
-    shows=("no-interface",),
+    shows=("no-interface", "no-google-interface"),
     supersedes=("tcpxo-init-failed",),
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")

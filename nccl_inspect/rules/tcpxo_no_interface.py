@@ -9,7 +9,7 @@ RULE = Rule(
     category="plugins",
     cloud="GCP",
     title="GPUDirect-TCPXO lacks an interface",
-    shows=("no-tcpxo", "no-interface"),
+    shows=("no-tcpxo", "no-interface", "no-google-interface"),
     supersedes=("tcpxo-init-failed",),
 )
 _NONE = "tcpxo/fastrak-no-interface"

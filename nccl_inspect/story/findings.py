@@ -72,7 +72,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     for _ in range(2):  # without what the story tells others have other causes
         joined = [_join_causes(story, finding, by_rule, kept, tellers, rules) for finding in kept]
         joined = [_as_deadly(story, finding) for finding in joined]
-        kept = [finding for finding in joined if not _is_told(finding, joined, rules)]
+        kept = [finding for finding in joined if not _is_told(finding, by_rule[finding.rule], joined, rules)]
     return Decided([*kept, *_report_unexplained(by_name[_NO_REASON], facts, kept)], place)
 
 
@@ -107,7 +107,7 @@ def _find_by_rule(
     ranks = story.ranks_in(same)
     kind = roots[0].kind
     is_surer = False
-    if candidate is not None:
+    if candidate is not None and kind in entry.rule.tells:
         closer = kind in _BY_ELIMINATION and bool(candidate.ranks) and set(candidate.ranks) <= set(ranks)
         is_surer = roots[0].is_kill and roots[0].confidence == "certain" != candidate.confidence
         is_same = not ranks or (set(candidate.ranks) == set(ranks) and not is_surer)
@@ -197,9 +197,13 @@ def _join_causes(
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
 
 
-def _is_told(finding: Finding, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> bool:
-    """Whether it is about ends that follow from what another finding says: the story tells them."""
-    if _ENDS.isdisjoint(rules[finding.rule].tells) or any(finding.rule in other.explains for other in findings):
+def _is_told(
+    finding: Finding, incidents: Iterable[Incident], findings: Sequence[Finding], rules: Mapping[str, Rule]
+) -> bool:
+    """Whether it is about ends, and no crash, that follow from what another finding says: the story tells them."""
+    if _ENDS.isdisjoint(rules[finding.rule].tells) or any(one.is_kill for one in incidents):
+        return False
+    if any(finding.rule in other.explains for other in findings):
         return False
     sure = [other for other in findings if other is not finding and other.confidence != "possible"]
     is_vague = finding.confidence == "possible" and any(other.fatal for other in sure)

@@ -285,6 +285,8 @@ class Collector:
             if end.ranks and not actors:
                 continue
             raised = end.raised
+            if end.report.exception and not (actors or raised or end.echo):
+                continue  # nobody's, and its text is not here: it may be the loss of another one
             if raised is not None and actors and not raised.is_loss_of_peer and not exceptions.is_of_nccl(raised):
                 yield self._describe_exception(raised, actors)
             elif end.echo is not None and actors:
@@ -299,6 +301,7 @@ class Collector:
                 end.how,
                 is_report=True,
                 is_kill=is_kill,
+                confidence="likely" if end.report.kills_with else "certain",  # it names some that it killed itself
             )
 
     def _collect_signals(self) -> Iterator[Incident]:

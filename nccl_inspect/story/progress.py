@@ -20,9 +20,9 @@ from nccl_inspect.judging.evidence import flight_recorder as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill as at_end
-from nccl_inspect.judging.hangs.origin import with_communicators
+from nccl_inspect.judging.hangs.origin import collectives_by_group, origin, with_communicators
 from nccl_inspect.judging.hangs.progress import connecting, node_failed
-from nccl_inspect.judging.hangs.watchdog import PAIRWISE, Wait, group_of, job_rank, latecomers, waits
+from nccl_inspect.judging.hangs.watchdog import Wait, group_of, job_rank, latecomers, waits
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
@@ -42,7 +42,8 @@ _ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 _COMPLETED = later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
-_FEW = 5
+
+_FEW = 4
 """Ranks of a group that are named where any of them may have begun it."""
 
 
@@ -92,8 +93,6 @@ class Table:
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in recorded))
             return
         said = self._rows_from_watchdog(set(dumps))
-        if not dumps and not said:
-            return
         from nccl_inspect.artifacts import standstill
 
         busy = {*words.being_made(self.facts), *connecting(self.facts)}
@@ -103,12 +102,12 @@ class Table:
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
             stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
-        for still in stills:
-            line = self._line(still, names)
-            incident = self._judge_dumps(still, line) if dumps else self._judge_lines(still, busy, line)
-            if incident is not None:
-                incident.teller = "" if dumps else "watchdog-timeout"
-                yield incident
+            yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
+            return
+        found = list(filter(None, (self._judge_lines(still, busy, self._line(still, names)) for still in stills)))
+        for incident in found or filter(None, [self._judge_waits(stills, busy)]):
+            incident.teller = "watchdog-timeout"
+            yield incident
 
     def _line(self, still: Standstill, names: set[str]) -> Evidence | None:
         """Return the line of a dump, else of the log, that shows a standstill."""
@@ -128,28 +127,33 @@ class Table:
         return self._lagging(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
 
     def _judge_lines(self, still: Standstill, busy: set[int], line: Evidence | None) -> Incident | None:
-        """Return what the watchdog's lines show; they do not say in which order a rank made its calls."""
+        """Return who did not come to a call, or made another one, by the watchdog's lines."""
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
-        is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY)
         if still.kind != causes.DIFFERENT:
-            idle = culprits - self._standing() - busy
-            is_two_sided |= still.kind == causes.CYCLE or not idle
-            culprits = idle or culprits
-        if is_two_sided and not still.culprits:
-            return None
-        unseen = {actor for actor in self.actors.everyone if isinstance(actor, int)} - self._printing()
-        if len(culprits) > max(1, len(still.waiting)) or unseen:
+            culprits -= self._standing() | busy
+        is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
+        if is_two_sided or self._unseen() or not 0 < len(culprits) <= max(1, len(still.waiting)):
             return None  # of whom the log has no output it does not show what they called
-        if not is_two_sided:
-            named = set(still.odd) or culprits
-            return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line)
-        named = culprits | set(still.group.ranks if len(still.group.ranks) < _FEW else ())
-        here = {wait.group for wait in waits(self.facts) if wait.rank in culprits and wait.group}
-        if len(named) == 1 and here:
-            text = f"it likely began in group {', '.join(sorted(here))}, in which {ranks_word(named)} waits"
-            return self._lagging("call-unfinished", set(), text, line, layer=Layer.WAIT)
-        text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
-        return self._lagging("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
+        named = set(still.odd) or culprits
+        return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line)
+
+    def _judge_waits(self, stills: Iterable[Standstill], busy: set[int]) -> Incident | None:
+        """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
+        own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
+        began = origin(self.facts, own, busy) if own else None
+        line: Evidence | None = own[0].notice.evidence[0] if own else None
+        if began is not None and began.suspects:
+            return self._lagging("never-called", began.suspects, began.words, line)
+        if began is not None:
+            return self._lagging("call-unfinished", began.among, began.words, line, layer=Layer.WAIT)
+        for still in stills:
+            culprits = words.ranks_of(still.culprits)
+            if 0 < len(culprits) <= max(1, len(still.waiting)) and not self._unseen():
+                named = culprits | set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
+                text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
+                line = self._line(still, set())
+                return self._lagging("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
+        return None
 
     @staticmethod
     def _lagging(
@@ -175,10 +179,16 @@ class Table:
         if still.kind == causes.NO_PARTNER:
             other = f"{still.operation} (send or recv) of group {still.group.label}"
             return f"{ranks_word(ranks)} did not call the other end of {other}"
+        if ranks <= {wait.rank for wait in latecomers(waits(self.facts))}:
+            return f"{ranks_word(ranks)} arrived late, and began to wait for {call} after the others had timed out"
         if still.kind == causes.MISSING:
             what = "never called" if still.culprits else f"{be(len(ranks))} silent (no dump) and likely never called"
             return f"{ranks_word(ranks)} {what} {call}"
         return f"{ranks_word(ranks)} {does(len(ranks), 'stand')} in {call}, which all called"
+
+    def _unseen(self) -> set[int]:
+        """Return the ranks of which the log has no line."""
+        return {actor for actor in self.actors.everyone if isinstance(actor, int)} - self._printing()
 
     def _printing(self) -> set[int]:
         """Return the ranks of which the log has any line."""
@@ -208,10 +218,7 @@ class Table:
         from nccl_inspect.artifacts.flight_recorder import Dump
 
         came_late = {(wait.group, wait.rank) for wait in late}
-        by_group: dict[str, list[Wait]] = defaultdict(list)
-        for wait in waiting:
-            if wait.group is not None and wait.rank is not None and wait.operation not in PAIRWISE:
-                by_group[wait.group].append(wait)
+        by_group = collectives_by_group(waiting)
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for notice in self.facts.with_role("watchdog-status", "watchdog-dump"):
             group, match, done = (

@@ -14,6 +14,7 @@ from nccl_inspect.judging.process_ends.exceptions import absent_ranks
 from nccl_inspect.judging.process_ends.silence import closed_by_others, silence_of
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.model.story import Entry
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
 from nccl_inspect.story.edges import Edges, are_together
@@ -80,6 +81,38 @@ class Story:
         own = [root for root in self.roots if root.actors and not root.is_foreign]
         warned = [root for root in own if root.notice is not None and root.notice.level == "WARN"]
         return [root for root in warned if any(one.kind == "lost-connection" for one in self.effects_of([root]))]
+
+    def first_failure(self) -> FirstFailure | None:
+        """Return who failed first: the only process, or the first ones by their times; None where that is open."""
+        lead = self.lead[:1]
+        if lead and lead[0].is_condition:
+            lead = sorted(self.effects_of(lead), key=Order)[:1]
+        same = [one for one in self.incidents if lead and one.kind == lead[0].kind and not one.lags]
+        sure = [one for one in same if one.finding or (one.confidence == "certain" and not one.is_foreign)]
+        logs = {source.name for source in self._facts.job.sources}
+        own = [one for one in sure if one.line and one.line.source in logs and self._who(one) and not one.is_signal]
+        is_alone = len({actor for one in own for actor in self._who(one)}) == 1
+        times = [one.time for one in own if one.time is not None]
+        if not own or not (is_alone or len(times) == len(own)):
+            return None
+        first = [one for one in own if is_alone or one.time == min(times)]
+        who = {actor for one in first for actor in self._who(one)}
+        found = (self._actors.find_process(actor) for actor in sorted(who, key=str))
+        processes = [(process.host, process.pid) for process in found if process is not None]
+        known = {rank for last in self._facts.job.last_lines if last.process in who for rank in last.ranks}
+        line, notice = first[0].line, first[0].notice
+        return FirstFailure(
+            ranks=sorted({*ranks_among(who), *known}),
+            processes=processes,
+            device=notice.earliest.device if notice and len(processes) == 1 else None,
+            time=notice.earliest.time if notice else None,
+            basis="alone" if is_alone else "time",
+            evidence=line or Evidence("", 0, ""),
+        )
+
+    @staticmethod
+    def _who(incident: Incident) -> Collection[Actor]:
+        return incident.actors or (incident.finding.ranks if incident.finding else ())
 
     def alike(self, root: Incident) -> list[Incident]:
         """Return a root with those in which the same happened to others."""

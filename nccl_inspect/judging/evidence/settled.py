@@ -59,11 +59,11 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
     seen = [sighting for _, sightings_of in sightings(facts) for sighting in sightings_of]
     lines = {(entry.evidence.source, entry.evidence.order) for entry in seen if id(entry) in used}
     rules = {fault.clue for fault, _ in sightings(facts) if fault.clue}
-    return [finding for finding in results if finding.rule not in rules or not _is_covered(finding, lines)]
-
-
-def _is_covered(clue: Finding, lines: set[tuple[str, int]]) -> bool:
-    return all((line.source, line.order) in lines for line in clue.evidence)
+    return [
+        finding
+        for finding in results
+        if finding.rule not in rules or not lines.issuperset((line.source, line.order) for line in finding.evidence)
+    ]
 
 
 def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:

@@ -14,12 +14,13 @@ from nccl_inspect.judging.hangs.watchdog import (
     PAIRWISE,
     Wait,
     communicator_of,
+    communicator_of_wait,
     enqueued,
     in_calls,
     latecomers,
-    reporting,
     without_output,
 )
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import does, listed, ranks_word
@@ -35,22 +36,8 @@ class Origin(Frozen):
     suspects: set[int]
     """Empty where several ranks may be at fault."""
     words: str
-    waits: Sequence[Wait]
-    """One of each call that shows it."""
     among: Collection[int] = ()
     """Of several that may be at fault, all; empty where one may be whose rank is not known."""
-    unseen: Collection[int] = ()
-    """Those of them of which the log has no output."""
-
-    @property
-    def blame(self) -> str:
-        """Where it began, for the end of a summary."""
-        if self.unseen:
-            seen = set(self.among) - set(self.unseen)
-            others = f", or by {ranks_word(seen)}" if seen else ""
-            return f"likely held up by {ranks_word(self.unseen)}, of which there is no output{others}"
-        where = f"with {ranks_word(self.among)}" if self.among else f"in process group {self.waits[0].group}"
-        return f"likely began {where}"
 
 
 @frozen
@@ -78,15 +65,21 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
 
     Args:
         facts: about the job.
-        waits: of all process groups.
+        waits: of all process groups; at least one.
         elsewhere: ranks that wait for others outside of these calls.
     """
+    reports = facts.notices("torch/desync-lagging", "torch/desync-not-joined")
+    parts = (part for report in reports for part in str(value(report, "members")).split(","))
+    if named := {int(part) for part in parts if part.strip().isdigit()}:
+        return Origin(named, f"PyTorch's desync report names {ranks_word(named)} as lagging")
     late = latecomers(waits)
     waits = [wait for wait in waits if wait not in late]
-    by_group = _by_group(waits)
+    by_group = collectives_by_group(waits)
+    if not by_group:
+        return _absent(facts, waits)
     for group, some in by_group.items():
         if differing := _different(group, some):
-            return Origin(set(), differing, some, {wait.rank for wait in some if wait.rank is not None})
+            return Origin(set(), differing, {wait.rank for wait in some if wait.rank is not None})
     calls = [_call(facts, group, some, comm) for group, some, comm in with_communicators(facts, by_group)]
     waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
     reached = {rank for call in calls for rank in call.reached}
@@ -97,27 +90,30 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
         return among
     # A call that waits for no rank without output waits for one of these for certain.
     certain = {rank for call in calls if not call.absent & unseen for rank in call.absent & idle}
-    # A process that is there reports how far it got when others time out.
-    idle = certain or (idle - unseen - reporting(facts) if unseen else set()) or idle
+    idle = certain or idle
     if not idle or len(idle) > len(waiting):
         return None
     held = [call for call in calls if call.absent & idle]
     waits_for = listed([call.described for call in held], limit=3)
-    if not idle & unseen:
-        return Origin(idle, f"By elimination, {ranks_word(idle)}: {waits_for}", [call.wait for call in held])
-    return Origin(set(), f"{_without_output(idle, unseen)}: {waits_for}", [call.wait for call in held], idle, unseen)
+    missing = f" (the log has no output of {ranks_word(idle & unseen)})" if idle & unseen else ""
+    return Origin(idle, f"by elimination, {ranks_word(idle)}{missing}: {waits_for}")
 
 
-def _without_output(idle: set[int], unseen: set[int]) -> str:
-    """The ranks that wait nowhere, as far as the log has their output."""
-    seen = idle - unseen
-    has = "has" if len(seen) == 1 else "have"
-    others = f"{ranks_word(seen)} {has} no time-out either" if seen else "all others wait, for them or for each other"
-    return f"The log has no output of {ranks_word(unseen)}, which may be at fault; {others}"
+def _absent(facts: Facts, waits: Sequence[Wait]) -> Origin | None:
+    """Return the members that did not time out, of the pair or the only communicator in which others wait."""
+    comm = communicator_of_wait(facts, waits) if waits else None
+    waiting = {wait.rank for wait in waits if wait.rank is not None}
+    members = global_ranks(comm, range(comm.nranks)) if comm and waiting else set[int]()
+    absent = (
+        members - waiting - enqueued(facts).get(waits[0].group, {}).keys() - in_calls(facts) if members else set[int]()
+    )
+    if not absent or len(absent) > len(waiting):
+        return None
+    return Origin(absent, f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing")
 
 
-def _by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
-    """The collectives in which ranks wait, by process group."""
+def collectives_by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
+    """Return the collectives in which ranks wait, by process group."""
     by_group: dict[str, list[Wait]] = {}
     for wait in waits:
         if wait.group is not None and wait.rank is not None and wait.operation not in PAIRWISE:
@@ -142,7 +138,7 @@ def with_communicators(
 def _call(facts: Facts, group: str, waits: list[Wait], comm: CommunicatorInfo | None) -> _Call:
     members = global_ranks(comm, range(comm.nranks)) if comm else set()
     waiting = frozenset(wait.rank for wait in waits if wait.rank is not None)
-    reached = frozenset(rank for rank, (last, _) in enqueued(facts, group).items() if last >= waits[0].seq)
+    reached = frozenset(rank for rank, last in enqueued(facts).get(group, {}).items() if last >= waits[0].seq)
     return _Call(waits[0], waiting, frozenset(members - waiting), comm is not None, reached)
 
 
@@ -164,7 +160,7 @@ def _different(group: str, waits: Sequence[Wait]) -> str:
     if len(numbers) < 2 or not (only := ranks[0] - ranks[1]):
         return ""
     return (
-        f"It likely began in process group {group}: {ranks_word(ranks[1])} finished work {numbers[0]}, in which "
+        f"it likely began in process group {group}: {ranks_word(ranks[1])} finished work {numbers[0]}, in which "
         f"{ranks_word(only)} still {does(len(only), 'wait')}: they made different calls under that number, or the "
         f"part of {ranks_word(only)} is stuck"
     )
@@ -179,15 +175,11 @@ def _of_ring(calls: Sequence[_Call]) -> Origin | None:
     if not core:
         return None  # there are several rings, and nothing says which was the first
     held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
-    links, shown = [call.described for call in held], [call.wait for call in held]
+    links = [call.described for call in held]
     if len(core) == 1:
-        return Origin(
-            core,
-            f"Likely {ranks_word(core)}: all others wait for it, or for ranks that do: {listed(links, limit=3)}",
-            shown,
-        )
-    words = f"It likely began with {ranks_word(core)}, which wait for each other: {listed(links, limit=3)}. {_ORDER}"
-    return Origin(set(), words, shown, core)
+        return Origin(core, f"all others wait for {ranks_word(core)}, or for ranks that do: {listed(links, limit=3)}")
+    words = f"it likely began with {ranks_word(core)}, which wait for each other: {listed(links, limit=3)}. {_ORDER}"
+    return Origin(set(), words, core)
 
 
 def _innermost(calls: Sequence[_Call]) -> Origin | None:
@@ -199,11 +191,10 @@ def _innermost(calls: Sequence[_Call]) -> Origin | None:
     last = unknown[0]
     return Origin(
         set(),
-        f"It likely began in process group {last.wait.group}, in {last.wait.operation} (work {last.wait.seq}): "
+        f"it likely began in process group {last.wait.group}, in {last.wait.operation} (work {last.wait.seq}): "
         f"{ranks_word(last.waiting)} {does(len(last.waiting), 'wait')} there, and "
         + listed([call.described for call in held], limit=3)
         + f". {_ORDER}",
-        [last.wait],
     )
 
 

@@ -94,18 +94,9 @@ def suspicion(facts: Facts) -> str:
 
 
 def _differences(facts: Facts) -> list[str]:
-    return [*_versions(facts), *_settings(facts)]
-
-
-def _versions(facts: Facts) -> list[str]:
-    notices = facts.with_event(NcclVersion)
-    if len(facts.job.nccl_versions) < 2 or not notices:
-        return []
-    return [f"NCCL releases differ: {', '.join(facts.job.nccl_versions)}"]
-
-
-def _settings(facts: Facts) -> list[str]:
-    return [f"{as_shell([value])} on {owners(value)} only" for value in _outliers(facts)]
+    releases = facts.job.nccl_versions if facts.with_event(NcclVersion) else []
+    versions = [f"NCCL releases differ: {', '.join(releases)}"] if len(releases) > 1 else []
+    return [*versions, *(f"{as_shell([value])} on {owners(value)} only" for value in _outliers(facts))]
 
 
 def ranks_that_differ(facts: Facts) -> set[int]:

@@ -201,38 +201,21 @@ def describe(facts: Facts) -> str:
     """A sentence: who waits for whom and since when, and that the log may have been cut there."""
     wait = of(facts)
     assert wait is not None
-    waiting = f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')} for {_pronoun(wait)}"
+    late = wait.missing or wait.silent
+    verb = ("have" if len(late) > 1 else "has") if wait.missing else ("are" if len(late) > 1 else "is")
+    what = f"{verb} not started{_probably(facts, wait)}" if wait.missing else f"{verb} silent"
+    culprit = f"{ranks_word(late)} of {wait.nranks} {what}; " if late else ""
+    whom = "it" if len(late) == 1 else "them" if late else "each other"
     since = f" since line {wait.since.line}" if wait.since else ""
     where = f" in the {_STAGES[wait.stage]} of communicator {wait.communicator}{since}"
     when = f" ({wait.time})" if wait.time else ""
-    culprit = _culprit(facts, wait)
-    text = f"{culprit}; {waiting}{where}{when}" if culprit else f"{_all(wait)}{where}{when}"
-    return f"{text}{_quiet(facts)}{_or_cut(facts)}"
+    quiet = "" if facts.job.quiet is None else f"; no progress for {facts.job.quiet:.0f} s"
+    is_whole = facts.job.quiet is not None or facts.job.ended_by
+    cut = "" if is_whole else f" (or the log was cut{end_of_log(facts.job.sources)})"
+    return f"{culprit}{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')} for {whom}{where}{when}{quiet}{cut}"
 
 
 _STAGES = {INITIALISATION: "initialization", CONNECTIONS: "connections"}
-
-
-def _all(wait: Waiting) -> str:
-    return f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')} for each other"
-
-
-def _pronoun(wait: Waiting) -> str:
-    return "it" if len(wait.missing or wait.silent) == 1 else "them"
-
-
-def _culprit(facts: Facts, wait: Waiting) -> str:
-    """Who has not started, or fell silent."""
-    if wait.missing:
-        has = "has" if len(wait.missing) == 1 else "have"
-        return f"{ranks_word(wait.missing)} of {wait.nranks} {has} not started{_probably(facts, wait)}"
-    if not wait.silent:
-        return ""
-    is_silent = "is" if len(wait.silent) == 1 else "are"
-    lines = [last for last in _lines_of(facts, wait.silent) if last.evidence]
-    since = f" since line {max(last.line for last in lines)}" if lines else ""
-    when = f" ({lines[-1].time})" if lines and lines[-1].time else ""
-    return f"{ranks_word(wait.silent)} of {wait.nranks} {is_silent} silent{since}{when}"
 
 
 def _probably(facts: Facts, wait: Waiting) -> str:
@@ -243,17 +226,6 @@ def _probably(facts: Facts, wait: Waiting) -> str:
     names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in mute[:_FEWEST])
     more = f" and {len(mute) - _FEWEST} more" if len(mute) > _FEWEST else ""
     return f" (probably {names}{more}, silent since line {max(last.line for last in mute)})"
-
-
-def _quiet(facts: Facts) -> str:
-    return "" if facts.job.quiet is None else f"; no progress for {facts.job.quiet:.0f} s"
-
-
-def _or_cut(facts: Facts) -> str:
-    """A note that the log may have been cut at its end; none for a log that was watched."""
-    if facts.job.quiet is not None or facts.job.ended_by:
-        return ""
-    return f" (or the log was cut{end_of_log(facts.job.sources)})"
 
 
 def end_of_log(sources: Sequence[SourceInfo]) -> str:

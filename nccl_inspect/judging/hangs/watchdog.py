@@ -181,26 +181,17 @@ def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
 _ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
-def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
-    """The number of the last work that each rank of the job enqueued in a process group."""
-    return _enqueued(facts).get(group, {})
-
-
 @once
-def _enqueued(facts: Facts) -> dict[str | None, dict[int, tuple[int, Notice]]]:
-    works: dict[str | None, dict[int, tuple[int, Notice]]] = {}
+def enqueued(facts: Facts) -> dict[str | None, dict[int, int]]:
+    """Return by process group the number of the last work that each rank of the job enqueued in it."""
+    works: dict[str | None, dict[int, int]] = {}
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
         match, group = _ENQUEUED.search(notice.message), group_of(notice.message)
         values = dict(getattr(notice.event, "values", ()))
         rank = job_rank(values.get("global_rank"), values.get("rank"), group)
         if match and rank is not None:
-            works.setdefault(group, {})[rank] = int(match[1]), notice
+            works.setdefault(group, {})[rank] = int(match[1])
     return works
-
-
-def reporting(facts: Facts) -> set[int]:
-    """The ranks whose own watchdog reports how far they got."""
-    return {rank for ranks in _enqueued(facts).values() for rank in ranks}
 
 
 def in_calls(facts: Facts) -> set[int]:
@@ -225,7 +216,7 @@ def without_output(facts: Facts) -> set[int]:
 
 
 def communicator_of(
-    facts: Facts, group: str | None, waiting: list[Wait], others: Container[tuple[int | None, ...]] = ()
+    facts: Facts, group: str | None, waiting: Sequence[Wait], others: Container[tuple[int | None, ...]] = ()
 ) -> CommunicatorInfo | None:
     """The communicator of a process group: the world, or the only one with the same ranks in the same order.
 
@@ -250,10 +241,14 @@ def communicator_of(
     return fits[0] if len({tuple(comm.ranks) for comm in fits}) == 1 else None
 
 
-def pair_of(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
-    """The two-rank communicator that contains all waiting ranks, if there is exactly one such pair."""
-    pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
-    return pairs[0] if waiting and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
+def communicator_of_wait(facts: Facts, waiting: Sequence[Wait]) -> CommunicatorInfo | None:
+    """Return the communicator of some waits of one group: between two ranks the only pair that has them all."""
+    first = waiting[0]
+    if first.operation not in PAIRWISE:
+        return communicator_of(facts, first.group, waiting)
+    ranks = {wait.rank for wait in waiting if wait.rank is not None}
+    pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and ranks <= global_ranks(comm, range(2))]
+    return pairs[0] if ranks and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
 
 
 @once

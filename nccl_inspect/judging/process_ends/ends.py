@@ -65,12 +65,8 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
 def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
     """The ends, with the exceptions of ranks that lost another process."""
     lost = {trace.rank: trace.last for trace in exceptions.exceptions_of(facts).echoes}
-    return [end.with_fields(echo=_echo_of(end, lost) or end.echo) for end in ends]
-
-
-def _echo_of(end: ProcessEnd, lost: Mapping[int, RaisedException | None]) -> RaisedException | None:
-    """The exception with which it, or another rank of the same report, reports the loss of another process."""
-    return next(filter(None, (lost.get(rank) for rank in end.ranks if not end.is_loader)), None)
+    own = [filter(None, (lost.get(rank) for rank in end.ranks if not end.is_loader)) for end in ends]
+    return [end.with_fields(echo=next(some, end.echo)) for end, some in zip(ends, own, strict=True)]
 
 
 def _crashed_tasks(facts: Facts, others: list[ProcessEnd]) -> list[ProcessEnd]:
@@ -414,14 +410,10 @@ def in_order(ends: list[ProcessEnd]) -> list[ProcessEnd]:
     return sorted(ends, key=_time_of)
 
 
-def logged_at(notice: Notice) -> str:
-    """The time in the prefix of PyTorch's logger, ``1121 16:35:11.771000``; empty if there is none."""
-    match = _TIME.search(notice.message)
-    return match[1] if match else ""
-
-
 def _time_of(end: ProcessEnd) -> str:
-    return logged_at(end.notice)
+    """Return the time in the prefix of PyTorch's logger, ``1121 16:35:11.771000``; empty if there is none."""
+    match = _TIME.search(end.notice.message)
+    return match[1] if match else ""
 
 
 def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:

@@ -105,11 +105,6 @@ class ProcessEnd(Frozen):
         return -self.code in _CRASHES
 
     @property
-    def is_crash_or_abort(self) -> bool:
-        """Whether a signal of its own making ended it, and no exception of its program."""
-        return not self.is_by_exception and (self.is_crash or self.code == -signal.SIGABRT)
-
-    @property
     def is_crash_or_kill(self) -> bool:
         """Whether it crashed or was killed, which, unlike other ends, is never an effect of a failed NCCL call."""
         return self.is_crash or self.code == -signal.SIGKILL

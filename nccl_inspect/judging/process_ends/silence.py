@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.statements import value
@@ -40,8 +39,8 @@ class Silence(Frozen):
 def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
     """Which ranks went away: those without a line after the first echo, and those that the survivors point at.
 
-    Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies, the hosts
-    to which connections were lost and the neighbors of the first victim distinguish them.
+    Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies and the
+    hosts to which connections were lost distinguish them.
     """
     if facts.job.excerpt:
         return Silence([], [])  # the last line of a process may have been left out
@@ -54,7 +53,7 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
         for last in facts.job.last_lines
         if not all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
     ]
-    others = {last.process for last in (*alive, *done)} | _ending(facts)
+    others = {last.process for last in (*alive, *done)}
     silent = [last for last in facts.job.last_lines if last.ranks and last.process not in others]
     left, is_pointed_at = _pointed_at(facts, echoes, silent)
     if ended or is_pointed_at:
@@ -75,15 +74,6 @@ def _ended(facts: Facts) -> dict[str, list[set[int]]]:
             for host in comm.hosts:
                 by_host.setdefault(host, []).append(ranks)
     return by_host
-
-
-def _ending(facts: Facts) -> set[Process]:
-    """The processes whose helper thread reports that its own rank closed the connection: they end in order."""
-    others = set(map(id, closed_by_others(facts)))
-    own = (
-        notice for notice in facts.notices("nccl/proxy-connection-closed") if notice.ranks and id(notice) not in others
-    )
-    return {process for notice in own for process in notice.processes}
 
 
 def _first_lines(echoes: list[Notice]) -> dict[tuple[str, str], int]:
@@ -131,9 +121,6 @@ def _pointed_at(facts: Facts, echoes: list[Notice], silent: list[LastLine]) -> t
     left = [last for last in silent if not hosts or last.process.host in hosts]
     named = _named_ranks(facts)
     left = [last for last in left if named.intersection(last.ranks)] or left
-    if len(silent) * 2 <= len(facts.job.last_lines):  # if few are left, one of them lost the first connection
-        near = _neighbors(facts, echoes)
-        left = [last for last in left if near.intersection(last.ranks)] or left
     return left, len(left) == 1 and bool(named.intersection(left[0].ranks))
 
 
@@ -144,17 +131,6 @@ def _named_ranks(facts: Facts) -> set[int]:
     for notice in closed_by_others(facts):
         named |= {places.get((host, value(notice, "local_rank"))) for host in notice.hosts}
     return {rank for rank in named if rank is not None}
-
-
-def _neighbors(facts: Facts, echoes: list[Notice]) -> set[int]:
-    """The ranks that the first victim was connected to over the network; empty if none is known."""
-    lost = [notice for notice in echoes if notice.production in _NAME_PEERS and notice.ranks]
-    if not lost or len({notice.evidence[0].source for notice in lost}) > 1:
-        return set()
-    first = min(lost, key=lambda notice: notice.evidence[0].order)
-    victims = {rank for last in facts.job.last_lines if last.process == first.processes[0] for rank in last.ranks}
-    pairs = facts.inter_host_net_paths().distinct("src", "dst")
-    return {other for src, dst in pairs for end, other in ((src, dst), (dst, src)) if end in victims}
 
 
 def _missing(facts: Facts) -> set[int]:
