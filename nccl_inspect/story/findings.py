@@ -13,7 +13,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.statements import job_end
-from nccl_inspect.story.actors import name_of
+from nccl_inspect.story.actors import name_of, ranks_among
 from nccl_inspect.story.incident import Incident, before
 from nccl_inspect.story.telling import Story, rule_of
 
@@ -73,6 +73,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         joined = [_join_causes(story, finding, by_rule, kept, tellers, rules) for finding in kept]
         joined = [_as_deadly(story, finding) for finding in joined]
         kept = [finding for finding in joined if not _is_told(finding, by_rule[finding.rule], joined, rules)]
+    kept = [_without_waiting(story, finding, rules) for finding in kept]
     return Decided([*kept, *_report_unexplained(by_name[_NO_REASON], facts, kept)], place)
 
 
@@ -218,6 +219,16 @@ def _as_deadly(story: Story, finding: Finding) -> Finding:
         return finding
     confidence = "likely" if finding.confidence == "possible" else finding.confidence
     return finding.with_fields(severity="error", confidence=confidence, fatal=True)
+
+
+def _without_waiting(story: Story, finding: Finding, rules: Mapping[str, Rule]) -> Finding:
+    """Return a finding; one about a time-out that follows from another does not name those that only waited."""
+    if finding.root or "waited" not in rules[finding.rule].tells:
+        return finding
+    waited = ranks_among({actor for one in story.incidents if one.kind == "waited" for actor in one.actors})
+    is_late = any(one.lags and one.peers == set(finding.ranks) for one in story.incidents)
+    only_waited = set(waited).issuperset(finding.ranks) and not is_late
+    return finding.with_fields(ranks=[], hosts=[]) if only_waited else finding
 
 
 def _is_late(rule: Rule) -> bool:

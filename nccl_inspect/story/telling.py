@@ -84,13 +84,14 @@ class Story:
 
     def first_failure(self) -> FirstFailure | None:
         """Return who failed first: the only process, or the first ones by their times; None where that is open."""
-        lead = self.lead[:1]
-        if lead and lead[0].is_condition:
-            lead = sorted(self.effects_of(lead), key=Order)[:1]
-        same = [one for one in self.incidents if lead and one.kind == lead[0].kind and not one.lags]
-        sure = [one for one in same if one.finding or (one.confidence == "certain" and not one.is_foreign)]
         logs = {source.name for source in self._facts.job.sources}
-        own = [one for one in sure if one.line and one.line.source in logs and self._who(one) and not one.is_signal]
+        seen = [one for one in self.incidents if one.line and one.line.source in logs and self._who(one)]
+        events = [one for one in seen if not (one.is_condition or one.lags or one.is_signal)]
+        sure = [one for one in events if one.finding or (one.confidence == "certain" and not one.is_foreign)]
+        kinds = [one.kind for one in self.lead]
+        if not any(one in seen and not one.is_condition for one in self.lead):  # a setting, or a file beside the log
+            kinds = [one.kind for one in sorted(self.effects_of(self.lead), key=Order)]
+        own = next(filter(None, ([one for one in sure if one.kind == kind] for kind in dict.fromkeys(kinds))), [])
         is_alone = len({actor for one in own for actor in self._who(one)}) == 1
         times = [one.time for one in own if one.time is not None]
         if not own or not (is_alone or len(times) == len(own)):
