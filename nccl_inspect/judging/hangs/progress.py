@@ -126,7 +126,7 @@ def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
         return []
     before = {(last.source, last.order) for last in facts.job.last_lines}
     before |= {(head.source, head.order) for head in empty_tables(facts, ends)}
-    return [end for end in ends if any(source == end.source and 0 < end.order - order <= 2 for source, order in before)]
+    return [end for end in ends if not before.isdisjoint((end.source, end.order - back) for back in (1, 2))]
 
 
 def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
@@ -135,9 +135,8 @@ def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
     nccl-tests flushes each line as it prints it, and prints a row when all ranks have run that size (src/common.cu).
     A line in between may be such a row.
     """
-    orders = [(end.source, end.order) for end in ends]
-    heads = _heads(facts)
-    return [head for head in heads if any(head.source == name and at - head.order == 1 for name, at in orders)]
+    orders = {(end.source, end.order) for end in ends}
+    return [head for head in _heads(facts) if (head.source, head.order + 1) in orders]
 
 
 def ends_with_empty_table(facts: Facts) -> bool:

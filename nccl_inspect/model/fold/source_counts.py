@@ -102,7 +102,7 @@ class SourceCounts(Record):
         """Take in the lines near the end of what follows: all there are, or what it adds to those before it."""
         self.at_end = lines if is_all else self.at_end + lines
         while sum(len(text) + 1 for _, text in self.at_end) > 2 * NEAR_END:
-            del self.at_end[: len(self.at_end) // 2]
+            del self.at_end[: len(self.at_end) // 2 or 1]  # the last line alone may be longer
 
     def look_at_end(self, is_kept: _Sieve) -> None:
         """Leave only those lines near the end that may be results or speeds; the source is read to its end."""
