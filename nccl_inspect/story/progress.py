@@ -93,12 +93,14 @@ class Table:
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in recorded))
             return
         said = self._rows_from_watchdog(set(dumps))
-        from nccl_inspect.artifacts import standstill
-
         busy = {*words.being_made(self.facts), *connecting(self.facts)}
         if dumps:
             busy |= self._standing() - set(dumps)
-        stills = standstill.of([*dumps.values(), *said.values()], busy) if len(said) + len(dumps) > 1 else []
+        stills: list[Standstill] = []
+        if len(said) + len(dumps) > 1:
+            from nccl_inspect.artifacts import standstill  # most jobs do not stand still
+
+            stills = standstill.of([*dumps.values(), *said.values()], busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
             stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded

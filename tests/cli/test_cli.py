@@ -170,7 +170,9 @@ def loaded(*args: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_run_needs_a_part_of_the_program(tmp_path: Path) -> None:
-    small = str(sample_data.FOLDER / "efa-provider-missing-socket-fallback" / "job.log")
+    lines = (sample_data.FOLDER / "efa-provider-missing-socket-fallback" / "job.log").read_bytes().splitlines(True)
+    small = str(tmp_path / "job.log")
+    Path(small).write_bytes(b"".join(line for line in lines if b"busbw" not in line))  # results need more
     counted = loaded("summarize", small, folder=tmp_path)
     assert counted["status"] == 0
     assert counted["modules"] <= 262

@@ -107,7 +107,7 @@ def test_the_rank_that_the_verdict_points_at_comes_first() -> None:
     for name, rank in SUSPECTS.items():
         job = nccl_inspect.read(str(sample_data.FOLDER / name))
         first, *others = ranks.rows(job)
-        assert (first.rank, first.state, ranks.is_bad(first)) == (rank, "suspect", True), name
+        assert (first.rank, first.state in ("failed", "suspect"), ranks.is_bad(first)) == (rank, True, True), name
         assert "suspect" not in {row.state for row in others}, name
         assert [place.rank for place in head.of(job).places] == [rank], name
     for name in ("rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"):
