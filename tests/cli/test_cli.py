@@ -170,7 +170,7 @@ def loaded(*args: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_run_needs_a_part_of_the_program(tmp_path: Path) -> None:
-    lines = (sample_data.FOLDER / "efa-provider-missing-socket-fallback" / "job.log").read_bytes().splitlines(True)
+    lines = (sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log").read_bytes().splitlines(True)
     small = str(tmp_path / "job.log")
     Path(small).write_bytes(b"".join(line for line in lines if b"busbw" not in line))  # results need more
     counted = loaded("summarize", small, folder=tmp_path)
@@ -181,7 +181,9 @@ def test_a_run_needs_a_part_of_the_program(tmp_path: Path) -> None:
     assert counted["named tuples"] <= 60, "those of few objects are declared with util.records"
     for args in (["summarize", small], ["summarize", SLOW], ["paths", SLOW], ["rules"]):
         counted = loaded(*args, folder=tmp_path)
-        assert set(counted["heavy"]) <= (set() if small in args else {"json"}), "other formats, settings need it"
+        assert set(counted["heavy"]) <= (set() if small in args else {"json", "tomllib"}), (
+            "figures, formats, settings do"
+        )
         assert counted["dataclasses"] == 0, "classes are declared with util.records"
     for args, status in (["no-such.log"], 3), (["--help"], 0):
         counted = loaded("summarize", *args, folder=tmp_path)
