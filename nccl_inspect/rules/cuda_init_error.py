@@ -5,7 +5,7 @@ from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, fil
 from nccl_inspect.judging.hardware.cuda import failed_calls as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import error_of
+from nccl_inspect.judging.statements import error_of, message_of
 from nccl_inspect.util.text import cut
 
 RULE = Rule(
@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Results:
     errors = sorted({*codes.values(), *program_codes.values(), *nvml.values()})
     errors = [code for code in errors if code != _NO_DEVICE] or errors  # "no GPU" follows from the others
     yield RULE.finding(
-        f"CUDA cannot be initialized: {cut(notices[0].message.strip(), _WIDTH)}",
+        f"CUDA cannot be initialized: {cut(message_of(notices[0]).strip(), _WIDTH)}",
         cause="; ".join(_CAUSES[code] for code in errors),
         impact="this rank cannot use its GPU: the job does not start",
         fix=[step for code in errors for step in _FIX[code]],

@@ -270,8 +270,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     who = gone or named or {rank for rank in silence.candidates if any(rank in one.peers for one in late)}
     if not who or len(who) * 2 > max(len(actors.everyone), len(facts.job.last_lines)):
         return None
-    if any(one.peers != who for one in late):
-        return None
+    if any(not one.peers >= who or any(map(actors.find_process, one.peers - who)) for one in late):
+        return None  # others lag as well, and their output is there
     return Incident(
         "fell-silent",
         Layer.END,
