@@ -17,9 +17,9 @@ LOW, VERY_LOW = 0.8, 0.5
 
 
 def measure(facts: Facts) -> list[Measured]:
-    """Return what the benchmarks in a log measured, with verdicts."""
+    """Return what :mod:`nccl_inspect.bandwidth.measured` finds; a log without results does not load it."""
     if not facts.job.benchmarks:
         return []
-    from nccl_inspect.bandwidth.measured import measured  # most logs hold no results
+    from nccl_inspect.bandwidth.measured import measured
 
     return measured(facts)

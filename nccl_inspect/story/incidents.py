@@ -318,7 +318,7 @@ class Collector:
             if pid:
                 told.add(int(pid[1]))
             ended = self.actors.actor_by_pid(report_of(notice).ended_pid) if _is_first(notice) else None
-            if ended is not None and told and report_of(notice).ended_pid not in told:
+            if ended is not None and told and not agents and report_of(notice).ended_pid not in told:
                 words = f"was ended by {report_of(notice).signal}, which its launcher sent only to the others"
                 yield Incident(
                     "process-killed", Layer.END, frozenset((ended,)), line, words, is_report=True, is_kill=True

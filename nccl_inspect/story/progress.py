@@ -150,8 +150,14 @@ class Table:
             return self._lagging("call-unfinished", began.among, began.words, line, layer=Layer.WAIT)
         for still in stills:
             culprits = words.ranks_of(still.culprits)
-            if 0 < len(culprits) <= max(1, len(still.waiting)) and not self._unseen():
-                named = culprits | set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
+            named = culprits | set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
+            if not 0 < len(culprits) <= max(1, len(still.waiting)) or self._unseen():
+                continue
+            elsewhere = {wait.group for wait in own if wait.rank in named and wait.group}
+            if len(named) == 1 and elsewhere:  # it waits as the others do
+                text = f"it likely began in group {', '.join(sorted(elsewhere))}, in which {ranks_word(named)} waits"
+                return self._lagging("call-unfinished", set(), text, self._line(still, set()), layer=Layer.WAIT)
+            if len(named) > 1:
                 text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
                 line = self._line(still, set())
                 return self._lagging("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)

@@ -111,7 +111,6 @@ def in_document(kind: str, lines: Iterable[str]) -> Any:
     return json.loads(around.replace("LINES", ",".join(each.replace("LINE", json.dumps(line)) for line in lines)))
 
 
-@pytest.mark.slow
 def test_documents_say_the_same_on_one_line_and_on_many() -> None:
     lines = decode(sample_data.contents("peer-killed")[0]).splitlines()[:40]
     wrong: list[str] = []

@@ -143,7 +143,6 @@ def test_a_log_that_breaks_off_is_never_read_wrong(release: Release, seed: int) 
     assert outcome(broken_off(release, seed)).wrong == []
 
 
-@pytest.mark.slow
 def test_logs_that_were_once_read_wrong_are_not() -> None:
     wrong = [
         f"{release.name}, seed {seed}, {many}: {outcome(broken_off(release, seed), many).wrong}"

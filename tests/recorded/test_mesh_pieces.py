@@ -185,6 +185,7 @@ QUICK = {
     "order-eager": ("cut at the time-out",),
     "p2p-off-lazy": ("a file for each node",),
     "size-eager": ("nothing of node 3",),
+    "order-lazy": ("warnings",),
     "exception-eager": ("nodes in the order 2031",),
     "sigkill-lazy": ("kubectl",),
 }
@@ -240,7 +241,6 @@ def test_ranks_whose_output_is_missing_are_where_to_look_only_if_nobody_else_is(
             assert job.findings[0].ranks in ranks, (host, name)
 
 
-@pytest.mark.slow
 def test_dumps_of_another_run_are_not_used(tmp_path: Path) -> None:
     for log, other in (("leave-eager", "no-partner-lazy"), ("loop-lazy", "order-eager"), ("even-eager", "order-eager")):
         PARTS["log"].write(MESH[log], folder := tmp_path / log)

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import nccl_inspect
 from nccl_inspect.model.job import Job
 
@@ -25,7 +23,6 @@ def _read_cut(log: bytes, width: int) -> Job:
     return nccl_inspect.read(b"\n".join(line[:width] for line in log.split(b"\n")))
 
 
-@pytest.mark.slow
 def test_healthy_job_is_neither_ok_nor_accused() -> None:
     """The verdict is unknown, and no rank has a fault, wherever the lines are cut."""
     problems = []
