@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import culprits, placeholders, placement, remedies, results, verdicts
@@ -67,7 +67,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         kept, suppressed = terms.split_accepted(terms.with_user_severities(kept))
     accepted = {entry.finding.rule for entry in suppressed}
     aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
-    findings = _sorted(_with_causes(kept, by_name, accepted, place), by_name, aside, place)
+    severities = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
+    lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
+    findings = _sorted(_with_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
     findings = remedies.in_order(findings, _MAX_STEPS)
     paths, withheld = verdicts.of_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
@@ -152,16 +154,19 @@ def _leading(name: str) -> list[str]:
 
 
 def _with_causes(
-    findings: list[Finding], by_name: dict[str, Rule], accepted: set[str], place: Mapping[str, int]
+    findings: list[Finding], by_name: dict[str, Rule], accepted: set[str], lowered: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
     """The findings, each with its causes: those of failures by the story, the others by what rules declare."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
+    sure = {one.rule for one in findings if one.severity != "info" and one.confidence == "certain"} - lowered
     beside = {entry.rule.name for entry in registered() if entry.explain}
     joined = []
     for finding in findings:
         rule = by_name[finding.rule]
         shown = [by_name[other.rule] for other in findings if finding.rule in other.explains and other.rule in beside]
-        joined.append(_joined(finding, rule, present, accepted, place, shown))
+        able = {name for name, severity in present.items() if severity >= present[rule.name]}
+        able |= sure if finding.confidence != "certain" else set()
+        joined.append(_joined(finding, rule, present, accepted, able, place, shown))
     return joined
 
 
@@ -241,8 +246,9 @@ def _kind(notice: Notice) -> tuple[str, object]:
 def _joined(
     finding: Finding,
     rule: Rule,
-    present: dict[str, int],
+    present: Container[str],
     accepted: set[str],
+    able: set[str],
     place: Mapping[str, int],
     shown: Iterable[Rule],
 ) -> Finding:
@@ -251,19 +257,19 @@ def _joined(
     Args:
         finding: as returned by its rule, or with its causes by the story.
         rule: its rule.
-        present: rules with findings, and their severities.
+        present: rules with findings.
         accepted: rules with findings that the user accepts.
+        able: rules with findings that may lead it: as severe ones, and surer ones. A cause that the user made less
+            severe does not hide it.
         place: rules with a place in the story.
         shown: rules with findings that explain it by a file beside the log.
     """
-    own = SEVERITIES.index(finding.severity)
     is_told = rule.name in place or not finding.root
     leading = () if is_told else _leading(rule.name)
     causing = [cause.name for cause in causes_by_rule()[rule.name]]
-    # A cause that the user made less severe than its effect does not hide it.
     proven = [cause.name for cause in shown]
     over = [cause.name for cause in shown if not cause.nest_under_effect]
-    leads = [name for name in (*leading, *over) if present.get(name, -1) >= own]
+    leads = [name for name in (*leading, *over) if name in able]
     causes = [name for name in (*proven, *finding.because, *leading, *causing) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
     because = [name for name in causes if name != finding.rule]

@@ -6,9 +6,9 @@ Runs on a machine with PyTorch and at least two GPUs; nccl-tests are run as well
     python tools/measure_paths.py --out measured --nccl-tests build shm     # nccl-tests, one setting
 
 Each run leaves a folder with ``job.log`` (what NCCL and the program printed), ``results.json`` (rows of operation, size
-in bytes, time in microseconds, algorithm and bus bandwidth in GB/s as nccl-tests define them) and ``truth.json`` (what
-was forced). Nodes are sets of Linux namespaces, as in ``break_mesh.py``: NCCL takes them for machines. NVLink multicast
-(NVLS) stays off.
+in bytes, time in microseconds, algorithm and bus bandwidth in GB/s as nccl-tests define them; the last row is that of a
+training step) and ``truth.json`` (what was forced). Nodes are sets of Linux namespaces, as in ``break_mesh.py``: NCCL
+takes them for machines. NVLink multicast (NVLS) stays off.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ SIZES = [8**exponent for exponent in range(1, 11)] + [4 << 30]
 SECONDS = 0.25
 """For one size of one collective; at least two calls."""
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv")
+LAYERS, WIDTH, TOKENS = 24, 2048, 4096
+"""A model of 1.2 billion parameters, and how many tokens each rank has in a step."""
 LIMIT = 150
 """Seconds for one run."""
 
@@ -40,7 +42,7 @@ class Setting(NamedTuple):
 
     environment: dict[str, str]
     path: str
-    """What connection lines then say, as the beginning of the path's detail."""
+    """What connection lines then say, as the beginning of the path's detail; between nodes, where there are several."""
     nodes: int = 1
     largest: int = SIZES[-1]
     """The largest message: slow paths need no more to show what they give."""
@@ -55,6 +57,7 @@ SETTINGS = {
     "shm": Setting({"NCCL_P2P_DISABLE": "1"}, "SHM", largest=SLOW),
     "socket": Setting({"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}, "NET/Socket", largest=SLOW),
     "nodes": Setting({}, "NET/Socket", nodes=2, largest=SLOW),
+    "nodes-4": Setting({}, "NET/Socket", nodes=4, largest=SLOW),
     "channels-1": Setting({"NCCL_MAX_NCHANNELS": "1"}, "P2P/CUMEM"),
     "channels-2": Setting({"NCCL_MAX_NCHANNELS": "2"}, "P2P/CUMEM"),
     "channels-4": Setting({"NCCL_MAX_NCHANNELS": "4"}, "P2P/CUMEM"),
@@ -106,7 +109,32 @@ def measure(largest: int) -> Iterator[dict[str, Any]]:
                 "busbw": round(algorithm * bus_factor(operation, ranks), 3),
                 "calls": often,
             }
+    yield _train(torch, dist)
     dist.destroy_process_group()
+
+
+def _train(torch: Any, dist: Any) -> dict[str, Any]:
+    """Return the row of a training step: parameters, gradients and optimizer are sharded over all ranks."""
+    fsdp = import_module("torch.distributed.fsdp")
+    options = {"batch_first": True, "dropout": 0.0, "device": "cuda", "dtype": torch.bfloat16}
+    model = torch.nn.Sequential(
+        *(torch.nn.TransformerEncoderLayer(WIDTH, WIDTH // 128, 4 * WIDTH, **options) for _ in range(LAYERS))
+    )
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    for layer in model:
+        fsdp.fully_shard(layer)
+    fsdp.fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    batch = torch.randn(TOKENS // 1024, 1024, WIDTH, device="cuda", dtype=torch.bfloat16)
+
+    def step() -> None:
+        model(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    _seconds(torch, dist, step, 2)
+    seconds = _seconds(torch, dist, step, 5)
+    return {"operation": "training_step", "bytes": size, "microseconds": round(seconds * 1e6, 2), "calls": 5}
 
 
 def _exchange(dist: Any, operations: list[Any]) -> None:
@@ -197,7 +225,8 @@ def main() -> None:
     machine = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, check=False).stdout
     (out / "machine.txt").write_text(f"{socket.gethostname()}\n{listed}{machine}", encoding="utf-8")
     for number, name in enumerate(options.settings or SETTINGS):
-        if options.nccl_tests is None or SETTINGS[name].nodes == 1:
+        nodes = SETTINGS[name].nodes
+        if gpus % nodes == 0 and (options.nccl_tests is None or nodes == 1):
             print(run(name, gpus, out, options.nccl_tests, 29700 + number), flush=True)
 
 

@@ -111,10 +111,10 @@ def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | N
     if run is None:
         job = judge(share, gathered)
         if job.earlier_runs:
-            earlier = runs_of(share, gathered)[:-1]
-            job.earlier_verdicts = [
-                judge(run_before, run_before.gathered()).verdict for run_before in earlier[-_MAX_EARLIER:]
-            ]
+            earlier = [judge(one, one.gathered()) for one in runs_of(share, gathered)[:-1][-_MAX_EARLIER:]]
+            job.earlier_verdicts = [one.verdict for one in earlier]
+            judged_before = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
+            job.bandwidth = [judged_before.get(one.line, one) if one.reason else one for one in job.bandwidth]
         return job
     runs = runs_of(share, gathered)
     if not 1 <= run <= len(runs):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.engine import Facts, Finding, Needs, Notice, Results, Rule, first_evidence
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, unset_steps
+from nccl_inspect.judging.impact import MEASURED, Estimate, Rate, estimate
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.job import Setting
@@ -28,12 +29,20 @@ _BY_SIZE = (
     "NCCL, or a tuner plugin, can no longer choose by message size and topology: what is best for large messages is "
     "slow for small ones, and vice versa. The log does not show how much this costs"
 )
+_OF_LL = Rate(150, 150, "all-reduce of 1 GiB on 4 H200, LL", MEASURED)
+_OF_ALL = Rate(354, 354, "the same by NCCL's own choice", MEASURED)
 _LITTLE = "little or none on its own; the defaults change with releases and machines, a fixed value does not"
 _UNCHECKED = (
     "enables LL128 without NCCL's own check: between GPUs without NVLink, of different kinds or before Volta, or with "
     "a NIC on the other side of the CPU, results may be silently wrong"
 )
 """NCCL enables LL128 by default only where it was tested (src/graph/tuning.cc: 'may cause silent data corruption')."""
+_LL = estimate(
+    f"LL sends 8 bytes for each 4 of data: large messages get less than half, {_OF_LL} instead of {_OF_ALL} bus "
+    "bandwidth; small ones lose nothing",
+    _OF_LL,
+    _OF_ALL,
+)
 _COMPARE = "Before keeping the setting, run nccl-tests with and without it over the message sizes of the job."
 
 
@@ -72,7 +81,7 @@ class _Override(Frozen):
     unchecked: Sequence[Setting] = ()
     """Those that enable LL128 without NCCL's check."""
     harmful: Sequence[Setting] = ()
-    """The narrow ones that only some ranks have, and the unchecked ones for GPUs without P2P."""
+    """The narrow ones that only some ranks have, LL alone, and the unchecked ones for GPUs without P2P."""
 
 
 def judge(facts: Facts) -> Results:
@@ -101,7 +110,9 @@ def _override(facts: Facts, settings: list[Setting]) -> _Override:
     if narrow and not unsafe and may_be_google_network(facts):
         return _Override(narrow, _LEFT_OR_GUIDE, narrow, unchecked)
     harmful = [
-        setting for setting in settings if setting in unsafe or (setting in narrow and setting.ranks is not None)
+        setting
+        for setting in settings
+        if setting in unsafe or _leaves_only_ll(setting) or (setting in narrow and setting.ranks is not None)
     ]
     return _Override(settings, _LEFT, narrow, unchecked, harmful)
 
@@ -122,7 +133,9 @@ def _finding(facts: Facts, override: _Override) -> Finding:
     )
 
 
-def _impact(override: _Override) -> str:
+def _impact(override: _Override) -> str | Estimate:
+    if any(map(_leaves_only_ll, override.harmful)):
+        return _LL
     speed = _BY_SIZE if override.narrow else _LITTLE
     return f"{as_shell(override.unchecked)} {_UNCHECKED}. {speed}" if override.unchecked else speed
 
@@ -158,8 +171,19 @@ def _is_unchecked(facts: Facts, setting: Setting) -> bool:
     has_nvlink = (facts.platform and facts.platform.nvlink) or facts.with_role("nvswitch")
     if setting.name != "NCCL_PROTO" or has_nvlink:
         return False
-    lists = [entry.rpartition(":")[2].upper() for entry in setting.value.split(";")]
-    return any(words.startswith("^") != ("LL128" in words.removeprefix("^").split(",")) for words in lists)
+    return any("LL128" in protocols for protocols in _protocols(setting))
+
+
+def _leaves_only_ll(setting: Setting) -> bool:
+    return setting.name == "NCCL_PROTO" and all(protocols == {"LL"} for protocols in _protocols(setting))
+
+
+def _protocols(setting: Setting) -> Iterator[set[str]]:
+    """Yield the protocols that NCCL_PROTO allows, for each of its parts: ``allreduce:ll;^ll128``."""
+    for entry in setting.value.split(";"):
+        words = entry.rpartition(":")[2].upper()
+        named = set(words.removeprefix("^").split(","))
+        yield {"LL", "LL128", "SIMPLE"} - named if words.startswith("^") else named
 
 
 def _is_narrow(facts: Facts, setting: Setting) -> bool:

@@ -10,7 +10,7 @@ RULE = Rule(
     name="net-instead-of-p2p",
     category="intra-node path",
     title="Ranks of one host use the network instead of P2P or shared memory",
-    may_cause=("idle-nvlink",),
+    may_cause=("idle-nvlink", "slow"),
     shows=("net-path",),
 )
 

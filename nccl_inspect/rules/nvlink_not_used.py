@@ -13,7 +13,7 @@ RULE = Rule(
     name="nvlink-not-used",
     category="intra-node path",
     title="GPUs connected by NVLink communicate through host memory or the network",
-    may_cause=("shm-path",),
+    may_cause=("shm-path", "slow"),
     shows=("idle-nvlink",),
 )
 

@@ -17,7 +17,7 @@ RULE = Rule(
     name="one-gpu-per-pod",
     category="topology",
     title="One GPU per pod: ranks of one machine use the network and NVLink is idle",
-    may_cause=("group-spans-nodes",),
+    may_cause=("group-spans-nodes", "slow"),
     shows=("one-gpu-pods",),
     supersedes=("few-channels",),
 )

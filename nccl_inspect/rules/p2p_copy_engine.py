@@ -10,6 +10,7 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="P2P connections use the copy engines: NCCL_P2P_USE_CUDA_MEMCPY",
+    may_cause=("slow",),
 )
 _COPIED = Rate(122, 122, "all-reduce of 1 GiB on 2 H200", MEASURED)
 _WRITTEN = Rate(327, 327, _COPIED.what, MEASURED)

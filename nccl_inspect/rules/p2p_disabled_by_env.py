@@ -12,7 +12,7 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="P2P between the GPUs of a host is disabled by a setting",
-    may_cause=("net-path", "no-path", "no-shm", "idle-nvlink", "shm-path"),
+    may_cause=("net-path", "no-path", "no-shm", "idle-nvlink", "shm-path", "slow"),
     shows=("setting",),
 )
 _CHECK = "nvidia-smi topo -p2p r   # if it was set to avoid a hang: check this, IOMMU and ACS before removing it"

@@ -12,7 +12,7 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="The driver refuses peer access between GPUs of one host",
-    may_cause=("net-path", "idle-nvlink", "shm-path", "no-shm"),
+    may_cause=("net-path", "idle-nvlink", "shm-path", "no-shm", "slow"),
     nest_under_effect=True,
 )
 _CONFIRM = "Check the 'via' lines between ranks of one host once they connect: SHM or NET there means no P2P."

@@ -17,7 +17,7 @@ RULE = Rule(
     category="topology",
     layer=Layer.SYSTEM,
     title="The manifest gives each pod one GPU, and pods of a node do not share memory",
-    may_cause=("resource", "call", "one-gpu-pods", "no-gpu-access", "no-shm-access", "net-path"),
+    may_cause=("resource", "call", "one-gpu-pods", "no-gpu-access", "no-shm-access", "net-path", "slow"),
     nest_under_effect=True,
 )
 _DOCKER = "--gpus all --ipc=host   # options of docker run: one container for all GPUs of the host, or shared memory"

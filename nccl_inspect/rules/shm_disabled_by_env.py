@@ -11,7 +11,7 @@ RULE = Rule(
     name="shm-disabled-by-env",
     category="intra-node path",
     title="Shared memory between ranks of a host is disabled by a setting",
-    may_cause=("no-path", "net-path", "idle-nvlink"),
+    may_cause=("no-path", "net-path", "idle-nvlink", "slow"),
     shows=("setting",),
 )
 _LARGER = (

@@ -14,7 +14,7 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="GPUs of one host communicate through host memory (SHM) instead of directly (P2P)",
-    may_cause=("no-shm",),
+    may_cause=("no-shm", "slow"),
     shows=("shm-path",),
 )
 _FINE_GRAIN = "rccl/rccl-fine-grain-missing"

@@ -17,7 +17,7 @@ RULE = Rule(
     category="network",
     cloud="AWS",
     title="Hosts talk over TCP sockets although EFA is available or was requested",
-    may_cause=("no-gdr",),
+    may_cause=("no-gdr", "slow"),
     shows=("no-efa", "setting"),
     supersedes=("socket-instead-of-rdma",),
 )

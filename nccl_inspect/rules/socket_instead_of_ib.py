@@ -17,6 +17,7 @@ RULE = Rule(
     name="socket-instead-of-ib",
     category="network",
     title="Hosts talk over TCP sockets although they have InfiniBand or RoCE NICs",
+    may_cause=("slow",),
     shows=("no-ib",),
     supersedes=("socket-instead-of-rdma",),
 )

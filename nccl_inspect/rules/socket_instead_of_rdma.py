@@ -27,6 +27,7 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts talk over TCP sockets, and the log has no sign of an RDMA network",
+    may_cause=("slow",),
     shows=("no-efa", "no-ib"),
 )
 _NO_RDMA = "(TCP, no RDMA)"

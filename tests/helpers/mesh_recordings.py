@@ -8,8 +8,8 @@ from pathlib import Path
 
 from repository import ROOT
 
-MESHES = ROOT / "sample_logs" / "mesh", ROOT / "sample_logs" / "mesh-nodes"
-"""Two ranks of one machine; eight ranks on four nodes."""
+MESHES = tuple(ROOT / "sample_logs" / name for name in ("mesh", "mesh-nodes", "mesh-gpus"))
+"""Two ranks of one machine; eight ranks on four nodes; four ranks of one machine, each with a GPU."""
 
 
 @dataclass(frozen=True)

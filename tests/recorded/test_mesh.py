@@ -28,7 +28,7 @@ BLAME_ALONE = {
 }
 """Ways to break a job of which the evidence leaves one culprit, where there are ranks to compare it with."""
 ANSWERS = stored("samples")
-OF_TWO, OF_NODES = map(recordings, MESHES)
+OF_TWO, OF_NODES, OF_GPUS = map(recordings, MESHES)
 
 
 def everything(recording: Recording) -> Answer:
@@ -63,7 +63,7 @@ def contradictions(recording: Recording, sound: str) -> Iterator[str]:
     rule = LEADING.get(recording.kind, leading["rule"])
     if leading["rule"] != rule:
         yield f"{leading['rule']} leads, not {rule}"
-    has_others = recording in OF_NODES  # ranks to compare the culprit with
+    has_others = recording not in OF_TWO  # ranks to compare the culprit with
     is_alone = has_others and recording.kind in BLAME_ALONE
     named = len(leading["ranks"]) == 1 if has_others else rule in NAMES_ONE
     if recording.culprit is not None and (is_alone or named) and leading["ranks"] != [recording.culprit]:
@@ -85,7 +85,7 @@ def verdicts_of(recording: Recording, sound: str) -> set[str]:
 
 
 def test_a_job_is_judged_by_all_that_it_left() -> None:
-    every = [*((one, "ok") for one in OF_TWO), *((one, "degraded") for one in OF_NODES)]
+    every = [*((one, "ok") for one in (*OF_TWO, *OF_GPUS)), *((one, "degraded") for one in OF_NODES)]
     wrong = [f"{one.folder}: {what}" for one, sound in every for what in contradictions(one, sound)]
     assert len(every) > 50
     assert not wrong, "\n".join(wrong)
@@ -96,10 +96,13 @@ def by_log(recording: Recording) -> Iterator[str]:
     found = alone(recording).get("findings", [])
     if recording.kind not in ("other-setting", "shm"):
         for one in found:
-            suspect = one["summary"].endswith(f"suspect: rank {recording.culprit}")
-            if "suspect" in one["summary"].lower() and one.get("root", True) and not suspect:
+            parties = [f"rank {recording.culprit}"]
+            if recording.kind == "no-partner":  # rank 0 waits for it in a send
+                parties.append(f"ranks 0,{recording.culprit}")
+            is_party = one["summary"].endswith(tuple(f"suspect: {words}" for words in parties))
+            if "suspect" in one["summary"].lower() and one.get("root", True) and not is_party:
                 yield f"a wrong suspect: {one['summary']}"
-    if recording in OF_TWO or not found:
+    if recording not in OF_NODES or not found:
         return
     leading = found[0]["rule"], found[0].get("ranks")
     waits_nowhere = recording.kind in ("busy", "stopped", "left", "no-partner")
@@ -111,7 +114,7 @@ def by_log(recording: Recording) -> Iterator[str]:
 
 
 def test_the_log_alone_names_no_wrong_suspect() -> None:
-    wrong = [f"{one.folder}/job.log.xz: {what}" for one in (*OF_TWO, *OF_NODES) for what in by_log(one)]
+    wrong = [f"{one.folder}/job.log.xz: {what}" for one in (*OF_TWO, *OF_NODES, *OF_GPUS) for what in by_log(one)]
     assert not wrong, "\n".join(wrong)
 
 
