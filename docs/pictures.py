@@ -7,6 +7,8 @@ it needs Chromium, and playwright to drive it. ``--check`` only tells whether an
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import shutil
@@ -74,7 +76,7 @@ def main() -> None:
     stale = False
     os.chdir(ROOT)  # the pictures name the samples as a reader would
     FOLDER.mkdir(exist_ok=True)
-    for name, text in [*terminal_pictures(), ("layers", layers.svg())]:
+    for name, text in [*terminal_pictures(), ("layers", layers.svg()), ("measured", measured())]:
         path = FOLDER / f"{name}.svg"
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
@@ -137,6 +139,56 @@ def _text(row: int, pieces: list[tuple[int, str, str]]) -> str:
         for column, kind, words in pieces
     ]
     return f'<text y="{y}">{"".join(spans)}</text>' if spans else ""
+
+
+def measured() -> str:
+    """Draw the bus bandwidth of an all-reduce by message size, for each path between four H200."""
+    width, height, left, top, right, below = 760, 420, 56, 44, 150, 44
+    colors = ("#1b6ca8", "#4a9c5d", "#8a6d1d", "#c05621", "#a23b72", "#5b5f97", "#444c52")
+    sizes, rates = (12, 32), (-2, 3)  # powers of 2 in bytes, of 10 in GB/s
+
+    def x_of(size: float) -> float:
+        return left + (math.log2(size) - sizes[0]) / (sizes[1] - sizes[0]) * (width - left - right)
+
+    def y_of(rate: float) -> float:
+        return top + (rates[1] - math.log10(rate)) / (rates[1] - rates[0]) * (height - top - below)
+
+    title = "All-reduce on 4 H200 by path: bus bandwidth (GB/s) by message size"
+    drawn = [f'<text class="title" x="{left}" y="26">{title}</text>']
+    for power in range(rates[0], rates[1] + 1):
+        y = y_of(10.0**power)
+        drawn.append(f'<path class="grid" d="M{left} {y:.1f}H{width - right}"/>')
+        drawn.append(f'<text class="left" x="{left - 8}" y="{y + 4:.1f}">{10.0**power:g}</text>')
+    for power, name in ((12, "4 KiB"), (20, "1 MiB"), (30, "1 GiB")):
+        x = x_of(2.0**power)
+        drawn.append(f'<path class="grid" d="M{x:.1f} {top}V{height - below}"/>')
+        drawn.append(f'<text class="mid" x="{x:.1f}" y="{height - below + 20}">{name}</text>')
+    curves = []
+    for results in sorted((ROOT / "sample_logs" / "measured-4").glob("*/results.json")):
+        rows = [row for row in json.loads(results.read_text("utf-8")) if row["operation"] == "all_reduce"]
+        points = [(x_of(row["bytes"]), y_of(row["busbw"])) for row in rows if row["bytes"] >= 2 ** sizes[0]]
+        curves.append((points, results.parent.name))
+    curves.sort(key=lambda curve: curve[0][-1][1])
+    beside = 0.0
+    for color, (points, name) in zip(colors, curves, strict=True):
+        line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        beside = max(beside + 16, points[-1][1] + 4)
+        drawn.append(f'<path d="M{line}" stroke="{color}"/>')
+        drawn.append(f'<text x="{width - right + 8}" y="{beside:.1f}" style="fill:{color}">{name}</text>')
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            'role="img">',
+            f"<title>{title}</title>",
+            '<style>text { font: 13px ui-sans-serif, system-ui, "DejaVu Sans", sans-serif; fill: #1c2328 } '
+            ".title { font-weight: bold } .left { text-anchor: end } .mid { text-anchor: middle } "
+            "path { fill: none; stroke-width: 2 } .grid { stroke: #dde4e8; stroke-width: 1 }</style>",
+            '<rect width="100%" height="100%" fill="#ffffff"/>',
+            *drawn,
+            "</svg>",
+            "",
+        ]
+    )
 
 
 def take(shots: Iterable[Shot]) -> None:
