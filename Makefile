@@ -11,22 +11,19 @@ SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 # Compiled modules are kept: without them each of the programs that the tests start compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fast test-all answers test-lowest lock lint bench docs try fuzz audit release-check dist pyz image clean
+.PHONY: demo test test-all answers test-lowest lock lint types bench docs try fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
 	$(BIN)/nccl-inspect summarize $(SAMPLE)
 	$(BIN)/nccl-inspect paths --matrix $(SAMPLE)
 
-# Lint, types and the tests that answer anywhere within two minutes; test-all runs the others: browser, docs, signals,
+# Lint and the tests that answer within two minutes; test-all checks types and runs the others: browser, docs, signals,
 # growth, and properties with many examples.
-test: $(READY)
-	@$(MAKE) --no-print-directory -j 2 lint fast # side by side: types take as long as a third of the tests
+test: lint
+	$(BIN)/pytest -n auto -m 'not slow'
 
-fast: $(READY)
-	$(BIN)/pytest -n 2 -m 'not slow'
-
-test-all: $(READY)
-	$(BIN)/pytest -n 2 -m 'slow or hypothesis' --hypothesis-profile=thorough
+test-all: types
+	$(BIN)/pytest -n auto -m 'slow or hypothesis' --hypothesis-profile=thorough
 
 # Stores what is answered to each recorded input (tests/answers) and prints what changed.
 answers: $(READY)
@@ -38,12 +35,14 @@ test-lowest:
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
 		| sed 's/>=/==/' > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/pip install --quiet --editable '.[dev]' --constraint $(LOWEST)/lowest.txt
-	$(LOWEST)/bin/pytest -n 2 -m 'not slow'
+	$(LOWEST)/bin/pytest -n auto -m 'not slow'
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/check_phrases.py
+
+types: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)

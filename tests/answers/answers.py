@@ -42,6 +42,8 @@ from nccl_inspect.model.job import Job
 FOLDER = Path(__file__).parent
 SHARDS = 8
 """In how many parts a corpus is judged, so that several processes share the work."""
+LAZY = "-lazy"
+"""How the folder of a recording with lazy communicators ends."""
 _EMPTY: tuple[object, ...] = (None, [], {}, "", 0, False)
 _WHOLE = (
     "waiting",
@@ -94,14 +96,23 @@ class Input:
 
 
 def samples() -> Iterator[Input]:
-    """Yield each log of sample_logs, and each folder that holds evidence beside a log."""
+    """Yield each log of sample_logs, and each folder with evidence beside a log, without those of :func:`lazy`."""
     folder = ROOT / "sample_logs"
     for file in sorted(folder.rglob("*.log*")):
-        yield _of_repository(file)
+        if not file.parent.name.endswith(LAZY):
+            yield _of_repository(file)
     for truth in sorted({*folder.glob("*/*/truth.json"), *folder.glob("*/truth.json")}):
-        if sum(1 for _ in truth.parent.rglob("*")) > 2:
+        if sum(1 for _ in truth.parent.rglob("*")) > 2 and not truth.parent.name.endswith(LAZY):
             yield _of_repository(truth.parent)
     yield _of_repository(folder / "run-loop")
+
+
+def lazy() -> Iterator[Input]:
+    """Yield the recordings of broken jobs with lazy communicators, and their logs: slow, and like those of eager."""
+    for folder in sorted((ROOT / "sample_logs").glob(f"*/*{LAZY}")):
+        yield from map(_of_repository, sorted(folder.glob("*.log*")))
+        if sum(1 for _ in folder.rglob("*")) > 2:
+            yield _of_repository(folder)
 
 
 def pages() -> Iterator[Input]:
@@ -144,6 +155,7 @@ def outputs() -> Iterator[Input]:
 
 CORPORA: dict[str, Callable[[], Iterator[Input]]] = {
     "samples": samples,
+    "lazy": lazy,
     "pages": pages,
     "logs": logs,
     "built": built,

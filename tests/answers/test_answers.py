@@ -8,7 +8,9 @@ from known_labels import contradictions, labels
 
 
 @pytest.mark.parametrize("number", range(SHARDS))
-@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize(
+    "corpus", [pytest.param(name, marks=[pytest.mark.slow] * (name == "lazy")) for name in CORPORA]
+)
 def test_answers_are_those_that_are_stored_and_known(corpus: str, number: int) -> None:
     before, differences, wrong = stored(corpus), [], []
     for one in shard(corpus, number):
