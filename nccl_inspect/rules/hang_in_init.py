@@ -168,6 +168,7 @@ def _elsewhere(facts: Facts, hang: _Hang, absent: set[int]) -> Finding:
 
 def _finding(facts: Facts, hang: _Hang) -> Finding:
     comm, absent = hang.comm, hang.absent
+    who = ranks_word(absent) + (f" of {comm.id}" if None in comm.ranks else "")
     missing = (
         ". Ranks that never started were not launched, died before NCCL, or their logs are not here" if absent else ""
     )
@@ -177,17 +178,23 @@ def _finding(facts: Facts, hang: _Hang) -> Finding:
         impact="the job does not start; NCCL itself waits without a timeout",
         fix=[
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
-            _LOOK_FOR.replace("{who}", ranks_word(absent)) if absent else _WAITING,
+            _LOOK_FOR.replace("{who}", who) if absent else _WAITING,
             _REACH,
             _EACH_STEP,
         ],
         confidence="likely",
-        ranks=hang.ranks,
+        ranks=_all_waiting(facts) if None in comm.ranks else hang.ranks,
         hosts=comm.hosts,
         evidence=_evidence(facts, comm),
         fatal=True,
         open_end=not facts.job.ended_by,
     )
+
+
+def _all_waiting(facts: Facts) -> set[int]:
+    """Return the ranks that wait for some whose logs are elsewhere: each of them may be the first one stuck."""
+    hangs = (_Hang(comm, comm.started) for comm in facts.job.communicators if not comm.completed)
+    return {rank for hang in hangs if not facts.paths_of(hang.comm) for rank in hang.ranks}
 
 
 def _summary(facts: Facts, hang: _Hang) -> str:

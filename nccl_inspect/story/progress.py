@@ -315,10 +315,15 @@ class Table:
         if wait is None or not (at_end.is_stuck(self.facts) or self._end or self.facts.job.ended_by):
             return  # it may only have been cut there
         late = set(wait.missing or wait.silent)
+        comm = next(comm for comm in self.facts.job.communicators if comm.id == wait.communicator)
+        is_numbered = None not in comm.ranks or self.facts.job.rank_space != "global"
         if len(late) > len(wait.waiting):
             return  # they may rather wait elsewhere for those
         who = f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')}"
-        if late and wait.missing and late.isdisjoint(self.actors.known):  # not launched, or its output is not here
+        if not is_numbered:
+            number, late = len(late), set()
+            text = f"the {wait.stage} of communicator {comm.id} waits for {count(number, 'rank')} that the log lacks"
+        elif late and wait.missing and late.isdisjoint(self.actors.known):  # not launched, or its output is not here
             them = "it" if len(late) == 1 else "them"
             text = f"{who} for {ranks_word(late)} in the {wait.stage}: the log has no line of {them}"
         elif late:

@@ -226,14 +226,14 @@ def local_ranks(world: Communicator | None) -> dict[int, int]:
 
 
 def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
-    """Whether others have ranks elsewhere: groups were made without a world, and this is that of one host.
+    """Whether others have ranks elsewhere: groups were made without a world, and this is that of one host."""
+    return len(comm.members) == comm.nranks and has_ranks_elsewhere(roots)
 
-    A rank that finished an initialisation met all others; a rank whose line was lost proves nothing.
-    """
-    if len(comm.members) < comm.nranks:
-        return False
-    met = [other for other in roots if any(member.completed for member in other.members.values())]
-    return sum(other.nranks - len(other.members) for other in met) > 1
+
+def has_ranks_elsewhere(communicators: Iterable[Communicator]) -> bool:
+    """Return whether the log lacks ranks that others met in an initialisation; one whose line is lost proves nothing."""
+    met = [comm for comm in communicators if any(member.completed for member in comm.members.values())]
+    return sum(comm.nranks - len(comm.members) for comm in met) > 1
 
 
 def number(communicators: Sequence[Communicator], world: Communicator | None) -> None:
@@ -284,7 +284,8 @@ def _close_last_gaps(communicators: Iterable[Communicator], world: Communicator)
     families: dict[tuple[int, int | None], list[Communicator]] = {}
     for comm in communicators:
         whole = comm.parent if comm.parent is not None and comm.ordinal is not None else None
-        if len(comm.global_ranks) == comm.nranks and (whole is not None or comm.nranks == world.nranks):
+        is_of_all = comm.nranks == world.nranks and not world.is_open
+        if len(comm.global_ranks) == comm.nranks and (whole is not None or is_of_all):
             families.setdefault((id(comm if whole is None else whole), comm.ordinal), []).append(comm)
     for family in families.values():
         gaps = [comm for comm in family for rank in comm.global_ranks if rank is None]

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.communicator import Communicator, has_ranks_elsewhere
 from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import source_and_line
@@ -65,6 +65,7 @@ def _stated(
     is_open = set(places.values()) != nodes.keys()
     if is_open:
         places = fixed
+    is_open |= has_ranks_elsewhere(comm for comm in communicators if comm.parent is None and not comm.orphan)
     if set(places.values()) != nodes.keys():
         return None
     members = {
