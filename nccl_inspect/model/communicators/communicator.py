@@ -231,7 +231,7 @@ def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
 
 
 def has_ranks_elsewhere(communicators: Iterable[Communicator]) -> bool:
-    """Return whether the log lacks ranks that others met in an initialisation; one whose line is lost proves nothing."""
+    """Return whether the log lacks ranks that others met in an initialisation; a single one may be a lost line."""
     met = [comm for comm in communicators if any(member.completed for member in comm.members.values())]
     return sum(comm.nranks - len(comm.members) for comm in met) > 1
 
