@@ -207,6 +207,7 @@ class Copy:
         file.write_text(mutant.source, encoding="utf-8")
         tests = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow"]
         tests += ["--deselect", "tests/answers/test_answers.py"]
+        tests += [f"tests/{name}" for name in ("scanning", "model", "answers", "pipeline", "grammar", "ingest", "")]
         answers = ["-c", ANSWERS, str(self.reached), mutant.function]
         try:
             for name, command in (("answers", answers), *([("tests", tests)] if by_tests else [])):

@@ -103,6 +103,7 @@ def _finding(facts: Facts, timeout: _Timeout, account: Account | None = None) ->
             "A longer timeout (init_process_group(timeout=…)) helps only if a rank is slow, for example while "
             "writing a checkpoint; otherwise it hides the hang.",
         ],
+        confidence=account.confidence if account and ranks else "certain",
         ranks=ranks or timeout.waiting,
         hosts=hosts_with(facts.job, ranks or timeout.waiting),
         evidence=[
