@@ -32,7 +32,7 @@ class TestedJob(Job):
 
     @classmethod
     def of(cls, job: Job) -> TestedJob:
-        """The same job with assertions."""
+        """Return the same job with assertions."""
         return cls(**{field.name: getattr(job, field.name) for field in fields(job)})
 
     def assert_ok(self) -> None:
@@ -182,7 +182,7 @@ class TestedJob(Job):
         return _findings(finding for finding in self.findings if finding.severity != "info")
 
     def _open(self) -> list[str]:
-        """What the log leaves open."""
+        """Return what the log leaves open."""
         return [f"not judged: {entry.rule}: {entry.reason}; {entry.needs}" for entry in self.not_judged]
 
 

@@ -239,7 +239,7 @@ def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
 
 
 def _kind(notice: Notice) -> tuple[str, object]:
-    """What makes errors the same: the wording, and its status, which distinguishes the reports of NICs."""
+    """Return what makes errors the same: the wording, and its status, which distinguishes the reports of NICs."""
     return notice.production, value(notice, "status")
 
 

@@ -48,7 +48,7 @@ class Layout:
         return data
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Where names stand, in their order."""
+        """Yield where names stand, in their order."""
         for match in self._names.finditer(text):
             for group in sorted((name for name, value in match.groupdict().items() if value), key=match.start):
                 yield from _listed(*match.span(group), self._meaning(match, group), text)
@@ -121,7 +121,7 @@ class _Table(Layout):
     """A table with a line of headings, as ``sacct --parsable2`` prints it."""
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Where names stand, in their order."""
+        """Yield where names stand, in their order."""
         headings: list[str] = []
         for line in re.finditer(r"[^\r\n]+", text):
             cells = line[0].split("|")

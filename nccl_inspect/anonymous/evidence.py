@@ -154,7 +154,10 @@ class Evidence:
 
 
 def _texts(kind: Kind, text: str) -> Iterator[str]:
-    """What is looked at on its own: lines, or the whole of a text in which the lines before say what one means."""
+    """Return what is looked at on its own.
+
+    Lines, or the whole of a text in which the lines before say what one means.
+    """
     return iter([text]) if isinstance(kind, Layout) else (line[0] for line in _LINE.finditer(text))
 
 

@@ -56,7 +56,7 @@ _MAX_REMEMBERED = 100_000
 
 
 class Found:
-    """What one document names."""
+    """Holds what one document names."""
 
     def __init__(self) -> None:
         self.by_meaning: dict[str, set[str]] = {meaning: set() for meaning in _LEARNED}
@@ -93,7 +93,7 @@ class Fields:
         }
 
     def meaning(self, path: tuple[str, ...]) -> str:
-        """What a value names, by the keys above it."""
+        """Return what a value names, by the keys above it."""
         meaning = self._meanings.get(path)
         if meaning is None:
             ends = (".".join(path[-size:]) for size in (3, 2, 1))

@@ -57,7 +57,7 @@ class FileNames:
         return out + (self._scrubber.names.get(category, hidden) if hidden else "")
 
     def _longest(self, parts: list[str], start: int) -> tuple[str | None, int]:
-        """What stands for the longest known name that begins here, and where what is behind it begins."""
+        """Return what stands for the longest known name that begins here, and where what is behind it begins."""
         for end in range(len(parts), start, -2):
             if replacement := self._scrubber.known("".join(parts[start:end])):
                 return replacement, end + 1

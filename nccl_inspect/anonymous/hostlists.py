@@ -50,7 +50,7 @@ def stated(text: bytes) -> Iterator[bytes]:
 
 
 def expressions(text: bytes) -> Iterator[bytes]:
-    """What a text holds that may be hosts in brackets."""
+    """Return what a text holds that may be hosts in brackets."""
     return (match[0] for match in _FOUND.finditer(text)) if _SIGN.search(text) else iter(())
 
 
@@ -99,7 +99,7 @@ class _Span:
 
 
 def _span(part: str) -> _Span | list[str]:
-    """What ``017-020`` or ``a1-a3`` stands for."""
+    """Return what ``017-020`` or ``a1-a3`` stands for."""
     match = _RANGE.fullmatch(part)
     if match is None or match[3] not in ("", match[1]) or max(len(match[2]), len(match[4])) > 9:
         return [part]

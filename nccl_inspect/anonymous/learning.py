@@ -199,7 +199,7 @@ def _finds(pattern: re.Pattern[bytes], text: bytes) -> Iterator[re.Match[bytes]]
 
 @cache
 def kind_of(key: bytes) -> str:
-    """What a key says that its value is: ``user``, ``host``, another ``label``, or nothing of that."""
+    """Return what a key says that its value is: ``user``, ``host``, another ``label``, or nothing of that."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", decode(key))
     parts = [part.lower() for part in parts]
     if not parts or (parts[0] in _OF_PROGRAMS and len(parts) > 1):

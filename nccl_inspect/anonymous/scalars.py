@@ -23,7 +23,7 @@ _BLOCK = ("|", ">")
 
 
 class Place(NamedTuple):
-    """Where a text stands."""
+    """Holds where a text stands."""
 
     path: tuple[str, ...]
     """The keys around it, without places in sequences; the last one is its own."""
@@ -84,11 +84,11 @@ class _Places:
         self._open[-1].key = None
 
     def next_entry(self) -> None:
-        """What comes now is a key, in a mapping."""
+        """Take what comes now as a key, in a mapping."""
         self._open[-1].key = None
 
     def of(self, text: str) -> Place:
-        """Where a text stands that comes now."""
+        """Return where a text stands that comes now."""
         top = self._open[-1]
         if top.is_mapping and top.key is None:
             top.key = text

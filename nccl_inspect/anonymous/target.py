@@ -18,7 +18,7 @@ _HINT = "name another one with -o"
 
 
 class Target:
-    """Where files go.
+    """Holds where files go.
 
     Args:
         output: as it was given.

@@ -165,7 +165,7 @@ class Scrubber:
         return self._composed(match, structural)
 
     def _composed(self, match: re.Match[str], structural: bool) -> str:
-        """The same for what has a part that stays."""
+        """Return the same for what has a part that stays."""
         match match.lastgroup:
             case "printer":
                 return f"{self._printer(match['printer'])}:"

@@ -40,7 +40,7 @@ class Table(Protocol):
 
     @property
     def COLUMNS(self) -> Sequence[Column]:  # noqa: N802
-        """Of the table for people."""
+        """Return the columns of the table for people."""
 
     def is_bad(self, row: Any) -> bool:
         """Whether a record deserves a mark."""

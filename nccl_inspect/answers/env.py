@@ -74,7 +74,7 @@ def _row(setting: Setting, notes: Mapping[str, str], job: Job) -> SettingRow:
 
 
 def unusual(sizes: Mapping[str, int]) -> dict[str, str]:
-    """What is unusual about each value: ``outlier``, ``differs`` or nothing."""
+    """Return what is unusual about each value: ``outlier``, ``differs`` or nothing."""
     if len(sizes) == 1:
         return dict.fromkeys(sizes, "")
     most = max(sizes.values(), default=0)

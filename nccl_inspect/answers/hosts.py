@@ -66,7 +66,7 @@ COLUMNS = (
 
 @record
 class _Gathered(Record):
-    """What is gathered of a host."""
+    """Holds what is gathered of a host."""
 
     verdicts: dict[str, int] = field(default_factory=dict)
     nics: dict[str, list[str]] = field(default_factory=dict)

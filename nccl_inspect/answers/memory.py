@@ -27,7 +27,7 @@ _ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda 
 
 @frozen
 class MemoryRow(Frozen):
-    """What a process allocated of one kind for one communicator."""
+    """Holds what a process allocated of one kind for one communicator."""
 
     rank: int | None
     """Global rank; None where the process has none, or several."""

@@ -159,7 +159,7 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 
 
 def _progress(job: Job) -> dict[int, str]:
-    """How far ranks got, in the most advanced communicator that has not ended."""
+    """Return how far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
     reached = grouped((rank, state) for comm in roots for rank, state in _states(comm).items())
     order = _WORST.index

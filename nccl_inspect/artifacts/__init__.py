@@ -76,11 +76,11 @@ class Kind(Protocol):
         """Whether a file is of this kind."""
 
     def read(self, name: str, data: bytes) -> Any:
-        """What it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
+        """Return what it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
 
 
 def of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
-    """What the files of some kinds hold.
+    """Return what the files of some kinds hold.
 
     Args:
         artifacts: of a job.
@@ -106,7 +106,7 @@ def kind_of(name: str, head: bytes) -> Kind | None:
 
 
 class Inventory(NamedTuple):
-    """What the inputs of a run hold."""
+    """Holds what the inputs of a run hold."""
 
     logs: list[File]
     evidence: list[Artifact]
@@ -140,7 +140,7 @@ def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None)
 
 
 def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
-    """The same of inputs that need hold no log.
+    """Return the same of inputs that need hold no log.
 
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
@@ -175,7 +175,7 @@ def _is_archive(head: bytes) -> bool:
 
 
 def _shared(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | None) -> Iterator[list[Artifact] | None]:
-    """What files hold, in their order; None for one that is a log. Very many are read by several processes."""
+    """Return what files hold, in their order; None for one that is a log. Very many are read by several processes."""
     total = sum(file.size or 0 for file, _ in files_of_kind)
 
     def count(size: int) -> None:
@@ -192,7 +192,7 @@ def _shared(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | Non
 def one_by_one(
     files_of_kind: Iterable[tuple[File, Kind]], count: Callable[[int], None] = lambda _: None
 ) -> Iterator[list[Artifact] | None]:
-    """What files hold, in their order; None for one that is a log.
+    """Yield what files hold, in their order; None for one that is a log.
 
     Args:
         files_of_kind: on disk, with their kinds.
@@ -204,7 +204,7 @@ def one_by_one(
 
 
 def read_one(file: File, kind: Kind) -> list[Artifact] | None:
-    """What a file holds; None where it proves to be a log."""
+    """Return what a file holds; None where it proves to be a log."""
     try:
         return _read(file, kind)
     except NotOfKindError:
@@ -231,14 +231,14 @@ def head_of(file: File) -> bytes:
 
 
 def _read(file: File, kind: Kind) -> list[Artifact]:
-    """What a file holds."""
+    """Return what a file holds."""
     if (file.size or 0) > MAX_BYTES:
         return [_artifact(file.name, kind, problem=TOO_LARGE)]
     return contents(file.name, kind, file.open())
 
 
 def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
-    """What a file holds: one artifact, or one for each tool whose output is in it.
+    """Return what a file holds: one artifact, or one for each tool whose output is in it.
 
     Args:
         name: of the file.

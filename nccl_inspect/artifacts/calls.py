@@ -50,7 +50,7 @@ SYMMETRIC = frozenset(
 
 
 class Direction(NamedTuple):
-    """Who sends to whom, by their ranks in the group."""
+    """Holds who sends to whom, by their ranks in the group."""
 
     sender: int
     receiver: int
@@ -97,7 +97,10 @@ class Call(Frozen):
 
 
 class Durations(NamedTuple):
-    """How long the last calls of a group took on the GPU of this rank; parallel arrays, in the order of the calls."""
+    """Holds how long the last calls of a group took on the GPU of this rank.
+
+    Parallel arrays, in the order of the calls.
+    """
 
     numbers: array[int]
     orders: array[int]
@@ -112,7 +115,7 @@ class Durations(NamedTuple):
 
 @record
 class Recorded(Record):
-    """What is kept of all entries of a dump."""
+    """Holds what is kept of all entries of a dump."""
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
     """Of each group the last completed ones and the first that are not, oldest first."""
@@ -239,7 +242,7 @@ def _add(record: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: st
 
 
 def _time(record: Recorded, entries: Iterable[Mapping[str, Any]]) -> None:
-    """How long the last symmetric collectives of each group took; of a batch the last one."""
+    """Keep how long the last symmetric collectives of each group took; of a batch the last one."""
     timed: dict[str, deque[tuple[int, int, int, float, float, int]]] = {}
     spent, untimed, in_batch = 0.0, 0, 0
     for entry in entries:
@@ -277,7 +280,7 @@ def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
 
 
 def _batch(group: str, entry: Mapping[str, Any]) -> tuple[str, int, int]:
-    """What the calls of one batch share; whether they are P2P the batch says in newer versions only."""
+    """Return what the calls of one batch share; whether they are P2P the batch says in newer versions only."""
     return group, as_number(entry.get("collective_seq_id")), as_number(entry.get("p2p_seq_id"))
 
 
@@ -313,7 +316,10 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
 
 
 def _elements(sizes: Any) -> tuple[int, ...]:
-    """How many elements each tensor has; until version 2.1 a single size stands where later a list of them does."""
+    """Return how many elements each tensor has.
+
+    Until version 2.1 a single size stands where later a list of them does.
+    """
     if not isinstance(sizes, (list, tuple)):
         return ()
     shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]

@@ -30,7 +30,7 @@ class Blocked(Frozen):
 
 
 class Chains:
-    """Who waits for whom.
+    """Holds who waits for whom.
 
     Args:
         calls: all that are blocked.

@@ -35,7 +35,7 @@ class Variable(Frozen):
 
 @frozen
 class Ended(Frozen):
-    """How a container or pod ended, as who runs it says."""
+    """Holds how a container or pod ended, as who runs it says."""
 
     reason: str
     """``OOMKilled``, ``Evicted``, ``Error``, …"""
@@ -50,7 +50,7 @@ class Ended(Frozen):
 
 @frozen
 class Place(Frozen):
-    """Where a part of what a container is given stands, if not beside the rest."""
+    """Holds where a part of what a container is given stands, if not beside the rest."""
 
     file: str
     path: str
@@ -61,7 +61,7 @@ class Place(Frozen):
 
 @record
 class Container(Record):
-    """What one container is given."""
+    """Holds what one container is given."""
 
     name: str
     path: str
@@ -94,7 +94,7 @@ class Container(Record):
         return any(quantity(text) != 0 for text in self._of(*names))
 
     def amount(self, *names: str) -> float:
-        """How much it asks for of these resources; 0 where that is not a number."""
+        """Return how much it asks for of these resources; 0 where that is not a number."""
         return sum(quantity(text) or 0.0 for text in self._of(*names))
 
     def _of(self, *names: str) -> Iterator[str]:
@@ -177,7 +177,7 @@ class Pod(Record):
 
     @property
     def label(self) -> str:
-        """How it is called in words."""
+        """Return how it is called in words."""
         return f"{self.kind} {self.name}".strip()
 
     @property
@@ -198,7 +198,7 @@ def quantity(text: str) -> float | None:
 
 
 def variables(pairs: Iterable[tuple[str, str | None, int]], owner: str) -> list[Variable]:
-    """Those variables that may say something of NCCL."""
+    """Return those variables that may say something of NCCL."""
     return [Variable(name, value, line, owner) for name, value, line in pairs if is_relevant(name)]
 
 

@@ -39,7 +39,7 @@ def recognises(_name: str, head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Manifest:
-    """What is said of each container.
+    """Return what is said of each container.
 
     Raises:
         ValueError: it is not JSON, or says nothing of containers.

@@ -55,7 +55,7 @@ class Group(Frozen):
 
 @record
 class Dump(Record):
-    """What one rank recorded."""
+    """Holds what one rank recorded."""
 
     name: str
     """Of the file."""
@@ -72,7 +72,7 @@ class Dump(Record):
 
     @property
     def calls(self) -> dict[str, list[Call]]:
-        """Of each group the last completed ones and the first that are not, oldest first."""
+        """Return the last completed calls of each group and the first that are not, oldest first."""
         return self.recorded.calls
 
     @property
@@ -82,11 +82,11 @@ class Dump(Record):
 
     @property
     def active_ns(self) -> int:
-        """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
+        """Return when the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
         return self.recorded.active_ns
 
     def identity(self) -> Identity:
-        """What identifies its job."""
+        """Return what identifies its job."""
         sizes = {group.name: len(group.ranks) for group in self.groups.values() if group.ranks}
         active = self.active_ns / 1e9 if self.active_ns > 0 else None
         return Identity(sizes=frozenset(sizes.values()), world=sizes.get(WORLD), rank=self.rank, active=active)
@@ -197,7 +197,7 @@ def _status(listed: Any) -> dict[str, int]:
 
 
 def _enqueued(status: Mapping[str, int], record: Recorded) -> dict[str, int]:
-    """The same by the names of the groups; a work may be a P2P call, which has a number of its own."""
+    """Return the same by the names of the groups; a work may be a P2P call, which has a number of its own."""
     pairwise = {group for group, _ in record.transfers}
     return {group: status[key] for key, group in record.ids.items() if key in status and group not in pairwise}
 
@@ -220,5 +220,5 @@ def _ranks(listed: Any) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def _of_text(listed: str) -> tuple[int, ...]:
-    """The same object for the same group: thousands of dumps list thousands of ranks each."""
+    """Return the same object for the same group: thousands of dumps list thousands of ranks each."""
     return tuple(map(int, re.findall(r"\d{1,9}", listed)))

@@ -26,7 +26,7 @@ NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
 
 @frozen
 class Identity(Frozen):
-    """What a file names of its job; what it does not name is empty."""
+    """Holds what a file names of its job; what it does not name is empty."""
 
     comms: Mapping[int, str] = field(default_factory=dict)
     """Hashes of communicators, each as the file writes it."""
@@ -51,15 +51,15 @@ class Identity(Frozen):
 
 
 class Evidence(Protocol):
-    """What a reader made of a file, where that names something of its job."""
+    """Holds what a reader made of a file, where that names something of its job."""
 
     def identity(self) -> Identity:
-        """What it names."""
+        """Return what it names."""
 
 
 @record
 class Traits(Record):
-    """The same of a job, by its log."""
+    """Holds the same of a job, by its log."""
 
     comms: frozenset[int]
     pids: frozenset[int]
@@ -125,7 +125,7 @@ def some(names: Sequence[str]) -> str:
 
 
 def strength(evidence: Identity, job: Traits) -> int:
-    """How well evidence fits a job: the most telling thing that both have in common."""
+    """Return how well evidence fits a job: the most telling thing that both have in common."""
     if evidence.comms.keys() & job.comms or _has_number(evidence, job):
         return EXACT
     if contradiction(evidence, job):
@@ -144,7 +144,7 @@ def _has_number(evidence: Identity, job: Traits) -> bool:
 
 
 def contradiction(evidence: Identity, job: Traits) -> str | None:
-    """What shows that evidence is of another job, in words; None where nothing does."""
+    """Return what shows that evidence is of another job, in words; None where nothing does."""
     if evidence.comms and job.comms and not (evidence.comms.keys() & job.comms or evidence.pids & job.pids):
         which = some(list(evidence.comms.values()))
         return f"about other communicators ({which}); the log has none of them"
@@ -167,7 +167,7 @@ def _other_size(evidence: Identity, job: Traits) -> str | None:
 
 
 def _other_time(evidence: Identity, job: Traits) -> str | None:
-    """What was recorded days away from the log."""
+    """Return what was recorded days away from the log."""
     if evidence.active is None or job.began is None or job.ended is None:
         return None
     slack = _DAY + (_ZONES if job.began.clock == "local" else 0.0)

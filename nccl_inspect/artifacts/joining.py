@@ -38,7 +38,7 @@ def _checked(artifact: Artifact, job: Traits) -> Artifact:
 
 
 def of(artifact: Artifact) -> Identity:
-    """What a file names of its job."""
+    """Return what a file names of its job."""
     identity = getattr(artifact.value, "identity", None)
     named: Identity = identity() if identity else Identity()
     return named
@@ -50,7 +50,7 @@ def unused(artifact: Artifact, why: str) -> Artifact:
 
 
 def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
-    """Of dumps of one rank the newest; one that is days older than those of other ranks was left by an earlier run."""
+    """Return the newest dump of each rank; one that is days older than those of others was left by an earlier run."""
     dumps = [entry for entry in artifacts if entry.reader == "flight_recorder" and entry.value is not None]
     last = max((entry.value.active_ns for entry in dumps), default=0)
     newest: dict[int, Artifact] = {}

@@ -223,7 +223,7 @@ def is_json(head: bytes) -> bool:
 
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:
-    """Where a value under these keys belongs: the existing part of the path is kept.
+    """Return where a value under these keys belongs: the existing part of the path is kept.
 
     Args:
         node: that is there.

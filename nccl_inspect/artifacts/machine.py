@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 @frozen
 class Item(Frozen):
-    """What a tool says of one part of a machine."""
+    """Holds what a tool says of one part of a machine."""
 
     part: str
     """What it is: ``port``, ``gid``, ``gpu``, ``nvlink``, ``module``, ``limit``, ``filesystem``, ``inodes``,
@@ -51,7 +51,7 @@ class Item(Frozen):
 
 @frozen
 class Report(Frozen):
-    """What one file says."""
+    """Holds what one file says."""
 
     name: str
     items: tuple[Item, ...]
@@ -79,7 +79,7 @@ class Tool:
         return begins(head, self.START)
 
     def read(self, name: str, data: bytes) -> Report:
-        """What the lines say.
+        """Return what the lines say.
 
         Raises:
             NotOfKindError: the rest of the file is the log of a job.

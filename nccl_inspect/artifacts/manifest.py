@@ -74,7 +74,7 @@ class Manifest(Record):
     pods: list[Pod]
 
     def identity(self) -> Identity:
-        """What identifies its jobs: names of pods, and how names begin that are made from templates."""
+        """Return what identifies its jobs: names of pods, and how names begin that are made from templates."""
         return Identity(
             hosts=frozenset(short(name) for pod in self.pods for name in pod.hosts),
             # A single one that somebody put beside the log is meant, whatever it is called there.
@@ -201,7 +201,7 @@ def _containers(spec: Node, path: str) -> list[Container]:
 
 
 def _resources(node: Node) -> dict[str, str]:
-    """What a container asks for: of extended resources requests and limits are the same."""
+    """Return what a container asks for: of extended resources requests and limits are the same."""
     both = (node.at("requests"), node.at("limits"))
     return {key: entry.text for part in both for key, entry in part.entries.items() if entry.text}
 
@@ -232,7 +232,7 @@ def _host_paths(container: Node, spec: Node) -> Iterator[str]:
 
 
 def _ended(status: Node) -> list[Ended]:
-    """How the pod and its containers ended."""
+    """Return how the pod and its containers ended."""
     ends = []
     if (reason := status.word("reason")) and status.word("phase") == "Failed":
         text = f"reason: {reason}, message: {' '.join(status.word('message').split())[:_MAX_TEXT]}"

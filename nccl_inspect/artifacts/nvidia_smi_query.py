@@ -23,7 +23,7 @@ _MODEL = "Product Name"
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """What stands of each GPU, by the headings above it: ``ECC Errors/Volatile/DRAM Uncorrectable``."""
+    """Yield what stands of each GPU, by the headings above it: ``ECC Errors/Volatile/DRAM Uncorrectable``."""
     bus_id, index = "", -1
     above: list[tuple[int, str]] = []
     values: dict[str, Any]

@@ -71,7 +71,7 @@ class Hosts:
 
 @lru_cache(maxsize=8)
 def hosts_of(names: tuple[str, ...]) -> Hosts:
-    """The same for the same names: rules ask line by line."""
+    """Return the same for the same names: rules ask line by line."""
     return Hosts(names)
 
 
@@ -82,7 +82,7 @@ def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
 
 
 class _Parts:
-    """What the log names of each host's machine."""
+    """Holds what the log names of each host's machine."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -109,7 +109,7 @@ class _Parts:
 
 
 def _other_machine(report: Report, host: str, parts: _Parts) -> str | None:
-    """What shows that a file is about another machine: none of its GPUs, or of its cards, is one of the log."""
+    """Return what shows that a file is about another machine: none of its GPUs, or of its cards, is one of the log."""
     buses = {str(bus) for item in report.items if (bus := item.values.get("bus_id"))}
     cards = {item.name for item in report.items if item.part in _CARDS and item.name}
     own, mine = parts.gpus.get(host, set()), parts.nics.get(host, set())

@@ -37,7 +37,7 @@ class Siblings:
         """By what groups have in common and the number of the collective: what all their ranks called."""
 
     def usual(self, group: Group, seq: int) -> tuple[Hashable, int] | None:
-        """What the ranks of the other groups call under a number, and how many; None unless they agree.
+        """Return what the ranks of the other groups call under a number, and how many; None unless they agree.
 
         Args:
             group: one of them.
@@ -60,7 +60,7 @@ class Siblings:
 
 
 def _alike(group: Group) -> tuple[str, int]:
-    """What groups with the same part in the program have in common."""
+    """Return what groups with the same part in the program have in common."""
     return group.label, len(group.ranks)
 
 
@@ -70,7 +70,7 @@ def _of_group(dump: Dump | None, group: str) -> Iterable[Call]:
 
 
 def out_of_order(ring: Sequence[tuple[int, Call]], by_rank: Mapping[int, Dump]) -> list[int]:
-    """Of ranks that wait for each other those that make two calls in another order than all other ranks.
+    """Return those of ranks that wait for each other which make two calls in another order than all other ranks.
 
     Args:
         ring: ranks with the calls in which they stand; each waits for the next one.
@@ -94,7 +94,7 @@ def out_of_order(ring: Sequence[tuple[int, Call]], by_rank: Mapping[int, Dump]) 
 def _orders(
     places: Collection[_Place], by_rank: Mapping[int, Dump], ring: Collection[int]
 ) -> Iterable[dict[_Place, int]]:
-    """When each other rank made these calls, in the order of its own.
+    """Yield when each other rank made these calls, in the order of its own.
 
     A rank that made one of them in two groups with that description says nothing about it.
     """

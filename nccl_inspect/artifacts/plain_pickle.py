@@ -120,7 +120,7 @@ def _check_place(place: int, data: bytes) -> None:
 
 
 def _same(items: Any) -> Any:
-    """What marks a typed list gives the list itself: copies of copies would fill the memory."""
+    """Return what marks a typed list gives the list itself: copies of copies would fill the memory."""
     return items
 
 

@@ -140,7 +140,7 @@ class Answer(Record):
     """The communicators of all processes."""
 
     def identity(self) -> Identity:
-        """What identifies its job."""
+        """Return what identifies its job."""
         named = [*self.sizes, *self.lines, *(mismatch.comm_id for mismatch in self.mismatches)]
         comms = {number: text for text in named if (number := comm_number(text)) is not None}
         return Identity(comms=comms, pids=frozenset(self.pids))
@@ -221,7 +221,7 @@ _STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
 
 
 def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
-    """What the ranks of a communicator report."""
+    """Yield what the ranks of a communicator report."""
     for stage, key in _STAGES.items():
         for code, what in _ERRORS.items():
             members = [_of_entry(rank) for rank in ranks if (rank.get("status") or {}).get(key) == code]

@@ -118,7 +118,7 @@ def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
 
 
 def _began(notice: Notice, event: CollectiveTimeout) -> float | None:
-    """When a call began; None where only the last words of the process name it, any time after that."""
+    """Return when a call began; None where only the last words of the process name it, any time after that."""
     printed = None if _LAST_WORDS in notice.message else glog_seconds(notice.message)
     return None if printed is None or event.ran_ms is None else printed - event.ran_ms / 1000
 

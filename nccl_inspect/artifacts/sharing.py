@@ -16,7 +16,7 @@ _MOST = 8
 
 
 def read(files_of_kind: Sequence[tuple[File, Kind]], count: Callable[[int], None]) -> Iterator[list[Artifact] | None]:
-    """What files hold, in their order; None for one that proves to be a log.
+    """Yield what files hold, in their order; None for one that proves to be a log.
 
     Args:
         files_of_kind: files on disk, with their kinds.

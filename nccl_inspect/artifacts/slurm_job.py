@@ -54,7 +54,7 @@ class JobFile(Record):
     jobs: list[Entry]
 
     def identity(self) -> Identity:
-        """What identifies its job."""
+        """Return what identifies its job."""
         nodes = [job.nodes for job in self.jobs]
         return Identity(
             hosts=frozenset(short(name) for of in nodes for name in of),

@@ -25,7 +25,7 @@ _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_
 
 @frozen
 class Part(Frozen):
-    """What one rank has to do with a standstill."""
+    """Holds what one rank has to do with a standstill."""
 
     rank: int
     dump: str
@@ -93,7 +93,7 @@ class _Wait(Frozen):
 
 
 def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
-    """What holds the job up, causes only: a rank that waits for another one is not a cause.
+    """Return what holds the job up, causes only: a rank that waits for another one is not a cause.
 
     Args:
         dumps: of any number of ranks; those without a rank are left out.
@@ -145,7 +145,7 @@ def _blocked(every: Sequence[tuple[Group, list[int]]], by_rank: Mapping[int, Dum
 
 
 def _link(entry: Standstill | _Wait) -> Blocked:
-    """What a blocked call has to do with others."""
+    """Return what a blocked call has to do with others."""
     if isinstance(entry, _Wait):
         return Blocked(entry.waiting, entry.absent, [*entry.silent, *entry.older], entry.overwritten)
     parts = [part for part in (*entry.culprits, *entry.waiting) if part.call and not part.call.is_completed]
@@ -221,7 +221,7 @@ def _different(
 
 
 def _kind(call: Call) -> Hashable:
-    """What calls of one number have in common where they fit together."""
+    """Return what calls of one number have in common where they fit together."""
     size = sum(call.inputs) if call.operation in _SAME_SIZE else None
     return call.operation, size, call.dtypes
 
@@ -233,7 +233,7 @@ def _wait(
     seq: int,
     by_rank: Mapping[int, Dump],
 ) -> _Wait:
-    """Who is in a call, and who did not come to it, as far as the dumps show."""
+    """Return who is in a call, and who did not come to it, as far as the dumps show."""
     waiting = {rank: of[seq] for rank, of in calls.items() if seq in of and not of[seq].is_completed}
     absent = [rank for rank in calls if by_rank[rank].has_called(group.name, seq) is False]
     older = _older(calls, absent)
@@ -330,7 +330,7 @@ def _who(cause: Standstill) -> tuple[object, ...]:
 
 
 def _without_repeats(causes: Iterable[Standstill]) -> list[Standstill]:
-    """The same ranks once, by the first call that they did not make: others wait in later ones.
+    """Return the same ranks once, by the first call that they did not make: others wait in later ones.
 
     Ranks of which nothing is known are named once, together.
     """
@@ -344,7 +344,7 @@ def _without_repeats(causes: Iterable[Standstill]) -> list[Standstill]:
 
 
 def _order(cause: Standstill) -> int:
-    """When the first of those that wait made the call, in the order of its own calls."""
+    """Return when the first of those that wait made the call, in the order of its own calls."""
     return min((part.call.order for part in cause.waiting if part.call), default=0)
 
 

@@ -35,7 +35,7 @@ _WORTH = 0.1
 
 @frozen
 class Timed(Frozen):
-    """How long one call took on one rank."""
+    """Holds how long one call took on one rank."""
 
     rank: int
     dump: str

@@ -19,7 +19,7 @@ _Result = TypeVar("_Result", bound=BaseModel)
 
 
 class Page(BaseModel):
-    """Which part of a list an answer holds."""
+    """Holds which part of a list an answer holds."""
 
     total: int = Field(description="Number of all entries.")
     offset: int = Field(default=0, description="Entries skipped before the first one returned.")

@@ -68,7 +68,7 @@ class Folders:
         return chosen
 
     def text(self, name: str) -> str:
-        """What a small file holds.
+        """Return what a small file holds.
 
         Raises:
             NcclInspectError: it is not there, lies outside, or is not a small file.
@@ -107,7 +107,10 @@ class Folders:
         return sorted(inside, key=log_detection.natural)
 
     def _expanded(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
-        """What a pattern stands for below a folder; unlike :mod:`glob`, it lists no folder that a link leads out to."""
+        """Yield what a pattern stands for below a folder.
+
+        Unlike :mod:`glob`, it lists no folder that a link leads out to.
+        """
         part, rest = parts[0], parts[1:]
         if part == _ANY_DEPTH and rest:
             yield from self._expanded(folder, rest)
@@ -122,7 +125,7 @@ class Folders:
                 yield from self._expanded(path, rest) if rest else (str(path),)
 
     def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
-        """What a folder holds that is not hidden; nothing where it lies outside or cannot be read."""
+        """Return what a folder holds that is not hidden; nothing where it lies outside or cannot be read."""
         real = Path(os.path.realpath(folder))
         if self._root_of(real) is None or not real.is_dir():
             return []
@@ -255,7 +258,7 @@ def _plain(name: str) -> str:
 
 
 def _status(path: Path, name: str) -> os.stat_result:
-    """What a path is.
+    """Return what a path is.
 
     Raises:
         NcclInspectError: nothing that can be read.

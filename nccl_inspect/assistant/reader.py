@@ -31,14 +31,14 @@ _Result = TypeVar("_Result")
 
 
 class ProgressListener(Protocol):
-    """What takes notice of progress: the context of a request."""
+    """Holds what takes notice of progress: the context of a request."""
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """So much is done."""
 
 
 class JobRequest(NamedTuple):
-    """How a job is judged, as a tool was asked."""
+    """Holds how a job is judged, as a tool was asked."""
 
     platform: str | None = None
     topology: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class JobRequest(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What makes a job the same: the files as they are now, and how it is judged."""
+    """Holds what makes a job the same: the files as they are now, and how it is judged."""
 
     files: tuple[tuple[str, int, int, int, int], ...]
     wish: JobRequest
@@ -93,7 +93,7 @@ class LogReader:
         return await self.alone(lambda: self._job(logs, wish, _Progress(tells, self._interval), visit))
 
     async def alone(self, work: Callable[[], _Result]) -> _Result:
-        """What some work in a thread gives, while no other reads; a request that is given up ends it.
+        """Return what some work in a thread gives, while no other reads; a request that is given up ends it.
 
         Args:
             work: is not run in the loop of the server, which answers others meanwhile.
@@ -116,7 +116,7 @@ class LogReader:
         return job
 
     def _judge(self, wish: JobRequest, topologies: Sequence[str]) -> reading.Judge:
-        """What judges as it was asked for: before a long log is read, so that a mistake is reported at once."""
+        """Return what judges as it was asked for: before a long log is read, so that a mistake is reported at once."""
         options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
         if topologies:
             named = zip(topologies, wish.topology, strict=True)

@@ -46,7 +46,7 @@ _WITH_SWITCH = 8
 
 @frozen
 class Setup(Frozen):
-    """What ran a benchmark."""
+    """Holds what ran a benchmark."""
 
     operation: str
     is_sure: bool

@@ -169,7 +169,7 @@ def factor(operation: str, ranks: int) -> float:
 
 
 class _Cells(NamedTuple):
-    """What follows the type in a row of nccl-tests."""
+    """Holds what follows the type in a row of nccl-tests."""
 
     redop: str
     root: int

@@ -209,7 +209,7 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
 
 
 def _usage_error(error: click.ClickException) -> str:
-    """What is wrong with the arguments, and what to type."""
+    """Return what is wrong with the arguments, and what to type."""
     if isinstance(error, click.NoSuchOption) and error.option_name == "--version":
         return "--version goes without a command: nccl-inspect --version"
     return error.format_message()

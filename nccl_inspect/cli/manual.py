@@ -146,7 +146,7 @@ def options(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
 
 
 def statuses(command: click.Command) -> list[Row]:
-    """What the exit statuses of a command mean."""
+    """Return what the exit statuses of a command mean."""
     own = _own_statuses(command)
     names = {_long(parameter) for parameter in command.params}
     reads = any(parameter.name in _INPUTS for parameter in command.params)
@@ -157,7 +157,7 @@ def statuses(command: click.Command) -> list[Row]:
 
 
 def paragraphs(command: click.Command) -> list[str]:
-    """What a command does, without its exit statuses."""
+    """Return what a command does, without its exit statuses."""
     text = inspect.cleandoc(command.help or "").split("\n\n")
     return [" ".join(paragraph.split()) for paragraph in text if not paragraph.startswith(_STATUS)]
 

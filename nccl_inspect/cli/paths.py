@@ -136,7 +136,7 @@ def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
 
 
 def _narrower(paths: Selection) -> str:
-    """How to narrow a long table."""
+    """Return how to narrow a long table."""
     worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
     how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
     return f"{len(paths):,} paths; narrow with {how}"

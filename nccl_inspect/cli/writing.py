@@ -41,7 +41,7 @@ def exit_quietly() -> NoReturn:
 
 @frozen
 class Output(Frozen):
-    """Where a report goes, and how it looks."""
+    """Holds where a report goes, and how it looks."""
 
     target: str
     style: Style

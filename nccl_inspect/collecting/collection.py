@@ -22,7 +22,7 @@ _MANIFEST = ".json"
 
 @frozen
 class Outcome(Frozen):
-    """How one command ended."""
+    """Holds how one command ended."""
 
     file: str
     what: str
@@ -53,12 +53,12 @@ class Collection:
 
     @property
     def kept(self) -> list[Outcome]:
-        """What is in the folder, by its file."""
+        """Return what is in the folder, by its file."""
         return sorted((outcome for outcome in self.outcomes if not outcome.problem), key=lambda entry: entry.file)
 
     @property
     def failed(self) -> list[Outcome]:
-        """What could not be had, without what is not installed here."""
+        """Return what could not be had, without what is not installed here."""
         return sorted(
             (entry for entry in self.outcomes if entry.problem not in (None, commands.NOT_INSTALLED)),
             key=lambda entry: entry.file,

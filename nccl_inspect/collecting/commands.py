@@ -22,7 +22,7 @@ _AFTER_KILL = 1
 
 @frozen
 class Command(Frozen):
-    """What is run, and where its output goes."""
+    """Holds what is run, and where its output goes."""
 
     file: str
     """Within the folder; ``{pod}`` and the like are filled in, as in ``argv``."""

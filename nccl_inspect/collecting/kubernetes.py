@@ -74,7 +74,7 @@ def collect(collection: Collection, wanted: Wanted) -> None:
 
 
 def follow(collection: Collection, wanted: Wanted) -> Command:
-    """What prints the logs of all pods as they grow.
+    """Return what prints the logs of all pods as they grow.
 
     Raises:
         NcclInspectError: there is no such pod.
@@ -109,7 +109,10 @@ def _found(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[s
 
 
 def _lookups(selector: str) -> list[Command]:
-    """How the pods may be found, the most likely way first: a name alone is that of a pod or of what made pods."""
+    """Return how the pods may be found, the most likely way first.
+
+    A name alone is that of a pod or of what made pods.
+    """
     kind, slash, name = selector.partition("/")
     if _NAME.fullmatch(selector):
         by_label = [PODS.filled(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
@@ -160,7 +163,7 @@ def _logs(pod: dict[str, Any]) -> Iterator[Command]:
 
 
 def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], wanted: Wanted) -> None:
-    """What made the pods, and what made that."""
+    """Collect what made the pods, and what made that."""
     waiting = dict.fromkeys(owner for pod in pods for owner in _owners(pod))
     seen = set(waiting)
     for _ in range(_MAX_OWNERS):

@@ -14,12 +14,12 @@ _MAX_BYTES = 64 << 20
 
 
 def address() -> str:
-    """Where it listens."""
+    """Return where it listens."""
     return os.environ.get(VARIABLE) or USUAL
 
 
 def answer(where: str, form: str, seconds: float) -> bytes:
-    """What RAS answers.
+    """Return what RAS answers.
 
     Args:
         where: ``HOST:PORT``.

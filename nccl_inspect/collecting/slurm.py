@@ -58,7 +58,7 @@ def collect(collection: Collection, wanted: Wanted) -> None:
 
 
 def _files(description: str) -> Iterator[Path]:
-    """What the job prints to, each file once."""
+    """Yield what the job prints to, each file once."""
     for named in dict.fromkeys(_PATH.findall(description)):
         if _OF_TASK.search(named) and not Path(named).exists():
             pattern = "*".join(map(glob.escape, _OF_TASK.split(named)))

@@ -50,7 +50,7 @@ class Population(Frozen):
 
 @frozen
 class Count(Frozen):
-    """How many bad and good ones have a trait."""
+    """Holds how many bad and good ones have a trait."""
 
     trait: int
     bad: int

@@ -59,7 +59,7 @@ class Traits:
         return [traits.union(*both) for traits, *both in zip(comms, *ends, strict=True)]
 
     def of_paths(self, paths: Selection, wanted: Set[int]) -> Iterator[Set[int]]:
-        """Those of some traits that each path has; paths without any are skipped."""
+        """Yield those of some traits that each path has; paths without any are skipped."""
         kinds = {self.known[trait].kind for trait in wanted}
         with_nics = self._with_nics and not kinds.isdisjoint(("nic", "rail"))
         comms = {name: frozenset([trait]) for name, trait in self._comms.items() if trait in wanted}
@@ -93,7 +93,7 @@ class Traits:
         return {self._number(Trait(*thing), rank) for thing in things}
 
     def of_hosts(self, hosts: Iterable[str], host: str | None = None, nic: str | None = None) -> Set[int]:
-        """What hosts have, of which no rank is known.
+        """Return what hosts have, of which no rank is known.
 
         Args:
             hosts: one, or two with a transfer between them.
@@ -146,7 +146,7 @@ class Traits:
 
 
 class _Few:
-    """What ends of one side have of some traits."""
+    """Holds what ends of one side have of some traits."""
 
     def __init__(self, traits: Traits, side: str, wanted: Set[int]) -> None:
         self._traits, self._side, self._wanted = traits, side, wanted

@@ -225,7 +225,7 @@ def _members(comm: CommunicatorInfo) -> str:
 
 
 def _sizes(a: Job, b: Job) -> Iterator[Change]:
-    """How many communicators there are of each size."""
+    """Yield how many communicators there are of each size."""
     ours, theirs = (Counter(comm.nranks for comm in job.communicators) for job in (a, b))
     before, after = (
         ", ".join(f"{n} of {count(s, 'rank')}" for s, n in sorted(each.items())) for each in (ours, theirs)

@@ -73,7 +73,7 @@ def _names(step: str, cause: Change) -> bool:
 
 
 def _back(cause: Change) -> str:
-    """How to revert a cause to its state in A; a command for a setting with one value."""
+    """Return how to revert a cause to its state in A; a command for a setting with one value."""
     if cause.area == "versions":
         return f"Use {cause.what} {cause.before} again, as A does."
     if cause.before is None:

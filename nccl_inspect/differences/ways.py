@@ -16,7 +16,7 @@ _MAX_EVIDENCE = 3
 
 
 def changes(a: Job, b: Job, pairwise: bool, silent: Set[int] = frozenset()) -> list[Change]:
-    """What changed in transports, GPUDirect, NICs and channels, grouped; nothing where a run has no paths at all.
+    """Return what changed in transports, GPUDirect, NICs and channels, grouped; nothing where a run has no paths.
 
     Args:
         a: before.

@@ -283,7 +283,7 @@ def _beside(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
 
 
 def _towards(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
-    """Where the line from the middle of a box leaves it."""
+    """Return where the line from the middle of a box leaves it."""
     dx, dy = end.x - start.x, end.y - start.y
     reach = min((box[0] / 2 + 2) / abs(dx) if dx else math.inf, (box[1] / 2 + 2) / abs(dy) if dy else math.inf, 1.0)
     return _Point(start.x + dx * reach, start.y + dy * reach)

@@ -120,7 +120,7 @@ def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
 
 
 class _Group:
-    """What events of one class state, by column.
+    """Holds what events of one class state, by column.
 
     Args:
         events: at least one.
@@ -156,7 +156,7 @@ def table(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) ->
 
 
 def stated(event: Event) -> dict[str, Any]:
-    """What an event states, by column; columns that it says nothing about are left out."""
+    """Return what an event states, by column; columns that it says nothing about are left out."""
     columns = zip(_columns(type(event).__name__), values(event), strict=True)
     plainly = {name: plain(name, value) for name, value in columns if name != _WHERE}
     return {name: value for name, value in plainly.items() if value is not None}

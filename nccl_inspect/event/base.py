@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Maker(Protocol):
-    """What an event needs to know of the production that recognised its message."""
+    """Holds what an event needs to know of the production that recognised its message."""
 
     name: str
     dialect: str
@@ -33,7 +33,7 @@ def is_named(host: str | None) -> bool:
 
 
 class Process(NamedTuple):
-    """What identifies a process in a log."""
+    """Holds what identifies a process in a log."""
 
     host: str
     pid: int
@@ -43,7 +43,7 @@ class Process(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Where a line stood and who printed it."""
+    """Holds where a line stood and who printed it."""
 
     source: str = ""
     line: int = 0
@@ -65,7 +65,7 @@ _NOWHERE = Where()
 
 @named
 class Event(Frozen):
-    """What every event has: the message, the production that recognised it, and where it stood."""
+    """Holds what every event has: the message, the production that recognised it, and where it stood."""
 
     kept: ClassVar[bool] = True
     """Whether the model wants it; what is only recognised and counted says False."""
@@ -153,7 +153,7 @@ _FLAGS: dict[str, object] = {"true": True, "false": False}
 
 
 def _constant(text: str) -> object:
-    """What a grammar file states of a field: a flag, a number or a text."""
+    """Return what a grammar file states of a field: a flag, a number or a text."""
     return int(text) if text.isdecimal() else _FLAGS.get(text, text)
 
 

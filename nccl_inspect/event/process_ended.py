@@ -55,7 +55,7 @@ class ProcessEnded(Notice):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the fields of a line mean; all of them are kept as they are, too.
+        """Return what the fields of a line mean; all of them are kept as they are, too.
 
         ``exitcode`` is negative for a signal, as Python's subprocess has it; ``status`` has signals as 128 + number, as
         shells and containers do.

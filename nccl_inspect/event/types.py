@@ -166,7 +166,7 @@ class CommNoColor(Event):
 
 @named
 class CommShape(Event):
-    """How the ranks of a communicator lie on nodes, as NCCL sees them (2.20 and later)."""
+    """States how the ranks of a communicator lie on nodes, as NCCL sees them (2.20 and later)."""
 
     comm: str
     rank: int
@@ -192,7 +192,7 @@ class CommEnd(Event):
 
 @named
 class InitTimings(Event):
-    """Where the time of an initialisation went, in seconds (2.22 and later)."""
+    """States where the time of an initialisation went, in seconds (2.22 and later)."""
 
     api: str | None = None
     rank: int
@@ -210,7 +210,7 @@ class InitTimings(Event):
 
 @named
 class ChannelCounts(Event):
-    """How many channels the communicator has for each kind of traffic."""
+    """States how many channels the communicator has for each kind of traffic."""
 
     coll: int
     collnet: int | None = None

@@ -25,7 +25,7 @@ _Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
 
 
 class Format(NamedTuple):
-    """How events are written."""
+    """Holds how events are written."""
 
     write: _Writer
     """Takes the events, the kinds whose columns are wanted (all when empty), and where to write to."""
@@ -194,7 +194,7 @@ def _lines(
 
 
 class _Remembered(Generic[_Thing]):
-    """What is written for a thing, made once.
+    """Holds what is written for a thing, made once.
 
     Args:
         make: gives it.
@@ -207,7 +207,7 @@ class _Remembered(Generic[_Thing]):
         self._size = 0
 
     def of(self, key: Hashable, thing: _Thing) -> str:
-        """What is written for a thing."""
+        """Return what is written for a thing."""
         entry = self._made.get(key)
         if entry is None:
             entry = self._made[key] = thing, self._make(thing)

@@ -29,7 +29,7 @@ _RESULTS = {
 
 @frozen
 class Explanation(Frozen):
-    """What a line means."""
+    """Holds what a line means."""
 
     parts: list[tuple[str, str]]
     """Labels and texts, in the order in which they are shown."""
@@ -46,7 +46,7 @@ def rule_page(text: str) -> str | None:
 
 
 def line(text: str) -> Explanation:
-    """What a line means, or the known line that contains the text or is closest to it.
+    """Return what a line means, or the known line that contains the text or is closest to it.
 
     Raises:
         NcclInspectError: there is no such line.
@@ -78,7 +78,7 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
 
 
 def _nearest(text: str) -> Explanation:
-    """What the known line means that contains the text, or differs from it in a few words.
+    """Return what the known line means that contains the text, or differs from it in a few words.
 
     Raises:
         NcclInspectError: there is no such line.
@@ -97,7 +97,7 @@ def _nearest(text: str) -> Explanation:
 
 
 def _printer(origin: Origin) -> str:
-    """Who printed a line, according to its prefix; omitted numbers are negative."""
+    """Return who printed a line, according to its prefix; omitted numbers are negative."""
     parts = [
         f"host {origin.host}" if origin.host else "",
         f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",

@@ -279,7 +279,7 @@ def shipped() -> Grammar:
 
 
 def says(dialect: str, production: str) -> str:
-    """What a message means, for people; empty for an unknown production."""
+    """Return what a message means, for people; empty for an unknown production."""
     entry = shipped().named(dialect, production)
     return entry.says if entry else ""
 
@@ -309,7 +309,7 @@ def _roles(dialect: str, name: str) -> frozenset[str]:
 
 @cache
 def layer_of(dialect: str, name: str) -> Layer:
-    """How near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
+    """Return how near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
     production = shipped().named(dialect, name)
     return production.layer if production else Layer.RESOURCE
 

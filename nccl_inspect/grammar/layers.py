@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class Layer(IntEnum):
-    """How far a statement is from a cause."""
+    """Holds how far a statement is from a cause."""
 
     HARDWARE = 0
     SYSTEM = 1

@@ -34,7 +34,7 @@ def _is_arranged_by(kind: type[Event], production: Production) -> bool:
 
 
 def blank(production: Production, same: Mapping[str, object]) -> Event:
-    """What events of a plain production have in common.
+    """Return what events of a plain production have in common.
 
     Args:
         production: of them all.
@@ -102,7 +102,7 @@ def maker(production: Production) -> Maker:
 
 
 def _maker_in_one(production: Production) -> Maker:
-    """The same where one field has all fields of the message."""
+    """Return the same where one field has all fields of the message."""
     kind: Any = KINDS[production.event]
     shape = production.shape
     blank: Event = kind.build(production, {}, "")

@@ -134,7 +134,7 @@ def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
 
 
 def quick_leads(source: str, limit: int = MAX_LEADS) -> list[str]:
-    """The same, of a line that is not parsed: most lines are only asked for their leads."""
+    """Return the same, of a line that is not parsed: most lines are only asked for their leads."""
     starts, ended, _ = _option(iter(_PIECE.findall(source)), limit, is_whole=True)
     return starts + ended
 
@@ -180,7 +180,7 @@ def _end_of_option(pieces: Iterator[str]) -> str:
 
 
 def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
-    """The same of a choice, with all of its options."""
+    """Return the same of a choice, with all of its options."""
     starts: list[str] = []
     ended: list[str] = []
     mark = "¦"
@@ -206,7 +206,7 @@ def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:
 
 
 def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
-    """The same, each with whether it consists of literals only, so that the next node extends it."""
+    """Return the same, each with whether it consists of literals only, so that the next node extends it."""
     open_starts = [""]
     ended: list[str] = []
     for node in nodes:

@@ -26,7 +26,7 @@ _TRIES = 1000
 
 @frozen
 class Details(Frozen):
-    """What a grammar file says about a production, besides its shape."""
+    """Holds what a grammar file says about a production, besides its shape."""
 
     event: str = "Message"
     """The event class it becomes."""
@@ -150,7 +150,7 @@ class Production:
 
     @property
     def says(self) -> str:
-        """What the line means, for people."""
+        """Return what the line means, for people."""
         return self.details.says
 
     @property
@@ -165,7 +165,7 @@ class Production:
 
     @property
     def layer(self) -> Layer:
-        """How near to a cause the line is."""
+        """Return how near to a cause the line is."""
         tone = self.constants.get("tone", "")
         return layer_of(self.details.layer, self.event, self.roles, tone, self.dialect)
 

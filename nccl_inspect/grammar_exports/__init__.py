@@ -13,7 +13,7 @@ from nccl_inspect.util.discovery import Package
 
 
 class Format(Protocol):
-    """What a format module has."""
+    """Holds what a format module has."""
 
     FILE: str
     """The name of the file in a folder."""

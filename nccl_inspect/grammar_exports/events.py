@@ -30,7 +30,7 @@ def is_shown(name: str) -> bool:
 
 
 def kind(spec: str) -> str:
-    """What a field holds: ``integer``, ``float``, ``boolean``, ``list`` or ``string``."""
+    """Return what a field holds: ``integer``, ``float``, ``boolean``, ``list`` or ``string``."""
     if spec.startswith("*"):
         return "list"
     return {int: "integer", float: "float", bool: "boolean"}.get(field_type(spec).python, "string")

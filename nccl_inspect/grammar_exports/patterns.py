@@ -22,7 +22,7 @@ Capture = Callable[[int, str], str]
 
 @frozen
 class Syntax(Frozen):
-    """What the regular expressions of a program know."""
+    """Holds what the regular expressions of a program know."""
 
     tries_again: bool
     """Whether it tries again where a match fails: then it knows atomic groups and looks ahead."""
@@ -68,7 +68,7 @@ class _Translation:
         self.text, _ = self._until_end(0)
 
     def _until_end(self, at: int) -> tuple[str, int]:
-        """What stands up to the end of the group, and where that is."""
+        """Return what stands up to the end of the group, and where that is."""
         atoms: list[str] = []
         while at < len(self._tokens):
             token = self._tokens[at]
@@ -181,7 +181,7 @@ def _ways(node: Literal | Field | Choice, names: Counter[str]) -> list[Sequence]
 
 
 def _once(nodes: Sequence) -> Sequence:
-    """The same with only the first of several fields of a name; the others become nameless."""
+    """Yield the same with only the first of several fields of a name; the others become nameless."""
     seen: set[str] = set()
 
     def renamed(nodes: Sequence) -> Iterator[Literal | Field | Choice]:

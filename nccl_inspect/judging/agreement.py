@@ -21,7 +21,7 @@ from nccl_inspect.util.wording import ranks_word
 
 @frozen
 class Effect(Frozen):
-    """What happens between ranks that disagree."""
+    """Holds what happens between ranks that disagree."""
 
     words: str
     errors: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
 
 
 def owners(setting: Setting) -> str:
-    """Who has a setting, in words: its ranks, or its processes where these are not known."""
+    """Return who has a setting, in words: its ranks, or its processes where these are not known."""
     if setting.ranks is None:
         return "all ranks"
     if setting.ranks:

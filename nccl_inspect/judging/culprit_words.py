@@ -168,7 +168,7 @@ def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
 
 
 def _place(named: Sequence[Culprit], scene: Scene) -> str:
-    """Where the others are: paths that do not touch a host belong to other hosts."""
+    """Return where the others are: paths that do not touch a host belong to other hosts."""
     joint = {"intra": "within", "inter": "between"}.get(scene.scope)
     if scene.noun != "path" or joint is None:
         return ""
@@ -198,7 +198,7 @@ def _either(parts: Sequence[str], word: str) -> str:
 
 
 def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
-    """What to look at first; empty if there are too many culprits, or none that can be inspected."""
+    """Return what to look at first; empty if there are too many culprits, or none that can be inspected."""
     kinds = {culprit.kind for culprit in named}
     if len(named) > _MOST_STEPS or len(kinds) > 1 or scene.noun == "host":
         return ""

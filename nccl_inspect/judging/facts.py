@@ -139,7 +139,7 @@ class Facts:
 
     @once
     def inter_host_rdma_paths(self) -> Selection:
-        """Those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
+        """Return those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
         return self.inter_host_net_paths().where(lambda kind: kind.net not in _TCP)
 
     def notices(self, *productions: str) -> list[Notice]:

@@ -61,13 +61,13 @@ class Estimate(Frozen):
         return self.text
 
     def after(self, text: str) -> Estimate:
-        """The same after another sentence."""
+        """Return the same after another sentence."""
         return Estimate(text + self.text, self.references)
 
 
 @frozen
 class Outcome(Frozen):
-    """What becomes of the job because of a fault."""
+    """Holds what becomes of the job because of a fault."""
 
     severity: str
     impact: str
@@ -230,7 +230,7 @@ def against_nvlink(paths: Selection, platform: Platform | None) -> Estimate:
 
 
 def compared(slow: Rate, fast: Rate) -> str:
-    """How much less bandwidth, in words. A training step loses less: it also computes."""
+    """Return how much less bandwidth, in words. A training step loses less: it also computes."""
     low, high = fast.low / slow.high, fast.high / slow.low
     if low <= 1:
         return f"up to {_rounded(high)} times less"

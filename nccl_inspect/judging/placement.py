@@ -11,7 +11,7 @@ from nccl_inspect.util.records import Frozen, frozen
 
 @frozen
 class Home(Frozen):
-    """Where a rank belongs."""
+    """Holds where a rank belongs."""
 
     host: str
     local_rank: int

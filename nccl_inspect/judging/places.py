@@ -44,7 +44,7 @@ class Places:
         self._pods = {last.process.host: pod for last in job.last_lines if (pod := pod_of(last.process))}
 
     def of(self, rank: int) -> Place:
-        """Where a rank runs."""
+        """Return where a rank runs."""
         process = self._processes.get(rank)
         host = process.host if process else self._hosts.get(rank)
         if not is_named(host):

@@ -29,11 +29,11 @@ class Mark(Frozen):
     """Whether one of them could not judge it."""
 
     def opened(self) -> Mark:
-        """The same, of a path that could not be judged."""
+        """Return the same, of a path that could not be judged."""
         return Mark(self.rules, is_open=True)
 
     def of(self, rule: str) -> Mark:
-        """The same with a rule that has a finding about it."""
+        """Return the same with a rule that has a finding about it."""
         return self if rule in self.rules else Mark((*self.rules, rule), self.is_open)
 
 

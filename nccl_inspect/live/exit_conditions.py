@@ -51,7 +51,7 @@ class Alarm(Frozen):
 
 
 def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
-    """What of some news ends the watch, if anything does.
+    """Return what of some news ends the watch, if anything does.
 
     Args:
         news: as reported: what is not certain enough to report ends nothing.

@@ -22,7 +22,7 @@ _REBUILT = 1.0
 
 
 class Meter:
-    """Where metrics go: nowhere, unless a subclass says where."""
+    """Holds where metrics go: nowhere, unless a subclass says where."""
 
     def __enter__(self) -> Self:
         """Begin; the first metrics are there at once."""
@@ -49,7 +49,7 @@ class Meter:
 
 
 def meter(target: str | None, seconds: float) -> Meter:
-    """What publishes metrics.
+    """Return what publishes metrics.
 
     Args:
         target: a port, ``ADDRESS:PORT``, or else a file; None for nobody.
@@ -87,7 +87,7 @@ def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
 
 
 def _before_the_verdict(status: Status) -> prometheus.Metrics:
-    """What is known of a job that begins; its findings may be those of a moment."""
+    """Return what is known of a job that begins; its findings may be those of a moment."""
     made = prometheus.Metrics()
     made.verdict("unknown")
     if status.world_size is not None:

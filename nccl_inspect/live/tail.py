@@ -66,7 +66,7 @@ class Waiter:
 
 
 def stream(descriptor: int, waiter: Waiter, name: str = STDIN) -> Iterator[Piece]:
-    """What comes from a pipe or a terminal until it ends, without waiting for more than there is.
+    """Yield what comes from a pipe or a terminal until it ends, without waiting for more than there is.
 
     Raises:
         NoInputError: the input cannot be read.
@@ -89,7 +89,7 @@ def stream(descriptor: int, waiter: Waiter, name: str = STDIN) -> Iterator[Piece
 
 
 def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piece]:
-    """What a file holds, and what is written to it later, also when it is cut or replaced.
+    """Yield what a file holds, and what is written to it later, also when it is cut or replaced.
 
     Args:
         path: need not exist yet, unless it is read until its end; what is not a regular file is read like a pipe.
@@ -147,7 +147,7 @@ class _Open:
             raise NoInputError(f"{self._path}: {error.strerror}", "check its mode and owner") from None
 
     def read(self) -> bytes:
-        """What is there, or nothing at the end."""
+        """Return what is there, or nothing at the end."""
         try:
             data = os.read(self.descriptor, BLOCK)
         except OSError as error:

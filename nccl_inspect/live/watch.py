@@ -24,7 +24,7 @@ _REST = 5
 
 @frozen
 class Timing(Frozen):
-    """How often and how soon; all in seconds."""
+    """Holds how often and how soon; all in seconds."""
 
     interval: float = 10.0
     """Between signs of life; four times as often the job is looked at, if anything came."""
@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What became of one finding since the job was last told."""
+    """Holds what became of one finding since the job was last told."""
 
     how: str
     """``new``, ``back`` (it was gone), ``gone``, or ``severity``."""
@@ -92,7 +92,7 @@ News: TypeAlias = Verdict | Change | Turn | Stall | Resumed | End
 
 @record
 class Status(Record):
-    """How far it got."""
+    """Holds how far it got."""
 
     seconds: float = 0.0
     lines: int = 0
@@ -166,7 +166,7 @@ class Watch:
         self._reader.feed(self._splitter.split(data))
 
     def begin(self) -> None:
-        """What follows is the beginning of a file: lines count from 1 again."""
+        """Count lines from 1 again: what follows is the beginning of a file."""
         self._finish()
         self._splitter = Splitter()
         self._fold.start(self._name)
@@ -224,7 +224,7 @@ class Watch:
         return [*self._changes(self._reported, job), End(job)], job
 
     def status(self) -> Status:
-        """How far it got, cheap enough to be asked at any time."""
+        """Return how far it got, cheap enough to be asked at any time."""
         sources = self._fold.sources
         status = Status(
             seconds=self._clock() - self._begun,
@@ -298,7 +298,7 @@ class Watch:
                 return  # what follows the first one waits for it
 
     def _settled(self, seconds: float | None) -> Iterator[News]:
-        """What the evidence says by now of a stall, or of a failure: then there is no time of it."""
+        """Yield what the evidence says by now of a stall, or of a failure: then there is no time of it."""
         beside = self._beside() if self._beside else NOTHING
         if not beside.evidence:
             return

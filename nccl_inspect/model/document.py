@@ -69,7 +69,7 @@ def fields() -> list[str]:
 
 
 def clean(value: Any, text: Callable[[str], str] = printable) -> Any:
-    """The same with all text made printable: a log may hold any bytes, a host name, too."""
+    """Return the same with all text made printable: a log may hold any bytes, a host name, too."""
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else text(value)
     if isinstance(value, list | tuple):
@@ -142,7 +142,7 @@ def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
 
 
 def traits(comm: CommunicatorInfo) -> dict[str, Any]:
-    """What is known of a communicator besides its ranks and what joins them."""
+    """Return what is known of a communicator besides its ranks and what joins them."""
     return {
         "color": comm.color,
         "group": comm.group,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Culprit(Frozen):
-    """What the bad paths or ranks of a finding have in common and the good ones lack."""
+    """Holds what the bad paths or ranks of a finding have in common and the good ones lack."""
 
     kind: str
     """``host``, ``gpu``, ``nic``, ``rail``, ``rank``, ``communicator``, ``setting`` or ``version``."""
@@ -33,7 +33,7 @@ class Culprit(Frozen):
 
 @frozen
 class Reference(Frozen):
-    """Where a figure comes from."""
+    """Holds where a figure comes from."""
 
     figure: str
     what: str
@@ -99,7 +99,7 @@ class Suppressed(Frozen):
 
 @frozen
 class Needs(Frozen):
-    """What would answer an open question: reports print it, and one command captures it."""
+    """Holds what would answer an open question: reports print it, and one command captures it."""
 
     log: str = ""
     """Which lines of the log, in words."""
@@ -125,7 +125,7 @@ class Needs(Frozen):
 
 @record
 class NotJudged(Record):
-    """What a rule could not decide, and what would show it."""
+    """Holds what a rule could not decide, and what would show it."""
 
     rule: str
     reason: str
@@ -135,5 +135,5 @@ class NotJudged(Record):
 
     @property
     def needs(self) -> str:
-        """What would show it, in words."""
+        """Return what would show it, in words."""
         return str(self.lacks)

@@ -9,7 +9,7 @@ from nccl_inspect.util.records import Record, record
 
 @record
 class Place(Record):
-    """Where a rank runs, as far as the log shows."""
+    """Holds where a rank runs, as far as the log shows."""
 
     rank: int | None
     host: str | None = None
@@ -21,7 +21,7 @@ class Place(Record):
 
 @record
 class Head(Record):
-    """What somebody who is called at night reads first; texts are plain sentences, ``do`` is a step of a fix."""
+    """Holds what somebody who is called at night reads first; texts are plain sentences, ``do`` is a step of a fix."""
 
     headline: str
     """The verdict with what it rests on."""

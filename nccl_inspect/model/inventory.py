@@ -51,7 +51,7 @@ class Gpu(Record):
 
 
 class Stamp(NamedTuple):
-    """When a line was printed, by the clock of its host or collector."""
+    """Holds when a line was printed, by the clock of its host or collector."""
 
     seconds: float
     time: str
@@ -62,7 +62,7 @@ class Stamp(NamedTuple):
 
 @record
 class Progress(Record):
-    """When a rank got how far; what the log gives no time for is missing."""
+    """Holds when a rank got how far; what the log gives no time for is missing."""
 
     rank: int | None
     host: str
@@ -123,7 +123,7 @@ class Stage(Record):
 
 
 class Begin(NamedTuple):
-    """Where a rank began a communicator."""
+    """Holds where a rank began a communicator."""
 
     member: int
     """Its rank in the communicator."""
@@ -139,7 +139,7 @@ class Begin(NamedTuple):
 
 @record
 class InitTiming(Record):
-    """Where the time of one initialisation of a communicator went, as one of its ranks says (2.22 and later)."""
+    """Holds where the time of one initialisation of a communicator went, as one of its ranks says (2.22 and later)."""
 
     rank: int
     """Within the communicator."""
@@ -153,7 +153,7 @@ class InitTiming(Record):
 
 @record
 class Parallelism(Record):
-    """What a communicator is likely used for, by the shape of it and its siblings."""
+    """Holds what a communicator is likely used for, by the shape of it and its siblings."""
 
     kind: str
     """``TP``, ``DP`` or ``PP``."""
@@ -164,7 +164,7 @@ class Parallelism(Record):
 
 @record
 class LastLine(Deferring):
-    """Where the NCCL lines of a process end."""
+    """Holds where the NCCL lines of a process end."""
 
     process: Process
     ranks: list[int]

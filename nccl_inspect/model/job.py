@@ -64,7 +64,7 @@ class Setting(Record):
 
     @property
     def assignments(self) -> list[str]:
-        """The same with values, as in a shell."""
+        """Return the same with values, as in a shell."""
         return [*([f"{self.alike.name}={self.alike.value}"] if self.alike else []), f"{self.name}={self.value}"]
 
 
@@ -138,7 +138,7 @@ class CommunicatorInfo(Deferring):
 
 @record
 class Earliest(Record):
-    """Who made a statement first."""
+    """Holds who made a statement first."""
 
     processes: list[Process]
     """Several where they made it at the same moment."""
@@ -151,7 +151,7 @@ class Earliest(Record):
 
 @record
 class FirstFailure(Record):
-    """What failed first."""
+    """Holds what failed first."""
 
     ranks: list[int]
     """One, or several that failed at the same moment; empty where the log does not show ranks."""
@@ -167,7 +167,7 @@ class FirstFailure(Record):
 
 @record
 class Notice(Deferring):
-    """What several processes said in the same words: one statement with its ranks.
+    """Holds what several processes said in the same words: one statement with its ranks.
 
     A job may have thousands of which no rule asks who said them first, so that much of them is made when one does.
     """

@@ -10,7 +10,7 @@ from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 @frozen
 class Sized(Frozen):
-    """What one message size gave."""
+    """Holds what one message size gave."""
 
     size: int
     """Bytes."""
@@ -64,7 +64,7 @@ class Measured(Record):
 
     @property
     def wrong(self) -> int:
-        """How many rows have wrong results."""
+        """Return how many rows have wrong results."""
         return len(self.wrong_lines)
 
 
@@ -73,7 +73,7 @@ IN_ALL = "seconds in all"
 
 @record
 class Speed(Record):
-    """How fast a training runs, as its program says."""
+    """Holds how fast a training runs, as its program says."""
 
     what: str
     """``seconds per step``, ``tokens per second``, ``samples per second``, ``seconds in all``."""

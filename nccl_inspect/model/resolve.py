@@ -77,7 +77,7 @@ def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[
 
 
 def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) -> Iterator[ProcessLog]:
-    """What was said by nobody that is known, as far as it belongs to the run that is judged."""
+    """Yield what was said by nobody that is known, as far as it belongs to the run that is judged."""
     own = {id(log) for log in logs}
     for log in everything:
         if id(log) not in own:
@@ -198,7 +198,7 @@ class _Builder:
         ]
 
     def _began(self) -> int:
-        """Where the run that is judged begins, if others came before it."""
+        """Return where the run that is judged begins, if others came before it."""
         return min((process.log.first for process in self._processes), default=0) if self._earlier else 0
 
     def _global_rank(self, member: Member) -> int | None:

@@ -21,7 +21,7 @@ class Alike(NamedTuple):
 
     @property
     def note(self) -> str:
-        """When both print alike, in words."""
+        """Return when both print alike, in words."""
         return f"until NCCL {'.'.join(map(str, self.last))} both print as {self.printed}"
 
 
@@ -31,7 +31,7 @@ All other variables print their own name: NCCL_PARAM in src/misc/param.cc, and t
 
 
 def of(name: str, value: str, releases: Iterable[str]) -> Alike | None:
-    """What else may have been set where a log shows this setting.
+    """Return what else may have been set where a log shows this setting.
 
     Args:
         name: of the variable.

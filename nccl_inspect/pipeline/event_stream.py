@@ -78,7 +78,7 @@ class EventStream:
 def _lines(
     source: Source, scanner: Scanner, counts: Counts, problems: list[NoInputError]
 ) -> Iterator[tuple[int, Origin, Text]]:
-    """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
+    """Yield what was recognised in a source; the error that ended it, if there was one, joins the problems."""
     stands: list[int] = []
     from nccl_inspect.scanning.excerpts import Short  # summaries of whole logs never need it
 

@@ -29,7 +29,7 @@ _Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
 
 @frozen
 class Choice(Frozen):
-    """What of an input is judged."""
+    """Holds what of an input is judged."""
 
     job: str | None = None
     """The number or name of one of several jobs; without it the worst."""

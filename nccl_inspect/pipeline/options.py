@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Options(Frozen):
-    """How a job is judged."""
+    """Holds how a job is judged."""
 
     platform: str | None = None
     """Machine type, when the log does not name it."""

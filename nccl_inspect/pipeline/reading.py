@@ -100,7 +100,7 @@ def _pieces(
     progress: Progress | None,
     jobs: int | None,
 ) -> Iterator[Piece]:
-    """What is to be added to the fold; ``given`` are the files that the inputs stand for."""
+    """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
     if jobs != 1 and (groups := _groups(inputs, jobs)):
         from nccl_inspect.pipeline import workers  # a short log needs none
 
@@ -125,7 +125,7 @@ def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container
 
 
 def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:
-    """What each process is to read; none where one reads all."""
+    """Return what each process is to read; none where one reads all."""
     from nccl_inspect.ingest.sources import partition
 
     return partition.planned(inputs, jobs or min(partition.processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
@@ -263,7 +263,7 @@ class Judge:
         quiet: float | None = None,
         beside: Sequence[Artifact] = (),
     ) -> Job:
-        """The same of a fold, or of the share of one job.
+        """Return the same of a fold, or of the share of one job.
 
         Args:
             state: what was read.
@@ -295,7 +295,7 @@ class Judge:
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:
-        """What was said of the machine and cannot be so by this log, in words."""
+        """Yield what was said of the machine and cannot be so by this log, in words."""
         busiest = max(job.hosts, key=lambda host: host.gpus, default=None)
         named = self._platform
         stated = platform_of(job) if named else None

@@ -13,7 +13,7 @@ from nccl_inspect.pipeline.reader import Group, Piece
 
 
 def grouped(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The same pieces, with short sources in groups.
+    """Yield the same pieces, with short sources in groups.
 
     Args:
         pieces: after each source what belongs to it.

@@ -22,7 +22,7 @@ HEAD = 1 << 16
 
 
 def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[int], None]) -> Iterator[Piece]:
-    """What is to be added to a fold; all groups but the first are read by processes of their own.
+    """Yield what is to be added to a fold; all groups but the first are read by processes of their own.
 
     The result is that of one process: where merging would not give exactly that, the part is read again here.
 
@@ -45,7 +45,7 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
 
 
 def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
-    """What is to be added to a fold, read here.
+    """Yield what is to be added to a fold, read here.
 
     Args:
         state: the fold, to which each piece must be added before the next one is asked for.
@@ -70,7 +70,7 @@ def _work(group: Sequence[Part], known: Known, parent: int) -> Fold:
 
 
 def known_of(part: Part) -> Known:
-    """What the first lines show about how all are to be read."""
+    """Return what the first lines show about how all are to be read."""
     scanner = Scanner(engine.shipped())
     for source in partition.read(part, lambda _: None):
         for lines in record_lines.pieces_of(source):

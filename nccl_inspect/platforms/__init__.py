@@ -44,7 +44,7 @@ _MODEL = later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
 
 @frozen
 class Source(Frozen):
-    """Where something is stated."""
+    """Holds where something is stated."""
 
     url: str
     states: tuple[str, ...]
@@ -53,7 +53,10 @@ class Source(Frozen):
 
 @frozen
 class Signs(Frozen):
-    """What names a machine type in a log, as patterns in which ``*`` stands for anything; or what a log shows of it."""
+    """Holds what names a machine type in a log, as patterns in which ``*`` stands for anything.
+
+    Or what a log shows of it.
+    """
 
     settings: tuple[str, ...] = ()
     """``NAME=VALUE``; several with spaces between them must all be there."""
@@ -102,7 +105,7 @@ class Platform(Frozen):
         return None if self.nics and self.gpus and self.nics > self.gpus else self.nic_gbps
 
     def source(self, key: str) -> str:
-        """Where a key is stated."""
+        """Return where a key is stated."""
         return next((source.url for source in self.sources if key in source.states), "")
 
     def excludes(self, other: Platform) -> bool:
@@ -164,12 +167,12 @@ def _is_called(platform: Platform, plain: str) -> bool:
 
 
 def signed() -> Iterator[Platform]:
-    """Those that a log may name by a sign."""
+    """Return those that a log may name by a sign."""
     return (platform for platform in _all() if platform.signs != Signs())
 
 
 def common(candidates: list[Platform]) -> Platform:
-    """What several platforms have in common; the only one is itself."""
+    """Return what several platforms have in common; the only one is itself."""
     if len(candidates) == 1:
         return candidates[0]
     values: dict[str, Any] = {}
@@ -192,7 +195,7 @@ def common(candidates: list[Platform]) -> Platform:
 
 
 def of_gpus(names: Iterable[str]) -> Platform | None:
-    """What the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
+    """Return what the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
     plain = without_maker(names)
     only = next(iter(plain), "") if len(plain) == 1 else ""
     exactly = (platform for platform in _all() if plain <= {*platform.gpu_names})
@@ -221,7 +224,7 @@ def named(name: str) -> Platform:
 
 
 def _hint(plain: str) -> str:
-    """What to do about a name that is not known: machines with other GPUs are not suggested."""
+    """Return what to do about a name that is not known: machines with other GPUs are not suggested."""
     if sizes := [names for names in sorted(shipped()) if names.startswith(f"{plain}.")]:
         return f"its sizes are {', '.join(sizes)}"
     models = {*_MODEL.findall(plain)}

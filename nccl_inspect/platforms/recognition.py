@@ -21,7 +21,7 @@ NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*", "*Libfabric")
 
 @frozen
 class Shown(Frozen):
-    """What a log shows of its machines."""
+    """Holds what a log shows of its machines."""
 
     settings: AbstractSet[tuple[str, str]] = frozenset()
     """Names and values, without what a plugin set."""

@@ -16,7 +16,7 @@ _MAX_EVIDENCE = 3
 
 @frozen
 class Answer(Frozen):
-    """What the log says to an expectation."""
+    """Holds what the log says to an expectation."""
 
     state: str
     """``kept``, ``broken`` or ``undecided``."""

@@ -42,6 +42,6 @@ def to_dict(checked: Checked, strict: bool) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    """What a report of the policy needs of a finding; the rest is in the document of the job."""
+    """Return what a report of the policy needs of a finding; the rest is in the document of the job."""
     whole = finding_to_dict(finding)
     return {key: whole[key] for key in _OF_FINDINGS}

@@ -138,7 +138,10 @@ def _check_transport(table: Table, pattern: str) -> None:
 
 
 def unknown_transport(pattern: str) -> tuple[str, str] | None:
-    """What is wrong with a transport or a glob of details that can fit no path, and what to do; None for a good one."""
+    """Return what is wrong with a transport or a glob of details that can fit no path, and what to do.
+
+    None for a good one.
+    """
     kind = pattern.upper().partition("/")[0]
     if any(fnmatchcase(name, kind) for name in (*_TRANSPORTS, _OLD_DETAIL)):
         return None

@@ -110,7 +110,7 @@ def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
 
 
 def _signs(job: Job) -> Iterator[BriefLine]:
-    """What the log suggests about a job without a verdict if nothing leads."""
+    """Yield what the log suggests about a job without a verdict if nothing leads."""
     roots = (finding for finding in job.findings if finding.root) if job.verdict == "unknown" else ()
     signs = [finding for finding in roots if finding.category not in _IN_HEADLINE]
     for finding in signs[:_MAX_SIGNS]:

@@ -152,7 +152,7 @@ class _Fit:
         self._widths.update({at: self._wide(at) for at in places})
 
     def table(self) -> Table:
-        """What is left."""
+        """Return what is left."""
         notes = list(self._notes)
         if self._hosts and any(self._columns[at].is_host for at in self._widths):
             notes.insert(0, f"{_ELLIPSIS} in hosts: {self._hosts}")

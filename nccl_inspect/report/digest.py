@@ -152,7 +152,7 @@ def _path_summary(job: Job) -> str:
 
 
 def _unjudged(job: Job) -> int:
-    """How many paths could not be judged by this log."""
+    """Return how many paths could not be judged by this log."""
     return len(job.paths.where(lambda kind: kind.verdict == "unknown")) - job.withheld
 
 
@@ -358,7 +358,7 @@ def _network(job: Job) -> str:
 
 
 def _purpose_of(comms: list[CommunicatorInfo]) -> str:
-    """What communicators are for in one short phrase, where all have the same; empty where nothing shows it."""
+    """Return what communicators are for in one short phrase, where all have the same; empty where nothing shows it."""
     purposes = {_purpose(comm) for comm in comms}
     return purposes.pop() if len(purposes) == 1 else ""
 
@@ -394,7 +394,7 @@ def steps_under(finding: Finding, lead: Finding) -> list[str]:
 
 
 def meaning(notice: Notice) -> str:
-    """What a message means; empty if unknown."""
+    """Return what a message means; empty if unknown."""
     return engine.says(notice.event.dialect, notice.event.production) if notice.event else ""
 
 
@@ -427,7 +427,7 @@ def untold(lead: Finding, job: Job) -> list[Finding]:
 
 
 def folded(findings: list[Finding]) -> dict[str, str]:
-    """Which finding is nested under which: causes and echoes under what leads, but no failure under a clue."""
+    """Return which finding is nested under which: causes and echoes under what leads, but no failure under a clue."""
     under: dict[str, str] = {}
     rules = {finding.rule for finding in findings}
     fatal = {finding.rule for finding in findings if finding.fatal}

@@ -16,7 +16,7 @@ _LEAST = 60.0
 
 
 def lacking(job: Job, are_ok: bool) -> str:
-    """Which part of the log is missing, or where it ends, if that leaves the job without a verdict.
+    """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict.
 
     Args:
         job: without a verdict.
@@ -54,6 +54,6 @@ def quiet(waiting: Waiting) -> str:
 
 
 def interruption(job: Job) -> str:
-    """How far the log was read, if that was interrupted; else empty."""
+    """Return how far the log was read, if that was interrupted; else empty."""
     lines = sum(source.lines for source in job.sources)
     return f"interrupted after {lines:,} {'line' if lines == 1 else 'lines'}" if job.partial else ""

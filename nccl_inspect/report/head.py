@@ -55,7 +55,7 @@ def of(job: Job, is_now: bool = False) -> Head:
 
 
 def _culprits(job: Job) -> str:
-    """Where the fault in the headline is, in a sentence; empty if it is everywhere or unknown."""
+    """Return where the fault in the headline is, in a sentence; empty if it is everywhere or unknown."""
     lead = lead_of(job)
     return next((finding.where for finding in _located(lead, job)), "") if lead else ""
 

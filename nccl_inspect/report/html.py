@@ -96,7 +96,7 @@ def look(verdict: str) -> dict[str, Any]:
 
 
 def _hash(text: str) -> str:
-    """How a policy names what may run."""
+    """Return how a policy names what may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -108,7 +108,7 @@ def _template() -> Template:
 
 @cache
 def environment(folder: Path) -> Environment:
-    """What templates in a folder are rendered with: text is escaped, and shown without control characters."""
+    """Return what templates in a folder are rendered with: text is escaped, and shown without control characters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(

@@ -31,7 +31,7 @@ def headline(job: Job) -> str:
 
 
 def worst(job: Job) -> str:
-    """Which job is the worst, and why."""
+    """Return which job is the worst, and why."""
     first = job.jobs[0]
     return f"{first.name}: {first.verdict.upper()}: {first.reason}"
 
@@ -56,7 +56,7 @@ def _row(standing: Standing) -> Iterator[str]:
 
 
 def _culprit(standing: Standing) -> str:
-    """What the worst finding of a job is about, if that is short."""
+    """Return what the worst finding of a job is about, if that is short."""
     if standing.finding is None:
         return ""
     if standing.finding.culprits:
@@ -65,7 +65,7 @@ def _culprit(standing: Standing) -> str:
 
 
 def left_out(job: Job) -> str:
-    """How many jobs a table does not list; empty if it lists all."""
+    """Return how many jobs a table does not list; empty if it lists all."""
     more = len(job.jobs) - MAX_ROWS
     return f"… and {count(more, 'job')} more; --format json lists all" if more > 0 else ""
 
@@ -83,7 +83,7 @@ def title(standing: Standing) -> str:
 
 
 def others(job: Job) -> str:
-    """How to see the jobs that are not reported in detail; empty if all are."""
+    """Return how to see the jobs that are not reported in detail; empty if all are."""
     more = len(job.jobs) - len(details(job))
     return f"{count(more, 'other job')}: --job N (or its name) reports one of them" if more else ""
 

@@ -20,7 +20,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def pieces(job: Job, style: Style) -> Iterator[str]:
-    """The same in parts that end where lines end, indented for reading if the style says so."""
+    """Yield the same in parts that end where lines end, indented for reading if the style says so."""
     fields = list(document.parts(job, style.only))
     text = _indented if style.indent else _compact
     pad, gap = (" ", " ") if style.indent else ("", "")

@@ -125,7 +125,7 @@ def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
 
 
 def _story(job: Job, style: Style) -> Iterator[str]:
-    """What happened, in order, each thing on one line."""
+    """Yield what happened, in order, each thing on one line."""
     if not has_story(job):
         return
     yield paint("what happened", "bold", style)

@@ -22,7 +22,7 @@ _SLACK = 60.0
 
 
 class Gathering:
-    """What was gathered on this machine.
+    """Holds what was gathered on this machine.
 
     Args:
         folder: of the run.

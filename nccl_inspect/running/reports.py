@@ -22,7 +22,7 @@ _TICK = 1.0
 
 
 def command(inputs: Sequence[Path], *options: str) -> list[str]:
-    """How the report is made; modules in the folder of the job are not taken for those of this program."""
+    """Return how the report is made; modules in the folder of the job are not taken for those of this program."""
     return [sys.executable, "-P", "-m", "nccl_inspect", "summarize", *map(str, inputs), "--no-progress", *options]
 
 

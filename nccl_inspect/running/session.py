@@ -30,7 +30,7 @@ what it writes before it gives up, take less."""
 
 @frozen
 class Options(Frozen):
-    """How a run is watched and reported."""
+    """Holds how a run is watched and reported."""
 
     stall: float = 0
     report: str = ""
@@ -137,7 +137,7 @@ class Session:
             self._say(f"no report: NCCL printed nothing to {self._folder}{self._why()}")
 
     def _ending(self, status: int) -> str:
-        """How the command ended; its host, where a launcher started several."""
+        """Return how the command ended; its host, where a launcher started several."""
         if status == 0:
             return "the command succeeded"
         on = f" on {socket.gethostname().partition('.')[0]}" if self._rank is not None else ""

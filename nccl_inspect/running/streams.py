@@ -113,7 +113,10 @@ class Channel:
 
 
 def channels() -> list[Channel]:
-    """What stdout and stderr of a job become: one channel where both lead to the same place, which keeps the order."""
+    """Return what stdout and stderr of a job become.
+
+    One channel where both lead to the same place, which keeps the order.
+    """
     first, second = (_identity(stream) for stream in _STREAMS)
     return [Channel([1, 2])] if first == second else [Channel([stream]) for stream in _STREAMS]
 

@@ -42,7 +42,7 @@ _CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
 
 @frozen
 class Launcher(Frozen):
-    """How a launcher numbers processes."""
+    """Holds how a launcher numbers processes."""
 
     mark: str
     """The variable that holds it."""
@@ -65,7 +65,7 @@ _MAX_NAME = 60
 
 
 def given(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """What is to be added to the environment of a job."""
+    """Return what is to be added to the environment of a job."""
     names = {*environment, *_configured(environment)}
     wanted = [setting for setting in SETTINGS if names.isdisjoint((setting.name, *setting.unless))]
     return {entry.name: entry.value.replace("{folder}", _folder(entry.name, folder)) for entry in wanted}
@@ -99,7 +99,7 @@ def _number(value: str) -> int | None:
 
 
 def job_name(environment: Mapping[str, str]) -> str:
-    """What all processes of this job call it; empty where no launcher gave it a name."""
+    """Return what all processes of this job call it; empty where no launcher gave it a name."""
     name = next((environment[variable] for variable in JOB if environment.get(variable)), "")
     parts = [name, *([environment[STEP]] if name and environment.get(STEP) else [])]
     return re.sub(r"[^\w.-]", "_", "-".join(parts))[:_MAX_NAME]

@@ -241,7 +241,10 @@ class BulkScanner(Scanner):
         return split or columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
 
     def _columns_of(self, size: int) -> Columns | None:
-        """What reads a block of some bytes in columns; None where log or block are not that large, or without numpy."""
+        """Return what reads a block of some bytes in columns.
+
+        None where log or block are not that large, or without numpy.
+        """
         if size < min(_SMALL, self._large):
             return None
         if self._columns is None and self._seen + size > self._large:
@@ -257,15 +260,15 @@ class BulkScanner(Scanner):
         return self._columns
 
     def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:
-        """Who printed lines with these prefixes, as far as they were seen lately."""
+        """Return who printed lines with these prefixes, as far as they were seen lately."""
         return map(self._origins.young.get, heads)
 
     def _seen_texts(self, rests: Iterable[bytes]) -> Iterable[Text | None]:
-        """What levels and messages of lines mean, as far as they were seen lately."""
+        """Return what levels and messages of lines mean, as far as they were seen lately."""
         return map(self._texts.young.get, rests)
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
-        """What level and message of a line mean, if they are sound and mean the same wherever they stand."""
+        """Return what level and message of a line mean, if they are sound and mean the same wherever they stand."""
         text = self._texts.young.get(rest)
         if text is None and rest[:5] in prefix.BEGINNINGS:
             text = self._text(rest, origin)
@@ -274,7 +277,7 @@ class BulkScanner(Scanner):
         return None if text is None or text.damaged else text
 
     def _sound_meaning(self, rest: bytes, origin: Origin) -> Text | None:
-        """The same for a text that nobody printed: nothing is remembered."""
+        """Return the same for a text that nobody printed: nothing is remembered."""
         if rest[:5] not in prefix.BEGINNINGS or self._key(rest, origin) != rest:
             return None
         text = self._meaning(rest, rest)
@@ -297,7 +300,7 @@ class BulkScanner(Scanner):
         return False
 
     def _printer(self, head: bytes, line: bytes, block: Found) -> _Printer | None:
-        """Who printed a line with this head.
+        """Return who printed a line with this head.
 
         Args:
             head: that of the line, maybe without its time.

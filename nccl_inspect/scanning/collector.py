@@ -10,7 +10,7 @@ from nccl_inspect.scanning.found import Found, Repeated
 
 
 class Collector(Protocol):
-    """Who wants the lines."""
+    """Holds who wants the lines."""
 
     def take(self, found: Found) -> None:
         """Take in lines; those of a process are in their order, but for those in the tables."""

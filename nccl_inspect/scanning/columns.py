@@ -153,13 +153,13 @@ def prefixed(block: Block) -> Spans:
 
 
 def usual(spans: Spans) -> Spans:
-    """Those with a prefix and a text of usual width."""
+    """Return those with a prefix and a text of usual width."""
     head = spans.mark - spans.begin
     return spans.at((head >= _LEAST) & (head <= _WIDEST) & (spans.end - spans.mark >= len(MARK) + _LEAST))
 
 
 def _may_connect(block: Block, begin: Rows, end: Rows) -> Mask:
-    """Which texts look like those about channels."""
+    """Return which texts look like those about channels."""
     width = end - begin - TAIL
     at = np.flatnonzero((width >= _LEAST) & (width <= _WIDEST))
     fits = np.zeros(len(begin), bool)

@@ -92,7 +92,10 @@ class ConnectionTable(Table):
 
 
 def _kind(event: ChannelConnect) -> tuple[object, ...]:
-    """What an edge states besides numbers and devices: see :func:`~nccl_inspect.model.fold.edge_key.edge_key`."""
+    """Return what an edge states besides numbers and devices.
+
+    See :func:`~nccl_inspect.model.fold.edge_key.edge_key`.
+    """
     return event.direction, event.detail, event.gdr, event.shared
 
 
@@ -141,11 +144,11 @@ class Edges(Record):
         self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
 
     def origin(self, edge: int) -> Origin:
-        """Who printed the first line of an edge."""
+        """Return who printed the first line of an edge."""
         return self.printers.origin(int(self.printer[edge]), b"" if self.time is None else bytes(self.time[edge]))
 
     def printed(self, edges: Rows) -> Printed:
-        """Who printed the first lines of some edges."""
+        """Return who printed the first lines of some edges."""
         return Printed(self.printers, self.printer[edges], None if self.time is None else self.time[edges])
 
     def level(self, edge: int) -> str:
@@ -153,7 +156,7 @@ class Edges(Record):
         return self.ways[int(self.way[edge])].level
 
     def bare(self, edge: int) -> ChannelConnect:
-        """The same without its message, which takes longest."""
+        """Return the same without its message, which takes longest."""
         dst, ends = int(self.columns["dst"][edge]), (self.columns["src_dev"][edge], self.columns["dst_dev"][edge])
         src_dev, dst_dev = (None if end == NONE else self.texts[end] for end in ends)
         event: ChannelConnect = self.kinds[self.kind[edge]].with_fields(

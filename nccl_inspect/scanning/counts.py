@@ -61,7 +61,7 @@ _SUMS = (
 
 @record
 class Counts(Record):
-    """How sound a source was."""
+    """Holds how sound a source was."""
 
     lines: int = 0
     nccl_lines: int = 0

@@ -64,7 +64,7 @@ class Short:
             self.lines.clear()
 
     def read(self, name: str, counts: Counts, grammar: Grammar) -> list[tuple[int, Origin, Text]]:
-        """What the lines say as those of an excerpt; nothing where something was known of them before.
+        """Return what the lines say as those of an excerpt; nothing where something was known of them before.
 
         Args:
             name: of the source.
@@ -82,7 +82,7 @@ class Short:
 
 
 class Reading(NamedTuple):
-    """What a line says, or several lines that were one."""
+    """Holds what a line says, or several lines that were one."""
 
     place: int
     """Of the first of them."""
@@ -171,7 +171,7 @@ class Excerpt:
         return Text(text.level, less, parsed) if parsed and parsed.production is production else text
 
     def readings(self, lines: Sequence[bytes], recognized: Collection[int] = ()) -> Iterator[Reading]:
-        """What lines say that have no prefix, or one that is not whole.
+        """Yield what lines say that have no prefix, or one that is not whole.
 
         Args:
             lines: of a text.
@@ -362,7 +362,10 @@ def _count(reading: Reading, counts: Counts, unknown: int) -> None:
 
 
 def _origin(match: re.Match[bytes]) -> Origin | None:
-    """Who printed a line without ``NCCL``: only a prefix of NCCL tells, not what a program puts before its level."""
+    """Return who printed a line without ``NCCL``.
+
+    Only a prefix of NCCL tells, not what a program puts before its level.
+    """
     if match.re is _PLUGIN:
         return prefix.ALONE
     origin = prefix.parse(match["head"].rstrip()) if match["head"] else None

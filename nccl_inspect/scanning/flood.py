@@ -28,11 +28,11 @@ class Repeats(NamedTuple):
     """The last lines: at least as many."""
 
     def places(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """How many lines come before the first of each kind, and how many after the last one."""
+        """Return how many lines come before the first of each kind, and how many after the last one."""
         return _places(self.cycle, self.numbers), _places(reversed(self.end), self.numbers)
 
     def last_of(self, lines: Container[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Those of some kinds from the last one on, each with how many lines come after it."""
+        """Yield those of some kinds from the last one on, each with how many lines come after it."""
         if not lines:
             return
         back = 0
@@ -44,7 +44,7 @@ class Repeats(NamedTuple):
 
 
 def found(block: Lines) -> Repeats | None:
-    """What a block repeats; None when it does not."""
+    """Return what a block repeats; None when it does not."""
     text = block.text
     middle = max(0, len(text) - _LOOK) // 2  # a flood may begin after what a job prints first
     sample = text[middle : middle + _LOOK].split(b"\n")
@@ -81,7 +81,7 @@ def _is_periodic(text: bytes, width: int) -> bool:
 
 
 def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
-    """How many lines come before the first of each kind."""
+    """Return how many lines come before the first of each kind."""
     left = set(wanted)
     places = {}
     for place, line in enumerate(lines):

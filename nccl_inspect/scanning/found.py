@@ -28,7 +28,7 @@ class Extent(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What earlier lines show about how later ones are to be read."""
+    """Holds what earlier lines show about how later ones are to be read."""
 
     wrapped: bool = False
     """Whether lines are in envelopes."""
@@ -36,7 +36,7 @@ class Known(NamedTuple):
     """What unknown launchers put in front of NCCL's prefix, with zeros for its numbers."""
 
     def with_more(self, other: Known) -> Known:
-        """What both state."""
+        """Return what both state."""
         return Known(self.wrapped or other.wrapped, self.leads | other.leads)
 
 

@@ -54,7 +54,7 @@ class Grams:
         self._may_be[_mixed(self._grams)] = True
 
     def lines(self, text: bytes) -> tuple[int, list[tuple[int, bytes]]]:
-        """How many lines a block has, and those that may hold one of the texts, each with its place."""
+        """Return how many lines a block has, and those that may hold one of the texts, each with its place."""
         letters = np.frombuffer(text, np.uint8)
         places = [np.array([*_places(plain, text)], np.int64) for plain in self._plain]
         ends = []
@@ -69,7 +69,7 @@ class Grams:
         return len(line_ends), [(row, text[begin:end]) for row, begin, end in spans]
 
     def _matches(self, part: NDArray[np.uint8]) -> Rows:
-        """Where four bytes of a text stand."""
+        """Return where four bytes of a text stand."""
         words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
         rows = np.flatnonzero(self._may_be[_mixed(words)])
         at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
@@ -88,7 +88,7 @@ def _mixed(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def _places(name: bytes, text: bytes) -> Iterator[int]:
-    """Where a text stands, once in each line; searching from the end takes a third of the time."""
+    """Yield where a text stands, once in each line; searching from the end takes a third of the time."""
     at = len(text)
     while (at := text.rfind(name, 0, at)) >= 0:
         yield at

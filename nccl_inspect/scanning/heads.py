@@ -21,7 +21,7 @@ _MAX_FORMS = 64
 
 
 class Known(NamedTuple):
-    """What a scanner knows of prefixes."""
+    """Holds what a scanner knows of prefixes."""
 
     seen: Callable[[Iterable[bytes]], Iterable[Origin | None]]
     """Who printed lines with these prefixes, as far as they were seen lately."""
@@ -34,7 +34,7 @@ class Known(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Where lines with a prefix are in a block."""
+    """Holds where lines with a prefix are in a block."""
 
     row: Rows
     """Which lines of the block these are."""
@@ -80,7 +80,7 @@ def heads_of(block: Block, spans: Spans, first: int, is_timed: bool, known: Know
 
 
 def origins_of(heads: Sequence[bytes], known: Known) -> list[Origin | None] | None:
-    """Who printed lines with these prefixes; None where one is news."""
+    """Return who printed lines with these prefixes; None where one is news."""
     origins = list(known.seen(heads))
     for index, head in enumerate(heads):
         if origins[index] is None:
@@ -99,7 +99,7 @@ class _Framed(NamedTuple):
 
 
 def _framed(block: Block, begin: Rows, mark: Rows, known: Known) -> _Framed | None:
-    """What prefixes have in common but for their times; None where one is news."""
+    """Return what prefixes have in common but for their times; None where one is news."""
     start, stop = _times(block, begin, mark)
     frame_of = np.full(len(begin), -1, np.int32)
     rows = np.flatnonzero(stop > start)
@@ -129,7 +129,7 @@ def _framed(block: Block, begin: Rows, mark: Rows, known: Known) -> _Framed | No
 
 
 def _times(block: Block, begin: Rows, mark: Rows) -> tuple[Rows, Rows]:
-    """Where the times in prefixes begin and end, if they look like those in others; else both is the same.
+    """Return where the times in prefixes begin and end, if they look like those in others; else both is the same.
 
     Whether that is the time of a prefix, its frame proves.
     """

@@ -20,7 +20,7 @@ Times: TypeAlias = NDArray[np.bytes_]
 
 @record
 class Printers(Record):
-    """Who printed the lines of a block."""
+    """Holds who printed the lines of a block."""
 
     origins: list[Origin]
     """Of those that differ in their time only, one stands for the others."""
@@ -28,18 +28,18 @@ class Printers(Record):
     """What makes the origin of a line itself where lines have times, by the same numbers."""
 
     def origin(self, printer: int, time: bytes) -> Origin:
-        """Who printed a line, with its time."""
+        """Return who printed a line, with its time."""
         frame = self.frames[printer] if self.frames else None
         return self.origins[printer] if frame is None else frame.with_time(time)
 
     def some(self, chosen: Sequence[bool]) -> Printers:
-        """Those that are chosen, in their order."""
+        """Return those that are chosen, in their order."""
         return Printers(list(compress(self.origins, chosen)), list(compress(self.frames, chosen)))
 
 
 @record
 class Printed(Record, Sequence[Origin]):
-    """Who printed some lines, and when: the origin of a line is made when somebody asks for it."""
+    """Holds who printed some lines, and when: the origin of a line is made when somebody asks for it."""
 
     printers: Printers
     printer: Column
@@ -69,7 +69,7 @@ class Printed(Record, Sequence[Origin]):
 
     @property
     def origins(self) -> list[Origin]:
-        """Those of all lines."""
+        """Return those of all lines."""
         printers, origins = self.printer.tolist(), self.printers.origins
         if self.time is None:
             return [origins[printer] for printer in printers]
@@ -77,7 +77,7 @@ class Printed(Record, Sequence[Origin]):
 
     @property
     def late(self) -> list[Origin | Late]:
-        """The same, where few are asked for."""
+        """Return the same, where few are asked for."""
         origins, frames, printers = self.printers.origins, self.printers.frames, self.printer.tolist()
         if self.time is None:
             return [origins[printer] for printer in printers]
@@ -124,11 +124,11 @@ class Heads(Record):
     """Where the times stand that are not in the prefixes, but in what is around the lines."""
 
     def origin(self, at: int) -> Origin:
-        """Who printed a line, with its time."""
+        """Return who printed a line, with its time."""
         return self.origins(np.array([at]))[0]
 
     def origins(self, at: Rows) -> list[Origin]:
-        """Who printed some lines, with their times."""
+        """Return who printed some lines, with their times."""
         printers, origins, frames = self.printer[at].tolist(), self.printers.origins, self.printers.frames
         if not frames:
             return [origins[printer] for printer in printers]
@@ -141,7 +141,7 @@ class Heads(Record):
         ]
 
     def printed(self, at: Rows) -> Printed:
-        """The same, where few are asked for."""
+        """Return the same, where few are asked for."""
         return Printed(self.printers, self.printer[at], self.times(at))
 
     def times(self, at: Rows) -> Times | None:
@@ -192,5 +192,5 @@ class LineTable(Table):
     texts: list[Text]
 
     def count(self, chosen: Sequence[bool]) -> int:
-        """How many rows have one of the chosen texts."""
+        """Return how many rows have one of the chosen texts."""
         return int(np.array(chosen, bool)[self.text].sum())

@@ -174,7 +174,7 @@ def _meaning(parsed: Parsed, origin: Origin | None, level: str | None, message: 
 
 
 def _sense(name: str, production: Production) -> str:
-    """What a field means: some names have another meaning in the output of other programs."""
+    """Return what a field means: some names have another meaning in the output of other programs."""
     places = (f"{production.dialect}/{production.name}/", f"{production.dialect}/", "")
     return next((sense for place in places if (sense := glossary().get(place + name))), "")
 
@@ -233,7 +233,7 @@ def subsystems(production: Production) -> str:
 
 @cache
 def glossary() -> dict[str, str]:
-    """What field names mean."""
+    """Return what field names mean."""
     text = (Path(__file__).parent / "glossary.txt").read_text(encoding="utf-8")
     return dict(_entries(text))
 

@@ -73,7 +73,7 @@ def _with_words(message: str, grammar: Grammar) -> Production | None:
 
 
 def _in_order(words: list[str], text: list[str], weights: dict[str, float]) -> float:
-    """What the words count that a text has in the same order."""
+    """Return what the words count that a text has in the same order."""
     blocks = SequenceMatcher(None, words, text, autojunk=False).get_matching_blocks()
     return sum(weights[word] for block in blocks for word in words[block.a : block.a + block.size])
 

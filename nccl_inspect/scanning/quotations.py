@@ -105,5 +105,5 @@ def is_sentence(text: bytes) -> bool:
 
 @cache
 def _system_error() -> re.Pattern[bytes]:
-    """What the system says of a failed call."""
+    """Return what the system says of a failed call."""
     return re.compile(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))

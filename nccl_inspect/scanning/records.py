@@ -43,7 +43,7 @@ _LEAST = 2
 
 
 class RecordFrame(Frame):
-    """What lines of the same prefix have in common in objects of one form."""
+    """Holds what lines of the same prefix have in common in objects of one form."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class RecordFrame(Frame):
 
 
 class Form(NamedTuple):
-    """What an object states of its line, whatever line and time these are."""
+    """Holds what an object states of its line, whatever line and time these are."""
 
     stated: Stated
     """With the time of the object that showed it."""
@@ -69,7 +69,7 @@ class Form(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where objects have their time."""
+    """Holds where objects have their time."""
 
     time: bytes
     """With its quotes, and with zeros for digits."""
@@ -82,7 +82,7 @@ class _Place(NamedTuple):
 
 
 class _Clock(NamedTuple):
-    """Where the times of day of objects are."""
+    """Holds where the times of day of objects are."""
 
     begin: Rows
     width: Rows
@@ -91,7 +91,7 @@ class _Clock(NamedTuple):
     """Whether it is before the line."""
 
     def at(self, rows: Rows) -> _Clock:
-        """Those of some objects."""
+        """Return those of some objects."""
         return _Clock(self.begin[rows], self.width[rows], self.is_front[rows])
 
 
@@ -134,7 +134,7 @@ class Records:
         return None if heads is None else self._columns.read(spans.at(at), heads)
 
     def _clock(self, block: Block, spans: Spans) -> _Clock:
-        """Where the times are, as far as they look like those that were found."""
+        """Return where the times are, as far as they look like those that were found."""
         clock = _Clock(np.zeros_like(spans.row), np.zeros_like(spans.row), np.zeros(len(spans.row), bool))
         left, places = np.arange(len(spans.row)), list(self._places)
         for _ in range(_MAX_TRIES):
@@ -147,7 +147,7 @@ class Records:
         return clock
 
     def _places_in(self, block: Block, spans: Spans, at: int) -> list[_Place]:
-        """Where the time of an object may be; nothing where it has no form."""
+        """Return where the time of an object may be; nothing where it has no form."""
         line, begin, end = _object(block, spans, at)
         form = form_of(line, begin, end)
         if form is None:
@@ -162,7 +162,10 @@ class Records:
         return places
 
     def _stated_in(self, block: Block, spans: Spans, clock: _Clock) -> tuple[Column, list[Stated]] | None:
-        """What objects state: for each a number, -1 where it has no form; None where too many are of new forms."""
+        """Return what objects state: for each a number, -1 where it has no form.
+
+        None where too many are of new forms.
+        """
         row, begin, _, end = spans
         start, stop, until = block.begin[row], block.end[row], clock.begin + clock.width
         around = [
@@ -204,7 +207,7 @@ class Records:
         return Heads(block, begin, mark, row + first, printer[number], Printers(printing, frames), clock.begin)
 
     def _stated(self, block: Block, spans: Spans, clock: _Clock, at: int, around: bytes) -> Stated | None:
-        """What objects state that have this around line and time; None where they have no form."""
+        """Return what objects state that have this around line and time; None where they have no form."""
         if around not in self._forms:
             if len(self._forms) >= _MAX_FORMS:
                 self._forms.clear()
@@ -216,7 +219,10 @@ class Records:
 
 
 def _quoted(block: Block) -> Spans:
-    """Where lines with a prefix are within objects: between quotes, up to the line end in letters if there is one."""
+    """Return where lines with a prefix are within objects.
+
+    Between quotes, up to the line end in letters if there is one.
+    """
     row, mark = block.first_in_lines(MARK)
     limits = np.flatnonzero((block.bytes == _QUOTE) | (block.bytes == _BACKSLASH))
     place = np.searchsorted(limits, mark)
@@ -254,7 +260,7 @@ def _object(block: Block, spans: Spans, at: int) -> tuple[bytes, int, int]:
 
 
 def _frame(origin: Origin, stated: Stated, time: str) -> RecordFrame:
-    """What lines of a printer have in common in objects that state the same, with times of day like this one."""
+    """Return what lines of a printer have in common in objects that state the same, with times of day like this one."""
     stamp = None
     if origin.time is None:  # else the one that a line states itself is nearer
         date, end = (stated.time or "")[:_DATE], _CLOCK.sub(b"", encode(stated.time or "")[_DATE:], count=1)

@@ -80,7 +80,7 @@ class Scanner:
 
     @property
     def known(self) -> Known:
-        """What was learned; a scanner of later lines is given this before it reads."""
+        """Return what was learned; a scanner of later lines is given this before it reads."""
         return Known(self.wrapped, frozenset(self._leads))
 
     def know(self, known: Known) -> None:
@@ -141,7 +141,7 @@ class Scanner:
         sink(number, origin, text)
 
     def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
-        """What stood in a whole-line envelope: a line, or several."""
+        """Read what stood in a whole-line envelope: a line, or several."""
         for line in envelopes.cleaned(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
             parts = prefix.split(line)
             if parts is None:
@@ -189,7 +189,7 @@ class Scanner:
         return True
 
     def _unwrapped(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
-        """What stood in a whole-line envelope: whole, or a part of a line."""
+        """Read what stood in a whole-line envelope: whole, or a part of a line."""
         if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
             part = envelopes.stream_of(inner.text)
             part = Inner(part.text, part.stated.within(inner.stated)) if part else inner
@@ -298,7 +298,7 @@ class Scanner:
     def _traced(
         self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None
     ) -> Parsed | None:
-        """What a line is if a traceback ends with it and nobody knows it, else what is known of it."""
+        """Return what a line is if a traceback ends with it and nobody knows it, else what is known of it."""
         tracebacks.begin(line, number, stated, open_tracebacks)
         inner = tracebacks.ended(line, number, stated, open_tracebacks)
         if inner is None or parsed is not None:
@@ -361,7 +361,7 @@ class Scanner:
         return self._remembered(head, prefix.parse(head))
 
     def _remembered(self, head: bytes, origin: Origin | None) -> Origin | None:
-        """What a prefix was found to tell."""
+        """Return what a prefix was found to tell."""
         if origin is not None:
             self._timed.learn(head, origin)
         if origin is not None and origin.wrapped:
@@ -400,14 +400,14 @@ class Scanner:
         return Text(text.level, text.message, parsed)
 
     def _key(self, rest: bytes, origin: Origin | None) -> bytes:
-        """What level and message are remembered by: with a mark where the printer decides what they mean."""
+        """Return what level and message are remembered by: with a mark where the printer decides what they mean."""
         message = rest.partition(b" ")[2]
         if not self.wrapped or len(envelopes.without_trailer(message)) == len(message):
             return rest
         return rest + (_TRAILED if origin is not None and origin.wrapped else _UNTRAILED)
 
     def _meaning(self, rest: bytes, key: bytes) -> Text:
-        """What level and message mean that are remembered by this key."""
+        """Return what level and message mean that are remembered by this key."""
         level, _, message = rest.partition(b" ")
         if len(key) > len(rest) and key.endswith(_TRAILED):
             shorter = envelopes.without_trailer(message)

@@ -13,7 +13,7 @@ from nccl_inspect.scanning.spans import Rows
 
 
 class Part(NamedTuple):
-    """What is in the block of one source."""
+    """Holds what is in the block of one source."""
 
     size: int
     """How many lines it has."""
@@ -50,7 +50,7 @@ class SharedBlock:
         split.lines.heads.line = self._numbers(rows) + np.array(before)[self._sources(rows)]
 
     def parts(self) -> Iterator[Part]:
-        """What is of each source."""
+        """Yield what is of each source."""
         others, left = self._split.others, self._split.left
         ends = np.searchsorted(others, self._ends).tolist()
         numbers = self._numbers(others).tolist()
@@ -62,7 +62,7 @@ class SharedBlock:
         return np.searchsorted(self._ends, rows, side="right")
 
     def _by_source(self, rows: Rows) -> NDArray[np.int64]:
-        """How many of some lines each source has."""
+        """Return how many of some lines each source has."""
         return np.bincount(self._sources(rows), minlength=len(self._sizes))
 
     def _numbers(self, rows: Rows) -> Rows:

@@ -211,7 +211,7 @@ def number_of(first: Rows) -> tuple[Column, Rows]:
 
 
 def weights_of(widths: Sequence[int]) -> NDArray[np.int64]:
-    """What digits count in numbers of these widths: a row for each digit, a column for each number."""
+    """Return what digits count in numbers of these widths: a row for each digit, a column for each number."""
     weights = np.zeros((sum(widths), len(widths)), np.int64)
     row = 0
     for column, width in enumerate(widths):

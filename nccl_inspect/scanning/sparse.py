@@ -39,7 +39,7 @@ _WASTE = 1 << 12
 
 
 class Picked(NamedTuple):
-    """What is worth a look in a block."""
+    """Holds what is worth a look in a block."""
 
     size: int
     """How many lines the block has."""
@@ -50,7 +50,7 @@ class Picked(NamedTuple):
 
 
 class _Letters(NamedTuple):
-    """What the lines of other programs consist of."""
+    """Holds what the lines of other programs consist of."""
 
     common: bytes
     """Their letters, with all digits: a line with others may hold a sign."""
@@ -84,11 +84,11 @@ class Sieve:
 
     @cached_property
     def _shapes(self) -> list[bytes]:
-        """What the signs look like."""
+        """Return what the signs look like."""
         return sorted({sign.translate(None, DIGITS) for sign in self._signs})
 
     def picked(self, text: bytes) -> Picked:
-        """What is worth a look in a block."""
+        """Return what is worth a look in a block."""
         found = self._by_letters(text) if self._letters else None
         if found is None and self._tries >= _TRIES and len(text) >= _LARGE:
             found = self._by_grams(text)
@@ -106,7 +106,7 @@ class Sieve:
         return shape in self._idle or not self._worth({shape})
 
     def _by_letters(self, text: bytes) -> Picked | None:
-        """What has rare letters; None where not all such lines have one of NCCL's, or others may hold a sign."""
+        """Return what has rare letters; None where not all such lines have one of NCCL's, or others may hold a sign."""
         assert self._letters is not None
         if any(text.rfind(part) >= 0 for part in self._letters.texts):
             return None
@@ -133,7 +133,7 @@ class Sieve:
         return _Letters(bytes(letters), texts, rare) if rare and len(texts) <= _FEW else None
 
     def _by_grams(self, text: bytes) -> Picked | None:
-        """What holds a sign, whatever the other lines look like; None without numpy."""
+        """Return what holds a sign, whatever the other lines look like; None without numpy."""
         try:
             from nccl_inspect.scanning.grams import Grams  # this loads numpy
         except ImportError:
@@ -147,7 +147,7 @@ class Sieve:
         return Picked(size, picked, b"\n".join([line for _, line in picked]).translate(None, DIGITS))
 
     def _by_shapes(self, text: bytes) -> Picked:
-        """What holds a sign, compared for each distinct look of lines only."""
+        """Return what holds a sign, compared for each distinct look of lines only."""
         shapes = text.translate(None, DIGITS).split(b"\n")
         worth = self._worth(set(shapes) - self._idle)
         places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
@@ -158,7 +158,7 @@ class Sieve:
         return Picked(len(shapes), list(zip(places, lines, strict=True)), b"\n".join(worth))
 
     def _worth(self, fresh: set[bytes]) -> set[bytes]:
-        """Those of some shapes that hold something that makes a line worth a look; the others are remembered."""
+        """Return those of some shapes that hold something that makes a line worth a look; the others are remembered."""
         together = b"\n".join(fresh)
         signs = [sign for sign in self._shapes if sign in together]
         worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()

@@ -51,7 +51,7 @@ class _Number(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """What texts have in common."""
+    """Holds what texts have in common."""
 
     text: Text
     """One of them."""
@@ -102,7 +102,7 @@ class TextForms:
         self._general.clear()
 
     def read(self, block: Block, begin: Rows, end: Rows, origin_of: Callable[[int], Origin]) -> Iterable[Text | None]:
-        """What texts mean; None where that depends on the line.
+        """Yield what texts mean; None where that depends on the line.
 
         Args:
             block: where they stand.
@@ -240,7 +240,7 @@ class _Fields:
         return b"".join(text)
 
     def form(self, rest: bytes, parsed: Parsed) -> _Form:
-        """What such texts have in common."""
+        """Return what such texts have in common."""
         digits = [place for number in self.numbers for place in number.digits]
         least, most = np.frombuffer(rest, np.uint8).copy(), np.frombuffer(rest, np.uint8).copy()
         least[[*self.letters]], most[[*self.letters]] = 0x00, 0xFF

@@ -53,7 +53,7 @@ def rejoined(lines: Lines, grammar: Grammar) -> Lines:
 
 
 def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tuple[int, bytes]]]:
-    """Where a broken line begins, how many lines it takes, and what it was."""
+    """Yield where a broken line begins, how many lines it takes, and what it was."""
     width = max(map(len, lines))
     others = [place for place, line in enumerate(lines[1:]) if _USUAL not in line]
     for place, line in zip(others, map(lines.__getitem__, others), strict=True):

@@ -22,14 +22,14 @@ _PARTS = ("detected", "xml_files")
 
 @frozen
 class Named(Frozen):
-    """How a log names a GPU: by nvmlDev, by PCI bus id, or by both."""
+    """Holds how a log names a GPU: by nvmlDev, by PCI bus id, or by both."""
 
     nvml_dev: int | None
     bus_id: str | None
 
 
 def named(bracket: str | None) -> Named:
-    """What the bracket of a connection line (``0[19000]``, ``0[3]``) says: nvmlDev since 2.18.3, before it the bus id.
+    """Return what the bracket of a connection line (``0[19000]``, ``0[3]``) says: nvmlDev, before 2.18.3 the bus id.
 
     No GPU has a bus id of one digit, and no nvmlDev has two, except on rare machines with more than ten GPUs.
     """
@@ -94,7 +94,7 @@ class Topology(Frozen):
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are."""
+        """Return how many GPUs there are."""
         return len(self.devices)
 
     def between(self, src: int, dst: int) -> str | None:
@@ -113,7 +113,7 @@ class Topology(Frozen):
         return self.devices[places[0]] if len(places) == 1 else None
 
     def _places(self, gpu: Named) -> list[int]:
-        """Where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
+        """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         if gpu.bus_id is not None:
             wanted = bus_number(gpu.bus_id)
             places = [

@@ -36,7 +36,7 @@ def topologies(job: Job) -> list[Topology]:
 
 
 def _matrix(job: Job) -> list[Topology]:
-    """What ``nvidia-smi topo -m`` printed into the log, where it did so of one kind of machines and as a whole.
+    """Return what ``nvidia-smi topo -m`` printed into the log, where it did so of one kind of machines and as a whole.
 
     Launchers and collectors put something before each line, and of several machines the lines may be mixed. A machine
     with fewer GPUs than the job uses on one host is none of the job.

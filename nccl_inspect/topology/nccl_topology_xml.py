@@ -143,7 +143,7 @@ def _pci_class(way: tuple[Element, ...], other: tuple[Element, ...]) -> str:
 
 
 def _links(gpu: _Found) -> dict[object, int]:
-    """How many NVLinks lead to each other GPU, by bus number, and to NVSwitches, by ``switch``."""
+    """Return how many NVLinks lead to each other GPU, by bus number, and to NVSwitches, by ``switch``."""
     links: dict[object, int] = {}
     for link in gpu.element.findall("nvlink") if gpu.element is not None else ():
         kind = link.get("tclass", "")

@@ -70,7 +70,7 @@ class Flow(Record):
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """How long it takes, at best and at worst."""
+        """Return how long it takes, at best and at worst."""
         return (self.bytes / self.rate.high / 1e9, self.bytes / self.rate.low / 1e9) if self.rate else None
 
 

@@ -25,7 +25,7 @@ def joint(*columns: Column) -> Column:
 
 
 def _joint(columns: Sequence[Column], most: int) -> tuple[Column, int]:
-    """The same with how many numbers there may be.
+    """Return the same with how many numbers there may be.
 
     Args:
         columns: one behind the other.
@@ -67,7 +67,10 @@ def distinct(*columns: Column) -> tuple[Column, Column]:
 
 
 def _close(key: Column, size: int) -> tuple[Column, int]:
-    """The same numbers without gaps between them, and how many there are; before, they are less than ``size``."""
+    """Return the same numbers without gaps between them, and how many there are.
+
+    Before, they are less than ``size``.
+    """
     if size > _SPARSE * len(key):
         order = np.argsort(key, kind="stable")
         ordered, number = key[order], np.empty(len(key), np.int64)

@@ -61,7 +61,7 @@ class Package(Generic[_Module]):
 
 
 def instead_of(path: Path, otherwise: str) -> str:
-    """What to do about a path that leads nowhere: a question that names similar ones, if there are any.
+    """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any.
 
     Args:
         path: as it was given.

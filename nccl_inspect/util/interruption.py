@@ -37,7 +37,7 @@ _END = object()
 
 
 class Interruption:
-    """What the next signal means.
+    """Holds what the next signal means.
 
     While it is entered, a log is read: the first signal then ends :meth:`until` with the item in hand. Once all is
     read, the report is finished.
@@ -120,7 +120,7 @@ class Interruption:
         return _Undone(self._undo, undo)
 
     def words(self) -> str:
-        """What is said of the end."""
+        """Return what is said of the end."""
         if self.unwritten:
             return f"interrupted; nothing written to {self.unwritten}"
         return "interrupted; the output is partial" if self.has_output else "interrupted"

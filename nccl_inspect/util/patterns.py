@@ -20,5 +20,5 @@ class _Later:
 
 
 def later(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[AnyStr]:
-    """What ``re.compile`` gives, compiled when it is first used."""
+    """Return what ``re.compile`` gives, compiled when it is first used."""
     return cast("re.Pattern[AnyStr]", _Later(pattern, flags))

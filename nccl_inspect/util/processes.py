@@ -41,7 +41,7 @@ class Helper(Protocol):
     """A process that works."""
 
     def result(self) -> Any:
-        """What its work gave; None when it could not be started, failed or died."""
+        """Return what its work gave; None when it could not be started, failed or died."""
 
     def end(self) -> None:
         """End it where it still runs."""
@@ -115,7 +115,7 @@ class _Fork:
             os._exit(status)
 
     def result(self) -> Any:
-        """What its work gave; None when it failed or died, or nobody knows whether it did."""
+        """Return what its work gave; None when it failed or died, or nobody knows whether it did."""
         with self._file, suppress(OSError):  # no memory is to be had
             return None if self._ended() else _read(self._file)
         return None

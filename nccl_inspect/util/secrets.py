@@ -29,7 +29,7 @@ _SHORT = 4
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Where secrets stand; most logs never need these, and compiling them takes a while."""
+    """Return where secrets stand; most logs never need these, and compiling them takes a while."""
     sources = (
         rf"{_WORD}{_NAME}(?: set| reset| environment variable)(?: (?:by|from) environment)? to (?P<value>.+)",
         rf"""{_WORD}{_NAME}["']?\s*[=:]\s*{_VALUE}""",

@@ -34,7 +34,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of several lines: its line ends stay."""
+    """Return the same for text of several lines: its line ends stay."""
     return _CONTROL_IN_LINES.sub(_escaped, encode(text).decode("utf-8", "backslashreplace"))
 
 
@@ -48,7 +48,7 @@ def cut(text: str, width: int) -> str:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What stands for the first character that a stream cannot hold: names in a log may have any."""
+    """Return what stands for the first character that a stream cannot hold: names in a log may have any."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     char = error.object[error.start]

@@ -45,7 +45,7 @@ def some_ranks(numbers: Iterable[int], limit: int = 12) -> str:
 
 
 def read_range(word: str) -> range | None:
-    """What one part names, ``3``, ``0-7`` or ``0-1016:8``; None where it is none of these."""
+    """Return what one part names, ``3``, ``0-7`` or ``0-1016:8``; None where it is none of these."""
     match = _RANGE.fullmatch(word)
     if not match:
         return None

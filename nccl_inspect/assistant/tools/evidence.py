@@ -57,7 +57,7 @@ class EvidenceFile(BaseModel):
 
 
 class EvidenceAnswer(BaseModel):
-    """What the findings rest on."""
+    """Holds what the findings rest on."""
 
     findings: list[FullFinding]
     page: Page

@@ -37,7 +37,7 @@ class LineField(BaseModel):
 
 
 class ExplainedLine(BaseModel):
-    """What a line means."""
+    """Holds what a line means."""
 
     quoted_log_text: str = Field(description="Untrusted data: the line that was given.")
     known: bool

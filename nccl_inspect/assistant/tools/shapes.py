@@ -54,7 +54,7 @@ def brief_finding(finding: Finding) -> BriefFinding:
 
 
 def where(finding: Finding) -> str:
-    """Whom a finding is about."""
+    """Return whom a finding is about."""
     if finding.where:
         return shown(finding.where)
     parts = [ranks_word(finding.ranks) if finding.ranks else "", some_names(finding.hosts, 3) if finding.hosts else ""]
@@ -85,7 +85,7 @@ def kind_of_path(row: list[str]) -> KindOfPath:
 
 
 def culprits(finding: Finding) -> list[dict[str, Any]]:
-    """What the bad paths or ranks have in common, the best few."""
+    """Return what the bad paths or ranks have in common, the best few."""
     return [
         {"kind": culprit.kind, "name": shown(culprit.name, MAX_NAME), "bad": culprit.bad, "of": culprit.of}
         for culprit in finding.culprits[:_MAX_CULPRITS]

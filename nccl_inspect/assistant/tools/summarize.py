@@ -32,7 +32,7 @@ _MAX_PROBLEMS = 5
 
 
 class World(BaseModel):
-    """What the log shows of the job."""
+    """Holds what the log shows of the job."""
 
     world_size: int | None
     ranks_seen: str = Field(description="Ranks with lines in the log: 0-7.")

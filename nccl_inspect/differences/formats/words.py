@@ -24,7 +24,7 @@ def headline(difference: Difference) -> str:
 
 
 def renamed(difference: Difference) -> str:
-    """Which hosts are the same; empty where all have the same names."""
+    """Return which hosts are the same; empty where all have the same names."""
     if not difference.renamed:
         return ""
     names = shortened((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)

@@ -48,7 +48,7 @@ MAX_DEPTH = 6
 
 
 class _Opening(NamedTuple):
-    """How whole-line envelopes open."""
+    """Holds how whole-line envelopes open."""
 
     pattern: re.Pattern[bytes]
     readers: list[Reader]
@@ -128,7 +128,7 @@ def has_partials(block: bytes) -> bool:
 
 
 def signs_of_partials() -> list[bytes]:
-    """What a line holds that continues in the next one, where this alone shows it."""
+    """Return what a line holds that continues in the next one, where this alone shows it."""
     return [text for parts in _parts() if not parts.least for text in parts.texts]
 
 
@@ -258,7 +258,7 @@ def _parts() -> tuple[Parts, ...]:
 
 @cache
 def _in_parts() -> dict[str, ModuleType]:
-    """Those whose lines may continue in the next one, by name."""
+    """Return those whose lines may continue in the next one, by name."""
     return {name: import_module(f"{in_parts.__name__}.{name}") for name in modules(in_parts.__file__)}
 
 

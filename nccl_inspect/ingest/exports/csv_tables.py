@@ -24,7 +24,7 @@ _MAX_ROW = 1 << 17
 
 
 def reader(head: bytes, turned: bool = False) -> Sheet | None:
-    """What reads a source that begins so; None when it has no line that names columns."""
+    """Return what reads a source that begins so; None when it has no line that names columns."""
     line = decode(head.partition(b"\n")[0]).rstrip("\r")
     delimiter = max(",;\t", key=line.count)
     try:

@@ -140,7 +140,7 @@ class Document:
         self._at, self._since = self._at - done, max(self._since - done, 0)
 
     def _next(self, ended: bool) -> list[Numbered] | None:
-        """What the next piece of the text gives; None when more of it must come first."""
+        """Return what the next piece of the text gives; None when more of it must come first."""
         self._go_to(_match(_BETWEEN, self._text, self._at))
         sign = self._text[self._at : self._at + 1]
         if not sign:
@@ -202,7 +202,7 @@ class Document:
         return []
 
     def _taken(self, sign: str, value: Any, end: int) -> list[Numbered]:
-        """What a whole value gives."""
+        """Return what a whole value gives."""
         record = None
         if self._key in _CONTEXT:
             self._frames[-1].context[self._key] = value
@@ -231,7 +231,7 @@ class Document:
         return value if isinstance(value, dict) and self._place_of_message(value) else None
 
     def _place_of_message(self, record: dict[str, Any]) -> str:
-        """Where the message of a record stands; empty when it is none."""
+        """Return where the message of a record stands; empty when it is none."""
         if self._path and isinstance(at(record, self._path), str):
             return self._path
         self._path = _path(record) or next((path for path in self.paths if at(record, path) is not None), "")
@@ -320,21 +320,21 @@ def _split(text: str) -> list[str]:
 
 
 def _place(source: str, path: str) -> int:
-    """Where in a record its message stands."""
+    """Return where in a record its message stands."""
     marked = source.find(_MARK)
     return marked if marked >= 0 else max(source.find(f'"{path.rpartition(".")[2]}"'), 0)
 
 
 @cache
 def message_paths() -> list[str]:
-    """Where envelopes of one record have the message."""
+    """Return where envelopes of one record have the message."""
     readers = (getattr(module, "READ", None) for module in envelopes.shipped().values())
     paths = dict.fromkeys(path for reader in readers if (path := getattr(reader, "message", "")))
     return [path for path in paths if "[]" not in path]
 
 
 def _path(record: dict[str, Any]) -> str:
-    """Where the message of a record stands, as far as an envelope shows; empty when none does."""
+    """Return where the message of a record stands, as far as an envelope shows; empty when none does."""
     return next((path for path in message_paths() if isinstance(at(record, path), str)), "")
 
 

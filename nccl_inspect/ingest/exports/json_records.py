@@ -129,7 +129,7 @@ class JsonReaders:
 
 
 def _shape(value: Any, depth: int = _MAX_DEPTH) -> Hashable:
-    """What of an object decides how much a reader knows of it: the names in it, and whether there are values."""
+    """Return what of an object decides how much a reader knows of it: the names in it, and whether there are values."""
     kind = type(value)
     if kind is str:
         return value.isdecimal() if value else None

@@ -59,7 +59,7 @@ def pieces_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputE
 
 
 def reader_of(head: bytes, turned: bool = False) -> Reader | None:
-    """What reads a source that begins so; None where its lines are read as they stand."""
+    """Return what reads a source that begins so; None where its lines are read as they stand."""
     if not may_be_export(head):
         return terminal_wraps.reader(head)
     from nccl_inspect.ingest.exports import csv_tables, json_documents  # few logs are exports

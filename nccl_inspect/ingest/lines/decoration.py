@@ -143,7 +143,7 @@ def endings(text: bytes) -> list[bytes]:
 
 
 def parts(line: bytes) -> list[bytes]:
-    """What a line was put together from: by line ends written in letters, arrows, and few cells of a table."""
+    """Return what a line was put together from: by line ends written in letters, arrows, and few cells of a table."""
     cells = [cell for cell in _CELL.split(line.strip(b"| ")) if cell.strip()]
     if len(cells) > _CELLS:
         return [line]
@@ -157,7 +157,7 @@ def without_margin(line: bytes) -> bytes:
 
 
 def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """What lines are together that were one before, and how many they are: first the fewest.
+    """Yield what lines are together that were one before, and how many they are: first the fewest.
 
     A terminal breaks inside of words, a mail at a blank.
     """
@@ -169,7 +169,7 @@ def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def in_code(lines: Sequence[bytes]) -> list[bool]:
-    """Of each line whether it may be one of a log: where a text marks what is, all else is prose."""
+    """Return for each line whether it may be one of a log: where a text marks what is, all else is prose."""
     marks = [_CODE.match(line) for line in lines]
     is_marked = sum(mark is not None for mark in marks) > 1
     answers, opened, wanted = list[bool](), not is_marked, True

@@ -22,7 +22,7 @@ DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 
 
 class Stated(NamedTuple):
-    """What a launcher or collector says of a line."""
+    """Holds what a launcher or collector says of a line."""
 
     time: str | None = None
     label: str | None = None
@@ -57,7 +57,7 @@ class Inner(NamedTuple):
 
 
 class Parts:
-    """What shows that lines continue in the next one of the same stream.
+    """Holds what shows that lines continue in the next one of the same stream.
 
     Args:
         texts: one of them is in such a line.
@@ -98,7 +98,10 @@ Reader: TypeAlias = Callable[[bytes], list[Inner]]
 
 
 def worth(inners: list[Inner]) -> tuple[int, int]:
-    """How much a reader knows of a line: the more lines in it, the better; then the more it states of the first one."""
+    """Return how much a reader knows of a line: the more lines in it, the better.
+
+    Then the more it states of the first one.
+    """
     return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
 
 

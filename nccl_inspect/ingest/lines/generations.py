@@ -32,7 +32,7 @@ class Memory(Generic[Seen]):
         return sum(map(len, self.young)) + sum(map(len, self._old))
 
     def recall(self, seen: bytes) -> Seen | None:
-        """What the older generation knows; None when it knows nothing."""
+        """Return what the older generation knows; None when it knows nothing."""
         entry = self._old.pop(seen, None)
         if entry is not None:
             self.keep(seen, entry)

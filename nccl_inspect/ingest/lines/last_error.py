@@ -23,7 +23,10 @@ _DIGIT = later(rb"\d")
 
 
 class _Printer(NamedTuple):
-    """What distinguishes the printers of exceptions: the text in front, without its numbers, and what that states."""
+    """Holds what distinguishes the printers of exceptions.
+
+    The text in front, without its numbers, and what that states.
+    """
 
     lead: bytes
     label: str | None
@@ -64,7 +67,7 @@ def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None
 
 
 def announced(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
-    """What a line says if its printer has announced a warning."""
+    """Yield what a line says if its printer has announced a warning."""
     for printer, announced in list(awaited.items()):
         lead = line[: announced.size]
         if number > announced.last:
@@ -83,7 +86,7 @@ def _printer(lead: bytes, stated: Stated) -> _Printer:
 
 
 def _stated(lead: bytes, stated: Stated) -> Stated:
-    """What all prefixes of a line state together."""
+    """Return what all prefixes of a line state together."""
     for _ in range(envelopes.MAX_DEPTH):
         layer = envelopes.peel(lead)
         if layer is None:

@@ -69,7 +69,7 @@ _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
 
 
 class Origin(NamedTuple):
-    """Who printed a line."""
+    """Holds who printed a line."""
 
     head: bytes
     """The line up to ``NCCL``, as it stands: with the message it is the line again."""
@@ -246,7 +246,10 @@ ALONE = _masked(b"", NOTHING)
 
 
 def nearest(head: bytes) -> Origin | None:
-    """Who printed a message, by NCCL's prefix somewhere before it, or by a rank; None where several are there."""
+    """Return who printed a message, by NCCL's prefix somewhere before it, or by a rank.
+
+    None where several are there.
+    """
     found = _ANYWHERE.findall(head)
     if len(found) > 1:
         return None

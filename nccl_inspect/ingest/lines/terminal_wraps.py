@@ -22,7 +22,7 @@ _OWN = later(rb":\d{1,10}:\d{1,10} \[|^\[?\d{4}-\d\d-\d\d|^[\w.-]{1,100}:\d{1,10
 
 
 def reader(head: bytes) -> Folded | None:
-    """What puts the lines of a source that begins so together; None when they were not broken at one width."""
+    """Return what puts the lines of a source that begins so together; None when they were not broken at one width."""
     lines = [line.rstrip() for line in head.split(b"\n")[:-1]]
     width = max(map(len, lines), default=0)
     if width not in _WIDTHS:

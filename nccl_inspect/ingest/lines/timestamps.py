@@ -39,7 +39,7 @@ _FORM = bytes.maketrans(b"123456789", b"000000000")
 
 
 class Frame(NamedTuple):
-    """What prefixes that differ in their time have in common."""
+    """Holds what prefixes that differ in their time have in common."""
 
     origin: Origin
     """Of one of them."""
@@ -73,7 +73,7 @@ class Frame(NamedTuple):
 
 
 class Late(NamedTuple):
-    """Who printed a line with a time of its own: its origin is made when somebody asks."""
+    """Holds who printed a line with a time of its own: its origin is made when somebody asks."""
 
     frame: Frame
     digits: bytes
@@ -145,7 +145,7 @@ class Timed:
         self._beginnings[head[:end]] = key[:end]
 
     def proven(self, key: bytes) -> Frame | None:
-        """What prefixes with a key have in common, as soon as it tells their origin."""
+        """Return what prefixes with a key have in common, as soon as it tells their origin."""
         frame = self._known.young.get(key) or self._known.recall(key) or self._like_sibling(key)
         return frame if frame is not None and frame.is_proven else None
 
@@ -165,7 +165,7 @@ class Timed:
         return frame
 
     def known(self, head: bytes) -> Origin | None:
-        """What :func:`nccl_inspect.ingest.lines.prefix.parse` would give; None where that is not known yet."""
+        """Return what :func:`nccl_inspect.ingest.lines.prefix.parse` would give; None where that is not known yet."""
         key = self.key(head)
         frame = None if key is None else self.proven(key)
         return None if frame is None else frame.at(head)

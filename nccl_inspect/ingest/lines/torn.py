@@ -56,7 +56,7 @@ class Numbered(NamedTuple):
 
 @record
 class Mended(Record):
-    """What a scanner has to know of lines that do not simply follow each other."""
+    """Holds what a scanner has to know of lines that do not simply follow each other."""
 
     numbers: Sequence[int]
     """The number of each line: where its beginning stands, or which one in the order of reading it is."""
@@ -118,7 +118,7 @@ class Rejoiner:
         self._heads.clear()
 
     def _size(self, data: bytes) -> int:
-        """How many of the bytes one process wrote: up to the first line of another one."""
+        """Return how many of the bytes one process wrote: up to the first line of another one."""
         prefixes = _PREFIX.finditer(data)
         first = next(prefixes, None)
         if first is None:
@@ -156,7 +156,10 @@ class Rejoiner:
             yield from self._tear(owner, texts[-1])
 
     def _owner(self, match: re.Match[bytes]) -> Owner:
-        """Who printed a line: the one that opens a block may lack the beginning of its host, which a head then has."""
+        """Return who printed a line.
+
+        The one that opens a block may lack the beginning of its host, which a head then has.
+        """
         return self._completed(match) or (match[1], match[2])
 
     def _completed(self, match: re.Match[bytes]) -> Owner | None:
@@ -222,7 +225,7 @@ def _glued(text: bytes) -> int:
 
 
 def _hosts(text: bytes) -> set[bytes]:
-    """Who printed the lines of a text; most files are those of one process."""
+    """Return who printed the lines of a text; most files are those of one process."""
     first = _PREFIX.search(text)
     if first is None:
         return set()

@@ -35,7 +35,7 @@ Python and of the script come without a module, and few of them have another end
 
 
 class _Printer(NamedTuple):
-    """What distinguishes the printers of tracebacks: the number of prefixes, and what they state."""
+    """Holds what distinguishes the printers of tracebacks: the number of prefixes, and what they state."""
 
     depth: int
     label: str | None
@@ -82,7 +82,7 @@ def _wait(printer: _Printer, number: int, open_tracebacks: Open) -> None:
 
 
 def _printers(line: bytes, stated: Stated) -> Iterator[tuple[_Printer, bytes]]:
-    """Who may have printed a line: by each number of prefixes, with what is left of it."""
+    """Yield who may have printed a line: by each number of prefixes, with what is left of it."""
     inner = Inner(line, stated)
     for depth in range(envelopes.MAX_DEPTH):
         yield _Printer(depth, inner.stated.label, inner.stated.rank), inner.text

@@ -30,7 +30,7 @@ class Member(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which members are given; others are skipped."""
+    """Holds which members are given; others are skipped."""
 
     by_name: Callable[[str], bool]
     """Whether one may be wanted, by its name alone."""
@@ -176,7 +176,7 @@ def of_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> It
 
 
 def of_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
-    """The same of a file on disk, which is closed after the last one.
+    """Yield the same of a file on disk, which is closed after the last one.
 
     Raises:
         StreamError: likewise.

@@ -24,7 +24,7 @@ _ZSTD_COMMAND = "zstd -dc FILE | nccl-inspect summarize"
 
 
 class _Decoder(Protocol):
-    """What the decoders of the standard library have in common."""
+    """Holds what the decoders of the standard library have in common."""
 
     @property
     def eof(self) -> bool:
@@ -32,7 +32,7 @@ class _Decoder(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What follows the part."""
+        """Return what follows the part."""
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         """Unpack; what is left over because of the limit is kept or is in ``unconsumed_tail``."""
@@ -81,7 +81,7 @@ def _zstd() -> tuple[Callable[[], _Decoder], type[Exception]]:
 
 
 def _zstd_of_python() -> tuple[Callable[[], _Decoder], type[Exception]]:
-    """What Python itself has since 3.14.
+    """Return what Python itself has since 3.14.
 
     Raises:
         StreamError: this one has not.
@@ -175,7 +175,7 @@ class _Parts:
         return self._current is not None
 
     def unpack(self, data: bytes) -> Iterator[bytes]:
-        """What these packed bytes stand for, in steps."""
+        """Yield what these packed bytes stand for, in steps."""
         while True:
             if self._current is None:
                 data = data.lstrip(b"\0")  # parts may be padded

@@ -12,7 +12,7 @@ _SHARE = 0.9
 
 
 def as_utf8(data: Pieces) -> Pieces:
-    """The same text in UTF-8; bytes of any other encoding stay as they are."""
+    """Return the same text in UTF-8; bytes of any other encoding stay as they are."""
     head, data = peeked(data, lambda taken: len(taken) >= _ENOUGH or b"\n" in taken)
     if head.startswith(codecs.BOM_UTF8):
         return _without(data, len(codecs.BOM_UTF8))

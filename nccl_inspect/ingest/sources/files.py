@@ -100,7 +100,7 @@ def is_url(name: str) -> bool:
 
 
 def lasting(files: Iterable[File]) -> list[File]:
-    """The same files, of which also streams can be opened again, as long as they are short."""
+    """Return the same files, of which also streams can be opened again, as long as they are short."""
     return [file if file.again else replace(file, open=_Kept(file)) for file in files]
 
 
@@ -302,6 +302,6 @@ def _pieces(path: Place) -> Pieces:
 
 
 def unreadable(name: str, what: str, hint: str) -> File:
-    """What can be opened only to say why it cannot."""
+    """Return what can be opened only to say why it cannot."""
     problem = StreamError(what, hint)
     return File(name, failing(problem), 0, problem=problem)

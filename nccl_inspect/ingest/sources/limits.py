@@ -53,7 +53,7 @@ def size(text: str) -> int:
 
 
 class Allowance:
-    """What one input may unpack to, all members of an archive together.
+    """Holds what one input may unpack to, all members of an archive together.
 
     Args:
         free: unpacked bytes that are read however few packed ones they came from.

@@ -51,7 +51,7 @@ class Part(Frozen):
 
 
 def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[list[Part]]:
-    """What each of several processes is to read, in the order of the inputs; nothing where one process is to read all.
+    """Return what each of several processes is to read, in the order of the inputs; nothing where one is to read all.
 
     Args:
         inputs: paths, globs, URLs; with anything else there is nothing to share out.
@@ -79,7 +79,7 @@ def _is_path(item: object) -> bool:
 
 
 def _shares(total: int, jobs: int, first: float = 1) -> list[int]:
-    """How many bytes each process is to read, of which the first one takes ``first`` times as many as each other."""
+    """Return how many bytes each process is to read; the first one takes ``first`` times as many as each other."""
     share = math.ceil(total / (jobs - 1 + first))
     return [math.ceil(share * first), *[share] * (jobs - 1)]
 
@@ -107,7 +107,7 @@ def _shared(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
 
 
 class _LineEnds:
-    """Where a file can be cut: only one that is text, and not torn, is looked into further."""
+    """Holds where a file can be cut: only one that is text, and not torn, is looked into further."""
 
     def __init__(self, place: Place | None) -> None:
         self._place = place
@@ -174,5 +174,5 @@ def _between(place: Place, part: Part, progress: Callable[[int], None]) -> Piece
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Return how many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -146,7 +146,7 @@ def shown(url: str) -> str:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """What opens a URL, and the path in it.
+    """Return what opens a URL, and the path in it.
 
     Raises:
         StreamError: a library is missing, or nobody knows the protocol.

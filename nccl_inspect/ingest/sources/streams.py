@@ -38,7 +38,7 @@ class StreamError(Exception):
 
 
 def pieces(stream: Any) -> Pieces:
-    """What a file object holds, in pieces as they come; text becomes bytes again.
+    """Yield what a file object holds, in pieces as they come; text becomes bytes again.
 
     A pipe gives little at a time; what follows at once is joined to it.
 
@@ -68,7 +68,7 @@ def pieces(stream: Any) -> Pieces:
 
 
 def _follows(stream: Any) -> Callable[[float], bool]:
-    """What waits some seconds for the next bytes of a pipe; False when none came, and for all else."""
+    """Return what waits some seconds for the next bytes of a pipe; False when none came, and for all else."""
     try:
         place = stream.fileno()
         mode = os.fstat(place).st_mode
@@ -96,14 +96,14 @@ def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces
 
 
 def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
-    """The same pieces; ``count`` is called with the length of each after its use."""
+    """Yield the same pieces; ``count`` is called with the length of each after its use."""
     for piece in data:
         yield piece
         count(len(piece))
 
 
 def whole(data: Pieces, size: int) -> Pieces:
-    """The same pieces of a file, of which the size was known when it was found; it may have grown since.
+    """Yield the same pieces of a file, of which the size was known when it was found; it may have grown since.
 
     Raises:
         StreamError: it has fewer; they were given.
@@ -117,7 +117,7 @@ def whole(data: Pieces, size: int) -> Pieces:
 
 
 def grown(data: Pieces) -> Iterator[list[bytes]]:
-    """The same bytes; as soon as many were read, several pieces at once where that keeps nobody waiting.
+    """Yield the same bytes; as soon as many were read, several pieces at once where that keeps nobody waiting.
 
     Whoever gives :data:`BLOCK` bytes has more: a file, or a pipe that is written to faster than it is read.
     """
@@ -144,7 +144,7 @@ def _cut(data: bytes) -> Pieces:
 
 
 def failing(error: StreamError) -> Callable[[], Pieces]:
-    """What opens only to fail."""
+    """Yield what opens only to fail."""
 
     def fail() -> Pieces:
         raise error

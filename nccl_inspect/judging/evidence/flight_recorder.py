@@ -32,13 +32,13 @@ _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": 
 
 
 def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
-    """What blocks the job according to the dumps of its ranks, of these kinds."""
+    """Return what blocks the job according to the dumps of its ranks, of these kinds."""
     return [still for still in all_standstills(facts) if still.kind in kinds]
 
 
 @once
 def all_standstills(facts: Facts) -> list[Standstill]:
-    """What blocks the job according to the dumps of its ranks.
+    """Return what blocks the job according to the dumps of its ranks.
 
     Dumps of a running job show ranks in calls that others have yet to make: then only calls that differ are wrong.
     """
@@ -143,7 +143,7 @@ def waiting(facts: Facts) -> set[int]:
 
 
 def chain(facts: Facts, still: Standstill) -> str:
-    """Who else waits because of it, in words; empty if nobody does, or for these ranks only."""
+    """Return who else waits because of it, in words; empty if nobody does, or for these ranks only."""
     made = being_made(facts)
     culprits = ranks_of(still.culprits) or set(still.unknown)
     links = [
@@ -162,7 +162,7 @@ def chain(facts: Facts, still: Standstill) -> str:
 
 
 def dumped_before(still: Standstill) -> float:
-    """How many seconds before the others' call the first dump of a culprit was written; 0 if none was."""
+    """Return how many seconds before the others' call the first dump of a culprit was written; 0 if none was."""
     called = min((part.call.created_ns for part in still.waiting if part.call), default=0) / 1e9
     times = [when for part in still.culprits if (when := ages.written(part.dump))]
     early = called - min(times, default=called)
@@ -235,7 +235,7 @@ def by_call(parts: Sequence[Part]) -> str:
 
 
 def places(parts: Sequence[Part]) -> str:
-    """Where the program made these calls, with the ranks; empty if the dumps have no stacks."""
+    """Return where the program made these calls, with the ranks; empty if the dumps have no stacks."""
     made = grouped_sets((part.call.frame, part.rank) for part in parts if part.call and part.call.frame)
     return listed([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
 

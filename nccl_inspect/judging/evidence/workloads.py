@@ -274,7 +274,7 @@ def _base(case: Case, change: Change) -> Place | None:
 
 
 def _in_runtime(case: Case, change: Change) -> str:
-    """Where a change belongs that only the runtime of a TrainJob can have."""
+    """Return where a change belongs that only the runtime of a TrainJob can have."""
     name = f" {case.pod.runtime}" if case.pod.runtime else ""
     what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
     return f"{what} in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
@@ -292,7 +292,7 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
 
 
 def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
-    """Where a piece belongs."""
+    """Return where a piece belongs."""
     if pod.kind == "Pod":
         owner = f" of {pod.owner}" if pod.owner else ""
         return f"under {under}, in the template{owner}: running pods cannot be changed"

@@ -31,7 +31,7 @@ _ORDER = "Ranks call the groups in different orders, one skips a call, or their 
 
 @frozen
 class Origin(Frozen):
-    """Where it began, as far as the log shows it."""
+    """Holds where it began, as far as the log shows it."""
 
     suspects: set[int]
     """Empty where several ranks may be at fault."""
@@ -61,7 +61,7 @@ class _Call(Frozen):
 
 
 def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -> Origin | None:
-    """Where the hang began; None where the waits do not show it.
+    """Return where the hang began; None where the waits do not show it.
 
     Args:
         facts: about the job.

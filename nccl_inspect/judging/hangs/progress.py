@@ -32,7 +32,7 @@ def connecting(facts: Facts) -> dict[int, int]:
 
 
 def phases(facts: Facts, comm: CommunicatorInfo) -> str:
-    """How far each rank of a communicator got, the slowest first: ``rank 2 never started; rank 0-1 started …``.
+    """Return how far each rank of a communicator got, the slowest first: ``rank 2 never started; rank 0-1 started …``.
 
     Ranks are those of the job, where the log shows all of these. A waiting rank got further than the one it waits for.
     """

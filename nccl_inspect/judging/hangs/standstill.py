@@ -148,7 +148,10 @@ def evidence(facts: Facts) -> list[Evidence]:
 
 
 def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
-    """Where the ranks of a communicator fall silent: one that did not start to connect, one that did, the last."""
+    """Return where the ranks of a communicator fall silent.
+
+    One that did not start to connect, one that did, the last.
+    """
     open_ = set(ranks_of(comm, comm.unconnected))
     lines = sorted(_lines_of(facts, ranks_of(comm, comm.started)), key=lambda last: (last.source, last.order))
     behind = [last for last in lines if open_ and open_.isdisjoint(last.ranks)]
@@ -219,7 +222,7 @@ _STAGES = {INITIALISATION: "initialization", CONNECTIONS: "connections"}
 
 
 def _probably(facts: Facts, wait: Waiting) -> str:
-    """Which processes these are, if the same number started no communicator."""
+    """Return which processes these are, if the same number started no communicator."""
     mute = idle_processes(facts)
     if len(mute) != len(wait.missing):
         return ""
@@ -229,7 +232,7 @@ def _probably(facts: Facts, wait: Waiting) -> str:
 
 
 def end_of_log(sources: Sequence[SourceInfo]) -> str:
-    """Where the only source ends: `` at line 35``; empty if there are several."""
+    """Return where the only source ends: `` at line 35``; empty if there are several."""
     return f" at line {sources[0].lines}" if len(sources) == 1 else ""
 
 
@@ -240,7 +243,10 @@ def undecided(facts: Facts) -> str:
 
 
 def where_missing(facts: Facts) -> str:
-    """Where the missing ranks belong, by the order of the ranks on the hosts; empty if the order does not show it."""
+    """Return where the missing ranks belong, by the order of the ranks on the hosts.
+
+    Empty if the order does not show it.
+    """
     wait = of(facts)
     homes = [(rank, home) for rank in (wait.missing if wait else ()) if (home := placement.home(facts, rank))]
     words = [f"rank {rank} belongs on {home.host}, as local rank {home.local_rank}" for rank, home in homes[:4]]

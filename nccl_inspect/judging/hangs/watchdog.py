@@ -71,7 +71,7 @@ def by_time(waiting: list[Wait]) -> list[Wait]:
 
 
 def in_words(waits: list[Wait], place: str) -> str:
-    """Who waited in which call, lowest number first: the others may be waiting for those ranks."""
+    """Return who waited in which call, lowest number first: the others may be waiting for those ranks."""
     calls: dict[tuple[int, str], list[Wait]] = {}
     for wait in sorted(waits, key=lambda wait: wait.seq):
         calls.setdefault((wait.seq, wait.operation), []).append(wait)
@@ -100,7 +100,7 @@ def _began(wait: Wait) -> float | None:
 
 
 def _printed_at(notice: Notice) -> float | None:
-    """When PyTorch printed a line, in seconds."""
+    """Return when PyTorch printed a line, in seconds."""
     return glog_seconds(notice.message)
 
 

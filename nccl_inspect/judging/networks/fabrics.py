@@ -46,7 +46,7 @@ def without_cards(facts: Facts) -> list[Notice]:
 
 
 def no_cards_on(notices: list[Notice]) -> str:
-    """What the hosts of :func:`without_cards` lack, in words."""
+    """Return what the hosts of :func:`without_cards` lack, in words."""
     return (
         f"on {some_names(sorted(hosts_in(notices)))} NCCL found no InfiniBand or RoCE card, though others have one: "
         "device nodes or verbs libraries are missing in the container, the card is down, or the host has none"

@@ -26,7 +26,7 @@ def daemon(paths: Selection) -> str | None:
 
 
 def fixes(daemon: str) -> list[str]:
-    """What to check if NCCL does not use GPUDirect RDMA over such a plugin."""
+    """Return what to check if NCCL does not use GPUDirect RDMA over such a plugin."""
     return [
         "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # prints what NCCL decides for each GPU and NIC, and their distance",
         "NCCL_NET_GDR_LEVEL=PIX   # as in Google's guide; LOC and 0 disable GPUDirect",

@@ -202,7 +202,7 @@ def _are_all_killed(facts: Facts) -> bool:
 
 
 def _words(facts: Facts, notice: Notice) -> str:
-    """How a process ended, if the report has no code; mpirun also reports a call of MPI_Abort like this."""
+    """Return how a process ended, if the report has no code; mpirun also reports a call of MPI_Abort like this."""
     event = report_of(notice)
     if event.how is None or event.signal is not None:
         return ""

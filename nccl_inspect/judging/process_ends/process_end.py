@@ -132,7 +132,7 @@ class ProcessEnd(Frozen):
 
     @property
     def how(self) -> str:
-        """How it ended, in words."""
+        """Return how it ended, in words."""
         if self.words and self.raised is None:
             return self.words
         if self.has_given_up and self.echo is not None:

@@ -37,7 +37,7 @@ class Silence(Frozen):
 
 
 def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
-    """Which ranks went away: those without a line after the first echo, and those that the survivors point at.
+    """Return which ranks went away: those without a line after the first echo, and those that the survivors point at.
 
     Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies and the
     hosts to which connections were lost distinguish them.

@@ -61,7 +61,7 @@ MEMORY_FIX = (
 
 
 def end_summary(ends: list[ProcessEnd]) -> str:
-    """Which processes ended, and how."""
+    """Return which processes ended, and how."""
     first = ends[0]
     if is_unordered(ends):
         texts = listed((f"{end.who} {end.how}" for end in ends), limit=2)
@@ -74,7 +74,7 @@ def end_summary(ends: list[ProcessEnd]) -> str:
 
 
 def end_remedies(end: ProcessEnd) -> tuple[str, ...]:
-    """What to do about a process that ended."""
+    """Return what to do about a process that ended."""
     if end.is_undecided:
         return _UNDECIDED
     if end.is_cause_unknown:
@@ -219,7 +219,7 @@ class Loss(Frozen):
 
 
 def loss_of(facts: Facts, silence: Silence, echoes: list[Notice]) -> Loss:
-    """What is known of a loss.
+    """Return what is known of a loss.
 
     Args:
         facts: about the job.
@@ -233,7 +233,7 @@ def loss_of(facts: Facts, silence: Silence, echoes: list[Notice]) -> Loss:
 
 
 def loss_summary(facts: Facts, loss: Loss) -> str:
-    """Which rank was lost, or which ranks lost connections to which peer."""
+    """Return which rank was lost, or which ranks lost connections to which peer."""
     silence, ranks = loss.silence, loss.gone
     if absent := exceptions.absent_ranks(facts):
         return f"{ranks_word(absent)} did not reach a barrier (monitoredBarrier), and the others gave up"
@@ -269,7 +269,7 @@ def loss_cause(facts: Facts, loss: Loss) -> str:
 
 
 def loss_steps(facts: Facts, loss: Loss) -> Iterator[str]:
-    """What to do, step by step."""
+    """Yield what to do, step by step."""
     if loss.possible:
         yield _first_of(facts, loss.possible)
     if loss.silence.gone:
@@ -286,7 +286,7 @@ def loss_steps(facts: Facts, loss: Loss) -> Iterator[str]:
 
 
 def _first_of(facts: Facts, some: set[int]) -> str:
-    """What to do if one of a few ranks went away."""
+    """Return what to do if one of a few ranks went away."""
     if some.isdisjoint(facts.job.ranks_seen):
         return f"Add the logs of {ranks_word(some)} to the input{_where(facts, some)}."
     return f"Look at the output of {ranks_word(some)} first: the one that ends first or has another error is the cause."
@@ -299,7 +299,7 @@ def _where(facts: Facts, ranks: Iterable[int]) -> str:
 
 
 def _unknown(facts: Facts, loss: Loss) -> str:
-    """What is known about the rank that failed first, if it is not identified."""
+    """Return what is known about the rank that failed first, if it is not identified."""
     silence, seen = loss.silence, set(facts.job.ranks_seen)
     if loss.absent:
         absent = f"{ranks_word(loss.absent)}, which has no line in this log{_where(facts, loss.absent)}"
@@ -358,7 +358,7 @@ def waited_for(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
 
 
 def summarize_given_up(facts: Facts, ends: list[ProcessEnd]) -> str:
-    """Which ranks gave up, and which ranks they may have waited for."""
+    """Return which ranks gave up, and which ranks they may have waited for."""
     first = ends[0]
     ranks = {rank for end in ends for rank in end.ranks}
     who, others = first.who, f", and {len(ends) - 1} more" if len(ends) > 1 else ""
@@ -371,7 +371,7 @@ def summarize_given_up(facts: Facts, ends: list[ProcessEnd]) -> str:
 
 
 def given_up_remedies(suspected: set[int]) -> list[str]:
-    """What to do if ranks gave up."""
+    """Return what to do if ranks gave up."""
     who = ranks_word(suspected) if suspected else "every rank"
     return [
         f"Look at the output of {who} first, and at the last step there.",

@@ -54,7 +54,7 @@ _PLACE: Callable[[Made], int] = attrgetter("place")
 
 @record
 class Attribution(Record):
-    """What became of the loose bursts."""
+    """Holds what became of the loose bursts."""
 
     homeless: list[tuple[ProcessLog, Burst]] = field(default_factory=list)
     """Bursts that fit no communicator that the log shows."""
@@ -328,7 +328,7 @@ class _Work:
 
 
 class _FirstUses:
-    """When processes first used a communicator, counted in what each of them connected."""
+    """Holds when processes first used a communicator, counted in what each of them connected."""
 
     def __init__(self) -> None:
         self._by_log: dict[int, int] = {}
@@ -372,7 +372,7 @@ def _global(member: Member, rank: int) -> object:
 
 
 def _kind(comm: Communicator | None) -> tuple[object, ...]:
-    """What the same communicator is called in every process: SPMD programs use them in the same order."""
+    """Return what the same communicator is called in every process: SPMD programs use them in the same order."""
     ordinals: list[object] = []
     while comm is not None and comm.parent is not None:
         ordinals.append(comm.ordinal)

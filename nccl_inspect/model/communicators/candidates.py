@@ -25,7 +25,7 @@ Slot: TypeAlias = tuple[int, int, int, int | None, bool]
 
 
 class Ends(NamedTuple):
-    """What a connection joins."""
+    """Holds what a connection joins."""
 
     src: int
     dst: int | None
@@ -56,21 +56,21 @@ class Made(NamedTuple):
 
 
 def ends_of(bursts: Iterable[Burst]) -> Iterator[Ends]:
-    """What connections join."""
+    """Yield what connections join."""
     for edge in (edge for burst in bursts for edge in burst.edges.values()):
         event = edge.event
         yield Ends(event.src, event.dst, event.src_dev, event.dst_dev, event, edge.channels)
 
 
 def slots_of(log: ProcessLog, ends: Iterable[Ends], conn: int | None) -> Iterator[tuple[Slot, int]]:
-    """What connections take of a communicator, and in which channels; those of an unknown set exclude nothing."""
+    """Yield what connections take of a communicator, and in which channels; those of an unknown set exclude nothing."""
     if conn is not None:
         for src, dst, _, _, kind, channels in ends:
             yield (id(log), conn, src, dst, kind.direction == "receive"), channels
 
 
 class Candidates(Protocol):
-    """Which members of a process a burst may belong to."""
+    """Holds which members of a process a burst may belong to."""
 
     def of(self, burst: Burst, conn: int | None) -> list[Member]:
         """The members in which all lines of a burst fit, in their order."""
@@ -102,7 +102,7 @@ class Unit(Slotted):
 
     @property
     def place(self) -> int:
-        """Where the first of them stands."""
+        """Return where the first of them stands."""
         return self.bursts[0].place
 
 
@@ -118,7 +118,7 @@ class Wanting:
         self._units.append((unit, channels))
 
     def of(self, member: int) -> Sequence[tuple[Unit, int]]:
-        """Those that may be of a member, by its id, and perhaps others, where these are few."""
+        """Return those that may be of a member, by its id, and perhaps others, where these are few."""
         if len(self._units) > _FEW and not self._by_member:
             for entry in self._units:
                 for candidate in entry[0].left:
@@ -192,7 +192,7 @@ def doubtful_units(process: ProcessMembers, burst: Burst, candidates: Candidates
 
 
 class FittingMembers:
-    """Which members of a process a burst may belong to; most of its communicators have the same edges.
+    """Holds which members of a process a burst may belong to; most of its communicators have the same edges.
 
     Args:
         process: with its members.

@@ -119,7 +119,7 @@ class Certainty:
         return made
 
     def _fit(self, loose: LooseBursts) -> Column:
-        """Of each loose connection a bit for each member of its process that it fits."""
+        """Return for each loose connection a bit for each member of its process that it fits."""
         members = self._members
         number, rank = members.number[loose.process], self._rank[self._table.burst[loose.rows[loose.begin]]]
         fitting = np.zeros(len(loose.rows), np.uint64)
@@ -209,7 +209,7 @@ class Certainty:
             self._left[int(loose.process[at])] += units(process, part, _Fitting(process.members, self._fitting))
 
     def left(self, process: int) -> list[Unit]:
-        """What is not certain in a process, by its number."""
+        """Return what is not certain in a process, by its number."""
         return self._left[process]
 
     def first_uses(self) -> Iterator[tuple[Member, int]]:
@@ -280,7 +280,7 @@ class Certainty:
 
 
 class _Fitting:
-    """Which members of a process a burst fits, where that was asked of all at once."""
+    """Holds which members of a process a burst fits, where that was asked of all at once."""
 
     def __init__(self, members: Sequence[Member], fitting: Column) -> None:
         self._members, self._fitting = members, fitting

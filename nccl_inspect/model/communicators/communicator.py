@@ -126,7 +126,7 @@ class _Join:
         vague.setdefault(key, []).extend(group)
 
     def _in_turn(self, group: list[Member]) -> None:
-        """The same rank again is a new communicator: a job that was started again, or a pointer used twice.
+        """Begin a new communicator with a rank that comes again: a job that was started again, or a pointer used twice.
 
         So are all ranks of a source in which one comes again: with NCCL_COMM_ID all jobs have one id.
         """
@@ -155,7 +155,7 @@ class _Join:
 
 
 def _identity(member: Member) -> tuple[str, tuple[object, ...]]:
-    """What members of one communicator share, and how far that is a name: ``named``, ``counted`` or ``vague``."""
+    """Return what members of a communicator share, and how far that is a name: ``named``, ``counted`` or ``vague``."""
     init, split = member.init, member.split
     color = _color(member)
     if member.parent is not None:

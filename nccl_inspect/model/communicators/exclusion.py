@@ -22,7 +22,7 @@ _FACTORS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 class Exclusion:
-    """Which units of loose bursts are certain.
+    """Holds which units of loose bursts are certain.
 
     Args:
         loose: the bursts, whose candidates are narrowed down.
@@ -125,7 +125,7 @@ class Exclusion:
 
 
 def _united(bits: Column, begins: Column) -> tuple[Column, Column]:
-    """Of some groups of numbers the bits that are in one of them, and whether one is in two."""
+    """Return the bits that are in one of some groups of numbers, and whether one is in two."""
     if not len(begins):
         return bits, bits != 0
     both = np.bitwise_or.reduceat(bits, begins)
@@ -135,5 +135,5 @@ def _united(bits: Column, begins: Column) -> tuple[Column, Column]:
 
 
 def number_of_bit(bits: Column) -> Column:
-    """Of numbers with one bit the number of that."""
+    """Return the number of the bit, of numbers with one bit."""
     return np.frexp(bits.astype(np.float64))[1] - 1

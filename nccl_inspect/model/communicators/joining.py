@@ -14,7 +14,7 @@ from nccl_inspect.model.communicators.members import Member
 
 
 class Claim(NamedTuple):
-    """What a member says of another rank of its communicator."""
+    """Holds what a member says of another rank of its communicator."""
 
     host: str | None
     """Its host, where the connection proves it."""
@@ -23,7 +23,7 @@ class Claim(NamedTuple):
 
 
 def claims(member: Member) -> dict[int, list[Claim]]:
-    """What the connections that a member made inside its START and COMPLETE say of its neighbours."""
+    """Return what the connections that a member made inside its START and COMPLETE say of its neighbours."""
     by_rank: dict[int, list[Claim]] = {}
     for burst in member.bursts:
         for edge in burst.edges.values():

@@ -75,7 +75,7 @@ class Lifetimes:
 
 
 class _Timings:
-    """What a process says of the time that its initialisations took.
+    """Holds what a process says of the time that its initialisations took.
 
     Args:
         log: of the process.
@@ -145,7 +145,7 @@ def _bootstrap(timings: list[Event | None]) -> Iterator[float]:
 
 
 def begins(members: Iterable[Member], where: Callable[[int], tuple[str, int, int]]) -> list[Begin]:
-    """Where members began.
+    """Return where members began.
 
     Args:
         members: of one communicator.

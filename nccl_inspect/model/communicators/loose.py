@@ -132,7 +132,7 @@ class LooseBursts:
         return alike & (at_all == at_some) & (self._own_conn == SEND_RECV)
 
     def _living(self, fits: Column, process: Column, conn: Column, since: Column, until: Column) -> Column:
-        """Of the bits for members those of members that can have connections of a set and live between two places."""
+        """Return the bits of those members that can have connections of a set and live between two places."""
         members = self._members
         living = np.zeros(len(process), np.uint64)
         for index in range(int(fits.max(initial=0)).bit_length()):

@@ -105,7 +105,7 @@ class Member(Slotted):
 
 @lru_cache(maxsize=1024)
 def _names(bus_id: str | None, nvml_dev: int | None, cuda_dev: int | None) -> frozenset[str]:
-    """How brackets of connection lines may name a GPU."""
+    """Return how brackets of connection lines may name a GPU."""
     names = (nvml_dev, bus_id, cuda_dev if nvml_dev is None else None)
     return frozenset([str(name) for name in names if name is not None])
 
@@ -139,7 +139,7 @@ class ProcessMembers(Record):
         self.parts[id(burst)] = burst.key.tid, -1 - len(self.loose)
 
     def closing(self, burst: Burst) -> str | None:
-        """What the ``Connected …`` line that follows says of a loose burst; of send/recv none does."""
+        """Return what the ``Connected …`` line that follows says of a loose burst; of send/recv none does."""
         return None if burst.key.conn == SEND_RECV else self.closed.get(self.parts[id(burst)])
 
     def is_apart(self, burst: Burst) -> bool:
@@ -260,7 +260,7 @@ class _Walk:
             self._miscounted = True
 
     def finish(self) -> ProcessMembers:
-        """What was found, and what names no communicator."""
+        """Return what was found, and what names no communicator."""
         result = self._found
         loose = result.loose
         for tid, waiting in self._waiting.items():
@@ -291,7 +291,7 @@ class _Walk:
 
 
 def _last_step(member: Member) -> int:
-    """Where it began, or was destroyed; an abort may come from another thread while connections are made."""
+    """Return where it began, or was destroyed; an abort may come from another thread while connections are made."""
     is_destroyed = (
         member.ended and isinstance(member.ended.event, events.CommEnd) and member.ended.event.how == "Destroy"
     )

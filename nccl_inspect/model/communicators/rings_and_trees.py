@@ -123,7 +123,7 @@ def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
 
 
 def _printed_trees(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> list[tuple[Tree, list[int]]]:
-    """What the members print of trees, each with its channels: most channels have the tree of another one."""
+    """Return what the members print of trees, each with its channels: most channels have the tree of another one."""
     links: dict[tuple[int, ...], int] = {}
     by_channels: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
     for rank, by_links in _grouped(
@@ -203,7 +203,7 @@ def _connections(comm: Communicator) -> list[events.Connected]:
 
 
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
-    """What it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet.
+    """Return what it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet.
 
     Args:
         comm: the communicator.
@@ -241,7 +241,7 @@ def collnet(comm: Communicator) -> list[int]:
 
 
 def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[Contradiction]:
-    """Where ranks contradict each other on rings and trees."""
+    """Return where ranks contradict each other on rings and trees."""
     rings = []
     by_channel: dict[int, dict[tuple[int, ...], int]] = {}
     for rank, member in sorted(comm.members.items()):
@@ -308,7 +308,7 @@ def unconnected(comm: Communicator) -> list[int]:
 
 
 def state(comm: Communicator) -> str:
-    """How far all ranks came that the log shows."""
+    """Return how far all ranks came that the log shows."""
     present = comm.members.values()
     ends = {
         member.ended.event.how for member in present if member.ended and isinstance(member.ended.event, events.CommEnd)

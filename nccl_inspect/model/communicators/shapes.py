@@ -20,7 +20,7 @@ def is_closed(ring: Sequence[int | None], nranks: int) -> bool:
 
 
 def crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int | None:
-    """How often a ring goes from one host to another; None where a host is not known."""
+    """Return how often a ring goes from one host to another; None where a host is not known."""
     there = [hosts.get(rank) if rank is not None else None for rank in ring]
     if None in there:
         return None
@@ -28,13 +28,13 @@ def crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int | Non
 
 
 def fewest_crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int:
-    """How often a ring of these ranks must leave a host: once for each, if there are several."""
+    """Return how often a ring of these ranks must leave a host: once for each, if there are several."""
     there = {hosts[rank] for rank in ring if rank is not None and rank in hosts}
     return len(there) if len(there) > 1 else 0
 
 
 class TreeShape(NamedTuple):
-    """Of one tree."""
+    """Holds what one tree looks like."""
 
     roots: int
     """More than one where links are missing."""

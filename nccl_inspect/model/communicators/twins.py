@@ -89,7 +89,7 @@ def unanswered(ends: Iterable[Ends]) -> set[Pair]:
 
 
 def _wanted(unit: Unit) -> dict[int, set[Printed]]:
-    """What the other ends of the NET connections of a unit print, by their ranks."""
+    """Return what the other ends of the NET connections of a unit print, by their ranks."""
     wanted: dict[int, set[Printed]] = {}
     for src, dst, _, _, kind, _ in unit.ends:
         if kind.direction is not None and dst is not None:

@@ -27,12 +27,12 @@ class BurstPart(Burst):
 
     @property
     def lines(self) -> int:
-        """How many lines it has."""
+        """Return how many lines it has."""
         return int(self._table.lines[self.at].sum())
 
     @property
     def size(self) -> int:
-        """How many edges it has."""
+        """Return how many edges it has."""
         return len(self.at)
 
     @property

@@ -15,7 +15,7 @@ ROOTED = ("Broadcast", "Reduce", "Gather", "Scatter", *PAIRED)
 
 
 class CallKey(NamedTuple):
-    """What calls that are counted together have in common; sizes by powers of two, so that there are few."""
+    """Holds what calls that are counted together have in common; sizes by powers of two, so that there are few."""
 
     comm: str
     func: str

@@ -144,7 +144,7 @@ class EdgeTable:
         }
 
     def _columns_of_blocks(self) -> dict[str, Column]:
-        """What the edges of all blocks state, one block after the other."""
+        """Return what the edges of all blocks state, one block after the other."""
         parts: dict[str, list[Column]] = {}
         for block in self._blocks:
             kind = np.array([self._kind(event) for event in block.kinds], np.int32)
@@ -187,13 +187,13 @@ class EdgeTable:
         return self._made[row]
 
     def of_kinds(self, value: Callable[[ChannelConnect], int]) -> Column:
-        """Of each row what a function says of its event: a number, or whether something is so."""
+        """Return for each row what a function says of its event: a number, or whether something is so."""
         values = [value(event) for event in self.kinds]
         return np.array(values, bool if isinstance(values[0], bool) else np.int64)[self.kind]
 
 
 def _wording(event: ChannelConnect) -> tuple[object, ...]:
-    """What makes edges of equal ends different ones."""
+    """Return what makes edges of equal ends different ones."""
     return edge_key(event.with_fields(src=0, dst=0, src_dev=None, dst_dev=None))
 
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class Fold:
-    """What was read so far: it takes in what lines say, merges with others, and is then resolved.
+    """Holds what was read so far: it takes in what lines say, merges with others, and is then resolved.
 
     Args:
         begun_with: what the lines before show about how these are to be read, where it continues another fold.
@@ -103,7 +103,7 @@ class Fold:
 
     @property
     def processes(self) -> dict[Process, ProcessLog]:
-        """What each process printed."""
+        """Return what each process printed."""
         self._put_steps()
         return self._processes
 
@@ -287,7 +287,7 @@ class Fold:
         return self.sources[source].name, self.sources[source].line(number), number
 
     def extent(self) -> tuple[int, int, int]:
-        """How much there is to resolve: steps, connection lines still in progress, statements.
+        """Return how much there is to resolve: steps, connection lines still in progress, statements.
 
         It changed when something came that a job is made of; a repeated statement changes nothing.
         """
@@ -295,7 +295,7 @@ class Fold:
         return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(log.note_count for log in logs)
 
     def last_step(self) -> Step | Burst | None:
-        """What came last of that whose order matters."""
+        """Return what came last of that whose order matters."""
         last = (log.steps[-1] for log in self.processes.values() if log.steps)
         return max(last, key=lambda step: step.place, default=None)
 

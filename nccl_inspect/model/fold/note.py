@@ -38,7 +38,7 @@ class Note(Record):
 
     @property
     def wording(self) -> Wording:
-        """What its lines state."""
+        """Return what its lines state."""
         return self.level, self.message, self.origin.location
 
     def again(self, place: int, parsed: Parsed | Note | None = None) -> None:
@@ -65,5 +65,5 @@ class Note(Record):
 
 
 def located(origin: Origin, location: str | None) -> Origin:
-    """Who printed a statement, with the place in NCCL's source of the one that stands for it."""
+    """Return who printed a statement, with the place in NCCL's source of the one that stands for it."""
     return origin if origin.location == location else origin._replace(location=location)

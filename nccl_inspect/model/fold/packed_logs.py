@@ -83,7 +83,7 @@ class _Events(NamedTuple):
 
 
 class PackedLogs(NamedTuple):
-    """What processes printed."""
+    """Holds what processes printed."""
 
     processes: list[Process]
     extents: tuple[list[int], list[int], list[int], list[int]]

@@ -62,7 +62,7 @@ class Edge(Record):
 
 
 class BurstKey(NamedTuple):
-    """What the lines of one burst have in common."""
+    """Holds what the lines of one burst have in common."""
 
     tid: int
     conn: int | None
@@ -117,7 +117,7 @@ class EdgeRows(NamedTuple):
             yield self.edges.kinds[number], int(lines[kind == number].sum())
 
     def moved(self, move: Move) -> EdgeRows:
-        """The same in the fold that takes it in."""
+        """Return the same in the fold that takes it in."""
         if move.first == move.others:
             return EdgeRows(self.edges, self.begin, self.end, self.base + move.first)
         place = self.place
@@ -143,7 +143,7 @@ class Burst(Record):
 
     @property
     def origin(self) -> Origin:
-        """Who printed the first line, and when."""
+        """Return who printed the first line, and when."""
         return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
     @property
@@ -163,13 +163,13 @@ class Burst(Record):
 
     @property
     def lines(self) -> int:
-        """How many lines it has."""
+        """Return how many lines it has."""
         own = sum(edge.lines for edge in self.own.values())
         return own + sum(int(part.edges.lines[part.begin : part.end].sum()) for part in self.rows)
 
     @property
     def size(self) -> int:
-        """How many edges it has, where those that two blocks have count twice."""
+        """Return how many edges it has, where those that two blocks have count twice."""
         return len(self.own) + sum(part.end - part.begin for part in self.rows)
 
     @property
@@ -239,7 +239,7 @@ class Burst(Record):
 
 @record
 class ProcessLog(Record):
-    """What one process (host and pid) printed."""
+    """Holds what one process (host and pid) printed."""
 
     process: Process
     steps: list[Step | Burst] = field(default_factory=list)
@@ -264,7 +264,7 @@ class ProcessLog(Record):
 
     @property
     def notes(self) -> dict[object, Note]:
-        """What it stated."""
+        """Return what it stated."""
         self.make_notes()
         return self.own
 
@@ -275,7 +275,7 @@ class ProcessLog(Record):
 
     @property
     def note_count(self) -> int:
-        """How many statements it made."""
+        """Return how many statements it made."""
         return len(self.own) if self.statement_table is None else self.statement_table.size(self.process)
 
     def step(self, place: int, printed: Origin | Late, event: Event) -> None:

@@ -113,7 +113,7 @@ class SourceCounts(Record):
         return sorted({**dict(self.at_end), **dict(self.benchmarks)}.items())
 
     def info(self) -> SourceInfo:
-        """What a job says of it."""
+        """Return what a job says of it."""
         counts = self.counts
         return SourceInfo(
             name=self.name,

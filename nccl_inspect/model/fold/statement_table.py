@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
 
 class StatementText(NamedTuple):
-    """What is stated, once for all who do."""
+    """Holds what is stated, once for all who do."""
 
     wording: Wording
     event: Event | None
@@ -82,7 +82,7 @@ class StatementTable:
         return number
 
     def size(self, process: Process) -> int:
-        """How many statements a process made."""
+        """Return how many statements a process made."""
         self._settle()
         return self._sizes[self._numbers[process]]
 

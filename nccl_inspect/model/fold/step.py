@@ -20,7 +20,7 @@ class Step(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """Who printed its line, and when."""
+        """Return who printed its line, and when."""
         return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
 

@@ -26,7 +26,7 @@ MANY = 1 << 17
 
 
 class Entries(NamedTuple):
-    """What a block has of several processes: first steps, then bursts."""
+    """Holds what a block has of several processes: first steps, then bursts."""
 
     process: Column
     """By the numbers of processes."""
@@ -40,7 +40,7 @@ class Entries(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Where processes end."""
+    """Holds where processes end."""
 
     process: Column
     place: Column
@@ -57,7 +57,7 @@ class Apart(NamedTuple):
 
 
 class StepTable:
-    """What blocks have of processes, in the order in which they were read; each block is added once."""
+    """Holds what blocks have of processes, in the order in which they were read; each block is added once."""
 
     def __init__(self) -> None:
         self._numbers: dict[Process, int] = {}

@@ -48,7 +48,7 @@ class _Bursts(NamedTuple):
 
 
 class Extents(NamedTuple):
-    """Where processes begin and end in a block, in the order in which they begin."""
+    """Holds where processes begin and end in a block, in the order in which they begin."""
 
     processes: list[Process]
     first: list[int]
@@ -272,7 +272,7 @@ class Tables:
 def _extents(
     others: dict[Process, Extent], heads: Heads, at: Rows, process_of: Column, all: Sequence[Process]
 ) -> Extents:
-    """Where processes begin and end in tables, and in lines that were read one by one."""
+    """Return where processes begin and end in tables, and in lines that were read one by one."""
     process = process_of[heads.printer[at]]
     first, last = np.full((2, len(all)), -1)
     first[process[::-1]] = at[::-1]

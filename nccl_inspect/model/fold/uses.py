@@ -47,7 +47,7 @@ _FATES = {
 
 
 class Use(NamedTuple):
-    """What is done with a text, found out once."""
+    """Holds what is done with a text, found out once."""
 
     how: int
     fate: int
@@ -64,7 +64,7 @@ _STATED = Use(UNKNOWN, COUNTED)
 
 
 def used(text: Text) -> Use:
-    """What is done with a text; remembered with it."""
+    """Return what is done with a text; remembered with it."""
     use = text.use = _use(text)
     return use
 
@@ -86,7 +86,7 @@ def _use(text: Text) -> Use:
 
 @cache
 def _usually(production: Production, event: str, level: str) -> Use:
-    """What is done with messages of a production, whatever they say."""
+    """Return what is done with messages of a production, whatever they say."""
     return _USES[_how(production, events.KINDS[event], level)]
 
 
@@ -103,6 +103,6 @@ def _how(production: Production, kind: type[Event], level: str) -> int:
 
 
 def fate_of(text: Text) -> int:
-    """What becomes of the lines with a text."""
+    """Return what becomes of the lines with a text."""
     use: Use = text.use or used(text)
     return use.fate

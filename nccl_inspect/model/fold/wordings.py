@@ -14,7 +14,7 @@ _SIZE = 4096
 
 
 class Wordings:
-    """What was stated so far; of more than can be kept, one statement stands for all of its production."""
+    """Holds what was stated so far; of more than can be kept, one statement stands for all of its production."""
 
     def __init__(self) -> None:
         self._kept: set[Wording] = set()

@@ -134,7 +134,7 @@ class Part:
 
     @cached_property
     def stated(self) -> dict[str, set[str]]:
-        """What its processes say of the release and of their settings, by name."""
+        """Return what its processes say of the release and of their settings, by name."""
         statements: dict[str, set[str]] = {}
         for log in self.logs:
             for note in log.notes.values():

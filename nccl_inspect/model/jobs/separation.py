@@ -31,7 +31,7 @@ _LOOK_BACK = 64
 
 
 class Separation:
-    """Which parts are of one job.
+    """Holds which parts are of one job.
 
     Args:
         found: the parts.
@@ -241,7 +241,7 @@ class Separation:
                 waiting.update(dict.fromkeys(sizes, index))
 
     def _across_sources(self) -> None:
-        """The same for parts in different sources, where one part only can lack these ranks."""
+        """Do the same for parts in different sources, where one part only can lack these ranks."""
         waiting: dict[int, set[int]] = {}
         for index, part in enumerate(self._parts):
             if part.missing:
@@ -301,7 +301,7 @@ def _stated(fold: Fold) -> dict[int, list[tuple[int, int]]]:
 
 
 def _requeued(fold: Fold) -> dict[int, list[int]]:
-    """Where a scheduler says that it ended a job in order to start it again."""
+    """Return where a scheduler says that it ended a job in order to start it again."""
     places: dict[int, list[int]] = {}
     for log in fold.processes.values():
         for note in log.notes.values():

@@ -43,7 +43,7 @@ _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 @record
 class Claim(Record):
-    """What is known to be of one job."""
+    """Holds what is known to be of one job."""
 
     processes: set[Process] = field(default_factory=set)
     sources: set[int] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Claim(Record):
 
 
 class Share:
-    """What one job has of a fold; it is resolved as if it were all.
+    """Holds what one job has of a fold; it is resolved as if it were all.
 
     Args:
         fold: of all jobs.
@@ -226,7 +226,7 @@ class _Division:
         ]
 
     def _pieces(self, log: ProcessLog) -> Iterator[tuple[int, ProcessLog]]:
-        """What nobody printed, by the job that it belongs to."""
+        """Yield what nobody printed, by the job that it belongs to."""
         pieces: dict[int, ProcessLog] = {}
 
         def piece(job: int) -> ProcessLog:
@@ -343,7 +343,7 @@ def _is_destroyed(step: Step | Burst) -> bool:
 
 
 def _places(note: Note) -> list[int]:
-    """Where a statement of nobody was made, as far as that is kept."""
+    """Return where a statement of nobody was made, as far as that is kept."""
     return sorted({note.place, *(note.places or ()), note.last})
 
 

@@ -51,7 +51,7 @@ def _short(names: Mapping[int, str]) -> dict[int, str]:
 
 
 def _common(names: Sequence[str]) -> str:
-    """What names begin with; empty where they have next to nothing in common."""
+    """Return what names begin with; empty where they have next to nothing in common."""
     if len(names) == 1:
         return names[0]
     begin = _END.sub("", os.path.commonprefix(list(names)))  # noqa: RUF071
@@ -59,7 +59,7 @@ def _common(names: Sequence[str]) -> str:
 
 
 def _different(names: Sequence[str]) -> list[str]:
-    """The same names, numbered where several are alike."""
+    """Return the same names, numbered where several are alike."""
     several = Counter(names)
     seen: Counter[str] = Counter()
     numbered = []

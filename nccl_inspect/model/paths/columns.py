@@ -28,13 +28,13 @@ class EndLines(Protocol):
 
 
 def no_end_lines(_row: int, _side: str, /) -> list[Evidence]:
-    """Of paths that are not made from lines."""
+    """Return the columns of paths that are not made from lines."""
     return []
 
 
 @record
 class Columns(Slotted):
-    """What differs from path to path, in rows ordered by source and destination rank.
+    """Holds what differs from path to path, in rows ordered by source and destination rank.
 
     All but ``src`` and ``dst`` hold places in the lists below.
     """

@@ -87,7 +87,7 @@ class Grouping:
         return distinct(rows.kind, channels, nic, rows.proxy, rows.guessed, communicator, self._scopes(scope))[1]
 
     def _nth(self) -> Column:
-        """Of each connection whether its communicator is the first of its pair, the second, …"""
+        """Return for each connection whether its communicator is the first of its pair, the second, …"""
         nth = np.zeros(len(self._rows), np.int32)
         mixed = np.flatnonzero(self.mixed[self._rows.pair])
         if len(mixed):
@@ -168,7 +168,7 @@ class Grouping:
         )
 
     def _firsts(self, is_wanted: Column) -> Column:
-        """Of each pair the wanted connection that stands first in the log; -1 where none is wanted."""
+        """Return for each pair the wanted connection that stands first in the log; -1 where none is wanted."""
         rows = self._rows
         place = np.where(is_wanted, rows.place, _NEVER)
         first = np.repeat(np.minimum.reduceat(place, rows.begins), rows.sizes)

@@ -27,13 +27,13 @@ _JUDGED = ("gpu_class", "link", "expected", "verdict")
 
 
 class TwoEnded:
-    """What the links of a path say of both of its ends."""
+    """Holds what the links of a path say of both of its ends."""
 
     __slots__ = ()
     links: list[Link] | tuple[Link, ...]
 
     def ends(self, side: str) -> set[End]:
-        """What one side says of its end: ``send`` or ``receive``; empty when its log is not here."""
+        """Return what one side says of its end: ``send`` or ``receive``; empty when its log is not here."""
         ends = {link.send if side == "send" else link.receive for link in self.links}
         return {end for end in ends if end is not None}
 
@@ -50,7 +50,7 @@ class TwoEnded:
 
 @record
 class PathKind(TwoEnded, Slotted):
-    """What many paths have in common: all but ranks, hosts, GPUs, communicators and evidence.
+    """Holds what many paths have in common: all but ranks, hosts, GPUs, communicators and evidence.
 
     A job has few kinds, whatever its size: rules and reports ask them, not each path. The fields are those of
     :class:`Path`. A kind is equal to itself only.
@@ -84,7 +84,7 @@ class PathKind(TwoEnded, Slotted):
 
 @record
 class Path(TwoEnded, Record):
-    """How data goes from one rank to another."""
+    """Holds how data goes from one rank to another."""
 
     src: int
     dst: int
@@ -126,7 +126,7 @@ class Path(TwoEnded, Record):
 
 
 def kind_of(path: Path) -> PathKind:
-    """What a path has in common with others."""
+    """Return what a path has in common with others."""
     fields: dict[str, Any] = {name: getattr(path, name) for name in (*_SHARED, *_JUDGED)}
     return PathKind(**fields | {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")})
 

@@ -108,7 +108,7 @@ class Placed:
         return 1 if id(burst) in self._found_by.paired else 2
 
     def doubts(self, bursts: Sequence[Burst]) -> list[int]:
-        """The same of several."""
+        """Return the same of several."""
         return list(map(self.doubt, bursts)) if self._found_by.guessed else [0] * len(bursts)
 
     def give_up(self, burst: Burst) -> None:
@@ -117,7 +117,7 @@ class Placed:
 
     @cached_property
     def rows(self) -> Rows:
-        """Those whose ranks are known as columns, where there is a table."""
+        """Return those whose ranks are known as columns, where there is a table."""
         from nccl_inspect.model.paths.rows import Rows  # most logs are short
 
         assert self.table is not None
@@ -125,7 +125,7 @@ class Placed:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """Those whose ranks are known; the other end of CollNet is the network, so that it joins no ranks."""
+        """Return those whose ranks are known; the other end of CollNet is the network, so that it joins no ranks."""
         ordered = [
             (number, edge.place, line)
             for number, placement in zip(owners(self.placements), self.placements, strict=True)
@@ -158,7 +158,7 @@ class Placed:
 
     @property
     def unplaced(self) -> int:
-        """How many lines could not be placed."""
+        """Return how many lines could not be placed."""
         if self.table is not None:
             return self._unplaced + self.rows.unplaced
         bursts = (burst for placement in self.placements for burst in placement.bursts)
@@ -168,7 +168,7 @@ class Placed:
 
     @property
     def networks(self) -> Counter[str]:
-        """How many connections each network has."""
+        """Return how many connections each network has."""
         if self.table is not None:
             return self.rows.networks
         return Counter(line.event.net for line in self.lines if line.event.net)
@@ -190,7 +190,7 @@ class Placed:
 
 
 def owners(placements: Iterable[Placement]) -> list[int]:
-    """Of each placement the number of its process in its communicator.
+    """Return for each placement the number of its process in its communicator.
 
     Connections are in the order of these, then in that of the log: in which order they were decided matters for none.
     """

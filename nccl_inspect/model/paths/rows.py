@@ -85,7 +85,7 @@ class Rows:
         return np.where(is_there, self._begins[lists] + rank, len(self._flat) - 1)
 
     def log_of(self, index: int) -> ProcessLog:
-        """Who printed one of them."""
+        """Return who printed one of them."""
         return self._placements[int(self._owner[index])].log
 
     def lines(self, rows: Sequence[int] | Column) -> list[Line]:

@@ -55,7 +55,7 @@ class Scope:
         return ranks
 
     def of_way(self, way: Iterable[Line]) -> str:
-        """What the lines of all communicators state, where they agree."""
+        """Return what the lines of all communicators state, where they agree."""
         scopes = {self.of(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
         return scopes.pop() if len(scopes) == 1 else "unknown"
 

@@ -149,14 +149,14 @@ class Selection(Sequence[Path]):
         return [self.table.columns.kinds[place] for place in self._places()]
 
     def where(self, test: Callable[[PathKind], object]) -> Selection:
-        """Those of certain kinds."""
+        """Return those of certain kinds."""
         passed = {place: bool(test(self.table.columns.kinds[place])) for place in self._places()}
         if self._is_whole:
             return Selection(self.table, [place for place, is_wanted in passed.items() if is_wanted])
         return self._chosen(numbers.replaced(self._taken("kind"), self._by_place(passed, False)))
 
     def only(self, columns: Sequence[Column], test: Callable[..., object]) -> Selection:
-        """Those whose values in some columns pass a test, which is made once for equal values."""
+        """Return those whose values in some columns pass a test, which is made once for equal values."""
         if not self:
             return self
         combinations, group = self._combinations(columns)
@@ -177,12 +177,12 @@ class Selection(Sequence[Path]):
         return _decoded(*self._read(columns))
 
     def without(self, others: Selection) -> Selection:
-        """Those that are not among others."""
+        """Return those that are not among others."""
         gone = set(others.rows)
         return Selection(self.table, (), [row for row in self.rows if row not in gone])
 
     def ordered(self, key: Callable[[PathKind], Any]) -> Selection:
-        """The same, ordered by something that kinds have."""
+        """Return the same, ordered by something that kinds have."""
         keys = {place: key(self._kind(place)) for place in self._places()}
         own = dict(zip(self.rows, numbers.listed(self._taken("kind")), strict=True))
         return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[own[row]]))
@@ -215,13 +215,13 @@ class Selection(Sequence[Path]):
         return (line for row in self.rows for line in self.table.columns.end_lines(row, side))
 
     def _places(self) -> Iterable[int]:
-        """Where their kinds are in the table."""
+        """Return where their kinds are in the table."""
         if self._is_whole:
             return self._kinds
         return dict.fromkeys(numbers.listed(self._taken("kind")))
 
     def _by_place(self, of_kinds: Mapping[int, Any], otherwise: object) -> list[Any]:
-        """What is known of some kinds, by the places of all."""
+        """Return what is known of some kinds, by the places of all."""
         return [of_kinds.get(place, otherwise) for place in range(len(self.table.columns.kinds))]
 
     def _taken(self, column: str) -> Numbers:
@@ -232,7 +232,7 @@ class Selection(Sequence[Path]):
         return self._remembered(column, lambda: numbers.taken(values, self._at))
 
     def _remembered(self, key: object, find: Callable[[], Any]) -> Any:
-        """What is found in these paths, found when it is first asked for."""
+        """Return what is found in these paths, found when it is first asked for."""
         if key not in self._found:
             self._found[key] = find()
         return self._found[key]
@@ -329,7 +329,7 @@ def _columns(paths: Iterable[Path], end_lines: EndLines) -> Columns:
 
 
 def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> Paths:
-    """The same paths, of whose kinds more is said; a kind whose rows are marked differently is split.
+    """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split.
 
     Args:
         paths: of a job.

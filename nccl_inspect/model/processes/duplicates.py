@@ -17,7 +17,7 @@ from nccl_inspect.model.fold.places import source_and_line
 
 
 class _Copy:
-    """What one collector gave of the lines of a process, from one place to another."""
+    """Holds what one collector gave of the lines of a process, from one place to another."""
 
     def __init__(self, begin: int) -> None:
         self.begin = begin
@@ -98,7 +98,10 @@ def _copies(log: ProcessLog) -> list[_Copy]:
 
 
 def _beginning(bootstraps: Sequence[int], after: int, place: int) -> int:
-    """Where the first line of a communicator at a place began: with the bootstrap of its process, if the log has it."""
+    """Return where the first line of a communicator at a place began.
+
+    With the bootstrap of its process, if the log has it.
+    """
     at = bisect_left(bootstraps, place) - 1
     return bootstraps[at] if at >= 0 and bootstraps[at] > after else place
 

@@ -139,7 +139,7 @@ _Way: TypeAlias = tuple[object, ...]
 
 
 class Damage:
-    """What is torn in the sources of a log.
+    """Holds what is torn in the sources of a log.
 
     Args:
         fold: of all that was read.
@@ -248,7 +248,7 @@ class _Ways:
 
 
 class _Sayings:
-    """What sound lines state, and of which kinds that is."""
+    """Holds what sound lines state, and of which kinds that is."""
 
     def __init__(self) -> None:
         self._texts: set[bytes] = set()
@@ -270,7 +270,7 @@ def _kind(note: Note) -> tuple[str, str] | None:
 
 
 def _way(event: ChannelConnect) -> _Way:
-    """What the ways of a process have in common with those of others."""
+    """Return what the ways of a process have in common with those of others."""
     return event.transport, event.mechanism, event.net, event.read, event.gdr, event.gdr_pci
 
 

@@ -108,7 +108,7 @@ def _sum(note: Note, other: Note) -> Note:
 
 
 class _Border(NamedTuple):
-    """Where one life ends and the next one begins."""
+    """Holds where one life ends and the next one begins."""
 
     step: int
     """After the last step of the old one: what is set and loaded from here on is of the new one."""

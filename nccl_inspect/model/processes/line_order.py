@@ -25,7 +25,7 @@ _MIN_STEPS = 2
 
 
 class _Order(NamedTuple):
-    """How often the next line of a process is newer, and how often older."""
+    """Holds how often the next line of a process is newer, and how often older."""
 
     newer: int
     older: int
@@ -59,7 +59,7 @@ def _is_backwards(logs: list[ProcessLog]) -> bool:
 
 
 def _order(log: ProcessLog) -> _Order:
-    """Of the lines with times of one clock."""
+    """Return the order of the lines with times of one clock."""
     if not (log.opening.time or log.final.time):
         return _Order(0, 0)
     times = [moment(time) for _, time in sorted(islice(_marks(log), _MAX_MARKS)) if time]

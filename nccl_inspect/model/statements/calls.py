@@ -26,7 +26,10 @@ def gathered(processes: Iterable[ProcessMembers], global_rank: Callable[[Member]
 
 
 def _member(process: ProcessMembers, key: CallKey, tally: Tally) -> Member | None:
-    """Whose calls they are: pointers are used again, so the communicator must live from the first to the last."""
+    """Return whose calls they are.
+
+    Pointers are used again, so the communicator must live from the first to the last.
+    """
     fits = [
         member
         for member in process.members
@@ -57,7 +60,7 @@ def _calls(key: CallKey, tally: Tally, member: Member | None, rank: int | None) 
 
 
 def _join(mine: Calls, other: Calls) -> None:
-    """The same calls as another rank prints them; a log that was cut short has fewer."""
+    """Join the same calls as another rank prints them; a log that was cut short has fewer."""
     if other.calls > mine.calls:
         mine.calls, mine.elements = other.calls, other.elements
     mine.smallest = min(mine.smallest, other.smallest)

@@ -72,7 +72,7 @@ def settings(
 
 
 def _values(lines: Iterable[StatementLine]) -> dict[tuple[str, str], tuple[str, StatementLine]]:
-    """What a process says of its settings."""
+    """Return what a process says of its settings."""
     values: dict[tuple[str, str], tuple[str, StatementLine]] = {}
     for statement in lines:
         event = statement.event

@@ -51,12 +51,12 @@ class StatementLine(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """Who printed it."""
+        """Return who printed it."""
         return self.statement.origins[self.row]
 
     @property
     def event(self) -> Event | None:
-        """What it states."""
+        """Return what it states."""
         return self.statement.event
 
     def line(self, line: Line) -> Evidence:

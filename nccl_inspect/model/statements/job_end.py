@@ -19,7 +19,7 @@ _WIDTH = 400
 
 
 def end_text(line: bytes, wrapped: bool) -> bytes | None:
-    """What a line that is not NCCL's says of the end of the job, without what stands around it; None when nothing.
+    """Return what a line that is not NCCL's says of the end of the job, without what stands around it, or None.
 
     Args:
         line: as it stands.

@@ -105,7 +105,7 @@ def _only(statement: Statement, line: Evidence) -> Earliest:
 
 
 def _earliest(statement: Statement, line: Line) -> Earliest:
-    """Who said it first: by time where all have times of one clock, else the first in the log."""
+    """Return who said it first: by time where all have times of one clock, else the first in the log."""
     row, origins = 0, statement.origins
     times = [moment(origin.time) for origin in origins] if origins[0].time else [None]
     ordered = in_order(*times)

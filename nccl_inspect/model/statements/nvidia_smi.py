@@ -22,7 +22,7 @@ _BEGINS = later(rb"\s*(?:GPU ?\d|MIG )")
 
 @frozen
 class Shown(Frozen):
-    """What it printed."""
+    """Holds what it printed."""
 
     lines: Mapping[str, Notice] = field(default_factory=dict)
     """By the text after the labels."""
@@ -31,7 +31,7 @@ class Shown(Frozen):
 
 
 def on_hosts(job: Job, role: str) -> Shown:
-    """What productions of a role say, without lines of hosts that are not in the job, and without quoted ones."""
+    """Return what productions of a role say, without quoted lines and those of hosts that are not in the job."""
     lines: dict[str, Notice] = {}
     owners: list[set[str]] = []
     for notice in job.notices:
@@ -46,7 +46,7 @@ def on_hosts(job: Job, role: str) -> Shown:
 
 
 def most_gpus(job: Job) -> int:
-    """How many GPUs the job uses on a host, as far as the log shows them: no two ranks have the same one."""
+    """Return how many GPUs the job uses on a host, as far as the log shows them: no two ranks have the same one."""
     ranks: dict[str | None, set[int]] = {}
     local = job.paths.where(lambda kind: kind.scope == "intra")
     for host, rank in (*local.distinct("src_host", "src"), *local.distinct("src_host", "dst")):

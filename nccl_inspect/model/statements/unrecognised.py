@@ -73,7 +73,7 @@ def _is_beginning(message: bytes) -> bool:
 
 
 def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int], bool]) -> int:
-    """How many lines are of a connection, but not of which: cut off, or of a release that the grammar does not know.
+    """Return how many lines are of a connection, but not of which: cut off, or of a release that the grammar lacks.
 
     Args:
         notes: unrecognised messages with their counts.

@@ -15,7 +15,7 @@ from nccl_inspect.util.records import Frozen, frozen
 
 @frozen
 class Network(Frozen):
-    """What rules ask about a network."""
+    """Holds what rules ask about a network."""
 
     rdma: bool = True
     plugin: str = ""

@@ -18,7 +18,7 @@ from nccl_inspect.util.records import Frozen, frozen
 
 @frozen
 class Family(Frozen):
-    """What rules ask about NICs."""
+    """Holds what rules ask about NICs."""
 
     name: str
     devices: str

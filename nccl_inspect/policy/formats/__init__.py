@@ -10,7 +10,7 @@ from nccl_inspect.util.discovery import Package
 
 
 class Format(Protocol):
-    """What a format module has."""
+    """Holds what a format module has."""
 
     def render(self, checked: Checked, strict: bool, style: Style) -> str:
         """The report as text that ends with a line end."""

@@ -18,7 +18,7 @@ _SUITE = "policy"
 
 
 def render(checked: Checked, strict: bool, style: Style) -> str:
-    """What is broken fails; what is undecided is skipped, unless strict."""
+    """Return what is broken fails; what is undecided is skipped, unless strict."""
     by_key = grouped((outcome.key, outcome) for outcome in checked.outcomes)
     by_key.pop("log", None)  # an input that could not be read is an error
     cases = [_case(key, outcomes, checked, strict) for key, outcomes in by_key.items()]

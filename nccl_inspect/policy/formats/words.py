@@ -16,7 +16,7 @@ def verdict(checked: Checked, strict: bool) -> str:
 
 
 def numbers(checked: Checked, strict: bool) -> str:
-    """How many expectations are in which state."""
+    """Return how many expectations are in which state."""
     counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.of(state)))
     why = "; with --strict, undecided counts as broken" if checked.state == "undecided" and strict else ""
     partial = "; partial: the reading was interrupted" if checked.job.partial else ""
@@ -24,7 +24,7 @@ def numbers(checked: Checked, strict: bool) -> str:
 
 
 def sentence(outcome: Outcome) -> str:
-    """What was found and what was wanted."""
+    """Return what was found and what was wanted."""
     return f"{outcome.answer.summary}, wanted: {outcome.wanted}"
 
 
@@ -37,7 +37,7 @@ def place(evidence: list[Evidence]) -> str:
 
 
 def by_fix(checked: Checked) -> Iterator[tuple[str, str, list[Outcome]]]:
-    """What is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
+    """Yield what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in checked.outcomes:
         if outcome.answer.state != "kept":
@@ -47,7 +47,7 @@ def by_fix(checked: Checked) -> Iterator[tuple[str, str, list[Outcome]]]:
 
 
 def label(state: str) -> str:
-    """What the step is called: what is undecided needs another log, and no fix."""
+    """Return what the step is called: what is undecided needs another log, and no fix."""
     return "fix" if state == "broken" else "needs"
 
 

@@ -69,7 +69,7 @@ def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
 
 
 def culprits(job: Job) -> dict[str, list[int]]:
-    """What the bad paths have in common, in words, with its ranks, which the matrix marks."""
+    """Return what the bad paths have in common, in words, with its ranks, which the matrix marks."""
     return {name(culprit): culprit.ranks for finding in job.findings for culprit in finding.culprits if culprit.ranks}
 
 
@@ -89,7 +89,7 @@ def look_of_kind(kind: PathKind) -> str:
 
 
 def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
-    """What paths have in common; what is not there is left out."""
+    """Return what paths have in common; what is not there is left out."""
     everything = {
         "look": look_of_kind(path),
         "transport": path.transport,

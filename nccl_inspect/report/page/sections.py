@@ -237,7 +237,7 @@ def timeline(job: Job, names: dict[str, str]) -> Timeline | None:
 
 
 def _latest(moments: list[float], seconds: float) -> float:
-    """When the last got there, if that is well after the others; else never."""
+    """Return when the last got there, if that is well after the others; else never."""
     if len(moments) < 2 or max(moments) - median(moments) < max(_LATE * seconds, 0.01):
         return math.inf
     return max(moments)
@@ -282,5 +282,5 @@ def _ticks(seconds: float) -> list[tuple[float, str]]:
 
 
 def by_severity(findings: Iterable[Finding]) -> Counter[str]:
-    """How many findings of each severity."""
+    """Return how many findings of each severity."""
     return Counter(finding.severity for finding in findings)
