@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
-import compare_all
 import compare_source
 import library_calls
 import pytest
@@ -157,72 +155,6 @@ def test_streams_and_errors_are_read_line_by_line(tmp_path: Path) -> None:
     calls = compare_source.collect(tmp_path, None, "tcpxo")
     found = {f"{call.level} {call.format.replace('NET/FasTrak %s: ', '@')}" for call in calls}
     assert found == set(IN_STREAMS.strip().splitlines())
-
-
-# --- releases
-
-
-def git(tree: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(tree), *identity, *arguments], check=True, capture_output=True)
-
-
-def repository(tree: Path, file: str, *releases: tuple[str, str]) -> None:
-    """A clone with one file, whose content each release adds to."""
-    path = tree / file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    git(tree, "init", "-q")
-    for tag, content in releases:
-        path.write_text((path.read_text() if path.exists() else "") + content)
-        git(tree, "add", ".")
-        git(tree, "commit", "-qm", tag)
-        git(tree, "tag", tag)
-
-
-@pytest.mark.slow
-def test_formats_that_are_new_since_a_tag(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    repository(tree, "README", ("v1", "one"))
-    (tree / "src" / "two.cc").write_text('INFO(NCCL_INIT, "New %d", 1);\nINFO(NCCL_INIT, "cudaDriverVersion %d", v);')
-    assert compare_source.main([str(tree), "--new-since", "v1", "--list"]) == 0
-    out = capsys.readouterr().out
-    assert "src/two.cc:1" in out
-    assert "one.cc" not in out
-    assert {call.file for call in compare_source.collect(tree, "v1", "nccl")} == {"src/one.cc"}
-
-
-KNOWN = 'INFO(NCCL_INIT, "cudaDriverVersion %d", version);\n'
-UNKNOWN = 'WARN("The moon is made of %s", cheese);\n'
-STREAM = 'void f() { LOG(INFO) << "RxDM ready"; LOG(ERROR) << "The moon is made of " << cheese; }\n'
-
-
-@pytest.mark.slow
-def test_all_releases_of_all_dialects_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare_all.main(["--repos", str(tmp_path)]) == 2
-    assert "nccl: no clone of NVIDIA/nccl there" in capsys.readouterr().err
-    repository(tmp_path / "nccl", "src/a.cc", ("v2.3.7-1", KNOWN), ("v2.30.3-1", KNOWN), ("v2.30.7-1", UNKNOWN))
-    plugin = tmp_path / "google" / "nccl-plugin-gpudirect-tcpxo.git"
-    repository(plugin, "dxs/a.cc", ("v1.0.16", ""), ("v1.0.17", STREAM))
-    repository(tmp_path / "nccl-fastsocket", "net.cc", ("now", KNOWN))
-    found = []
-    for options in ([], ["--every", "--dialect", "nccl"]):
-        assert compare_all.main(["--repos", str(tmp_path), *options]) == 0
-        found.append([line.split() for line in capsys.readouterr().out.splitlines()[2:]])
-    rows, every = found
-    assert [row[:2] for row in rows[:3]] == [["nccl", "v2.30.7-1"], ["tcpxo", "v1.0.16"], ["tcpxo", "v1.0.17"]]
-    assert [row[3:] for row in rows[:3]] == [
-        ["1", "100.0", "1", "0.0"],
-        ["0", "-", "0", "-"],
-        ["1", "100.0", "1", "0.0"],
-    ]
-    assert (rows[3][0], len(rows[3][1])) == ("fastsocket", 7), "the newest commit of a repository without releases"
-    assert [row[1] for row in every] == ["v2.30.3-1", "v2.30.7-1"], "not what is older than the grammar"
-    page = tmp_path / "coverage.md"
-    assert compare_all.main(["--repos", str(tmp_path), "--write", str(page), "--check", "90"]) == 1
-    text = page.read_text()
-    assert text.startswith("<!-- Written by tools/compare_all.py")
-    assert "\n## tcpxo\n" in text
-    assert "\n## rccl\n" not in text
-    assert "| v2.30.7-1 |" in text
 
 
 # --- a library: instructions of one (2.32.3, shortened)
