@@ -1,0 +1,332 @@
+"""Rules that are one page: a block below the title says what they find, and the rest of the page explains it.
+
+::
+
+    # msccl-unusable
+
+    ```rule
+    category: environment
+    severity: info
+    title: RCCL cannot use a prepared algorithm (MSCCL)
+    summary: RCCL cannot use an MSCCL algorithm: {message}
+    cause: the files with prepared algorithms are missing, damaged, or made for another number of GPUs
+    impact: RCCL continues with rings and trees, somewhat slower for small messages
+    fix: unset MSCCL_ALGO_DIR MSCCL_ALGO_FILE   # uses the files of RCCL's own package
+    case: the job failed
+    when: failed
+    confidence: likely
+    ```
+
+A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
+fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
+
+* ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
+  those whose productions name the rule (``rule: NAME``); else a word of :data:`_SOURCES` or the name of a production,
+  such as ``nccl/no-transport``. Behind it may follow ``where FIELD=VALUE, …``; ``FIELD=VALUE¦VALUE`` allows several.
+* ``unless``: a condition under which the rule is silent.
+
+The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
+step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
+``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
+``deadly: yes`` is for what no job survives. ``fix: @NAME`` is a step of :mod:`nccl_inspect.judging.remedies`.
+
+``case`` (words that follow "If") begins other values for some of these keys, for the condition ``when``, or one of
+several. Of the cases that hold, the first that has a key gives its value. Conditions are :data:`_CONDITIONS`.
+
+``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
+program puts in front, and the number of statements; the name of a field in braces for its value in the first statement
+that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
+"""
+
+import os
+import re
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nccl_inspect.errors import PageError
+from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.grammar.layers import BY_NAME
+from nccl_inspect.judging import propagated_errors, remedies, stated_errors
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Notice, Registered, Results, Rule, value
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.statements import find_text
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import listed
+
+_Entries = Mapping[str, list[str]]
+_Condition = Callable[[Facts, list[Notice], list[str]], bool]
+
+_FENCE = "\n```rule\n"
+_LISTS = ("may_cause", "shows", "tells", "supersedes")
+_SWITCHES = ("nest_under_effect", "local")
+_DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud", "about", "unless"}
+_STEPS = ("first", "fix", "last")
+_SAYS = {*_STEPS, "summary", "cause", "impact", "stops", "confirm", "severity", "confidence", "fatal", "deadly"}
+_CASE = {*_SAYS, "case", "when"}
+_REPEATED = (*_STEPS, "about", "unless", "when")
+_ALLOWED = {
+    "category": CATEGORIES,
+    "severity": SEVERITIES,
+    "confidence": ("certain", "likely", "possible"),
+    "layer": tuple(BY_NAME),
+    **dict.fromkeys((*_SWITCHES, "fatal", "deadly"), ("yes", "no")),
+}
+PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
+    "message": lambda notices: notices[0].message,
+    "text": lambda notices: find_text(notices[0]),
+    "count": lambda notices: str(len(notices)),
+}
+"""What names in braces stand for, besides the fields of the statements."""
+PLACEHOLDER = later(r"\{(?:(all) )?(\w+)\}")
+_SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
+    "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
+    "role": lambda facts, _, roles: facts.with_role(*roles),
+    "warning": lambda facts, _, words: [one for one in facts.job.notices if one.level == "WARN" and _says(one, words)],
+    "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
+    "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
+}
+"""Statements that are not those of one production: ``errors``, those with a ``role``, each ``warning`` with a text,
+calls of ``cuda`` that failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
+_CONDITIONS: dict[str, _Condition] = {
+    "failed": lambda facts, *_: facts.job.failed,
+    "connected": lambda facts, *_: bool(facts.job.paths),
+    "unconnected": lambda facts, *_: not facts.job.paths,
+    "ended": lambda facts, *_: bool(facts.job.ended_by),
+    "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
+    "cuda": lambda facts, *_: bool(cuda.failures(facts)),
+    "net": lambda facts, _, nets: any(
+        (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
+    ),
+    "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
+    "production": lambda _, notices, names: notices[0].production in names,
+    "with": lambda _, notices, names: any(notice.production in names for notice in notices),
+    "only": lambda _, notices, names: all(notice.production in names for notice in notices),
+    "role": lambda _, notices, roles: not notices[0].roles.isdisjoint(roles),
+    "dialect": lambda _, notices, names: any(notice.event and notice.event.dialect in names for notice in notices),
+    "field": lambda _, notices, fields: any(_has(notice, " ".join(fields)) for notice in notices),
+    "says": lambda _, notices, words: _says(notices[0], words),
+}
+"""How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
+collective; whether there are failures of ``cuda``, paths over a ``net``, errors of another ``rule``. Whether the first
+statement is of a ``production``, has a ``role`` or ``says`` a text; whether one is of these productions (``with``) or
+all are (``only``); whether one is of a ``dialect`` or has a ``field``, as behind ``where``."""
+_SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
+_WIDTH = 120
+
+
+def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
+    """Yield the rules that have a page and no module; only what precedes ``summary`` is parsed.
+
+    Raises:
+        PageError: a page has no block, or a wrong declaration.
+    """
+    names = {entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")}
+    for name in names.difference(modules):
+        head, _ = split((folder / f"{name}.md").read_text(encoding="utf-8"))
+        declared, mark, said = head.partition("\nsummary: ")
+        if not mark:
+            raise PageError(f"{name}.md: the rule has neither a module nor a block with a summary")
+        entries = _entries(declared, _DECLARED, name)
+        rest = (entries.get("about", ["errors"]), entries.get("unless", []), f"summary: {said}")
+        rule = _rule(name, entries)
+        yield Registered(rule, partial(_judge, rule, *rest))
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return the block of a page and the page without it; an empty block for a rule that is a module."""
+    title, mark, rest = text.partition(_FENCE)
+    if not mark or "\n#" in title:
+        return "", text
+    head, _, body = rest.partition("\n```\n")
+    return head, f"{title}\n{body.lstrip()}"
+
+
+def _rule(name: str, entries: _Entries) -> Rule:
+    if lacking := {"category", "title"} - entries.keys():
+        raise PageError(f"{name}.md: the rule has no {min(lacking)}")
+    fields: dict[str, Any] = {key: given[0] for key, given in entries.items() if key not in _REPEATED}
+    fields |= {key: tuple(fields[key].split()) for key in fields.keys() & _LISTS}
+    fields |= {key: fields[key] == "yes" for key in fields.keys() & _SWITCHES}
+    if "layer" in fields:
+        fields["layer"] = BY_NAME[fields["layer"]]
+    return Rule(name.replace("_", "-"), **fields)
+
+
+def _entries(text: str, keys: set[str], name: str) -> dict[str, list[str]]:
+    """Return the keys of a block with their values.
+
+    Raises:
+        PageError: a key is unknown or repeated, or a value is none that the key may have.
+    """
+    entries: dict[str, list[str]] = {}
+    key = ""
+    for line in text.split("\n"):
+        if line.startswith("  ") and key:
+            entries[key][-1] += f" {line.strip()}"
+            continue
+        key, colon, given = line.partition(": ")
+        if not colon or key not in keys or (key in entries and key not in _REPEATED):
+            raise PageError(
+                f"{name}.md: '{line}' is not a line of a rule, or repeats one; keys are {', '.join(sorted(keys))}"
+            )
+        if given not in _ALLOWED.get(key, (given,)):
+            raise PageError(f"{name}.md: '{line}': choose from {', '.join(_ALLOWED[key])}")
+        entries.setdefault(key, []).append(given)
+    return entries
+
+
+def cases(text: str, name: str) -> list[dict[str, list[str]]]:
+    """Return what a rule says, and what it says instead in each of its cases, checked.
+
+    Raises:
+        PageError: something is missing or unknown.
+    """
+    head, *others = text.split("\ncase: ")
+    found = [_entries(head, _SAYS, name), *(_entries(f"case: {other}", _CASE, name) for other in others)]
+    effect, other = (
+        ("stops", {"impact", "severity", "fatal"}) if "stops" in found[0] else ("impact", {"stops", "deadly"})
+    )
+    if lacking := {"summary", "cause", effect, "fix"} - found[0].keys():
+        raise PageError(f"{name}.md: the rule has no {min(lacking)}")
+    if wrong := other & ChainMap(*found).keys():
+        raise PageError(f"{name}.md: {min(wrong)} does not go with {effect}")
+    for case in found[1:]:
+        if "when" not in case:
+            raise PageError(f"{name}.md: the case '{case['case'][0]}' has no condition (when)")
+        for condition in case["when"]:
+            _condition(condition, name)
+    return found
+
+
+def _condition(text: str, name: str) -> tuple[_Condition, list[str]]:
+    word, *rest = text.split()
+    if word not in _CONDITIONS:
+        raise PageError(f"{name}.md: '{text}' is not a condition; choose from {', '.join(_CONDITIONS)}")
+    return _CONDITIONS[word], rest
+
+
+def _judge(rule: Rule, about: list[str], unless: list[str], said: str, facts: Facts) -> Results:
+    """Judge the statements that a page is about."""
+    found = {id(notice): notice for source in about for notice in _statements(rule, facts, source)}
+    notices = list(found.values())
+
+    def holds(text: str) -> bool:
+        condition, rest = _condition(text, rule.name)
+        return condition(facts, notices, rest)
+
+    if not notices or any(map(holds, unless)):
+        return
+    head, *others = cases(said, rule.name)
+    says = ChainMap(*(case for case in others if any(map(holds, case["when"]))), head)
+    text = {key: _filled(values[0], notices) for key, values in says.items() if key not in _REPEATED}
+    fix = [_filled(step, notices) for step in steps(says)]
+    confirm, confidence = text.get("confirm", ""), text.get("confidence")
+    if "stops" in text:
+        yield stated_errors.finding(
+            rule,
+            facts,
+            notices,
+            text["summary"],
+            cause=text["cause"],
+            stops=text["stops"],
+            fix=fix,
+            confirm=confirm,
+            confidence=confidence or "likely",
+            deadly="deadly" in text,
+        )
+        return
+    yield rule.finding(
+        text["summary"],
+        cause=text["cause"],
+        impact=text["impact"],
+        fix=fix,
+        confirm=confirm,
+        severity=text.get("severity"),
+        confidence=confidence,
+        notices=notices,
+        explains_errors=notices,
+        fatal=text.get("fatal") == "yes",
+    )
+
+
+def _statements(rule: Rule, facts: Facts, source: str) -> list[Notice]:
+    name, _, fields = source.partition(" where ")
+    word, *rest = name.split()
+    find = _SOURCES.get(word)
+    found = find(facts, rule.name, rest) if find else facts.notices(word)
+    return [notice for notice in found if _has(notice, fields)] if fields else found
+
+
+def _has(notice: Notice, fields: str) -> bool:
+    """Whether a statement has all of these fields, with one of these values."""
+    for field in fields.split(", "):
+        name, equals, given = field.partition("=")
+        own = value(notice, name)
+        if own in (None, "") or (equals and str(own) not in given.split("¦")):
+            return False
+    return True
+
+
+def _says(notice: Notice, words: list[str]) -> bool:
+    return any(text in notice.message for text in " ".join(words).split("¦"))
+
+
+def _filled(text: str, notices: list[Notice]) -> str:
+    """Return a text with what its placeholders stand for."""
+
+    def fill(match: re.Match[str]) -> str:
+        if match[2] in PLACEHOLDERS:
+            return PLACEHOLDERS[match[2]](notices)
+        given = [str(own) for notice in notices if (own := value(notice, match[2])) not in (None, "")]
+        return listed(dict.fromkeys(given if match[1] else given[:1])) or match[0]
+
+    return PLACEHOLDER.sub(fill, text)
+
+
+def steps(says: _Entries) -> list[str]:
+    """Return the steps of a rule or a case; ``@NAME`` is one that several rules have."""
+    given = [step for key in _STEPS for step in says.get(key, ())]
+    return [getattr(remedies, step[1:]) if step.startswith("@") else step for step in given]
+
+
+def whole(text: str, rule: Rule) -> str:
+    """Return a page without its block, and with what only the block says in words."""
+    head, page = split(text)
+    if not head:
+        return text
+    says = cases("summary: " + head.partition("\nsummary: ")[2], rule.name)
+    prose, mark, examples = page.partition("\n## Examples\n")
+    lead, *parts = re.split(r"^## ", prose, flags=re.MULTILINE)
+    sections = {name: body.strip() for name, _, body in (part.partition("\n") for part in parts)}
+    sections.setdefault("Why it matters", "\n\n".join(_effects(says)))
+    sections.setdefault("What to do", "\n\n".join(_advice(says)))
+    if lead.count("\n") < 4:  # the title only
+        lead = f"{lead.strip()}\n\n{rule.title}.\n"
+    return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{sections[name]}" for name in _SECTIONS), mark + examples))
+
+
+def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
+    from textwrap import fill  # only for a page
+
+    for case in says:
+        for effect in (*case.get("impact", ()), *case.get("stops", ())):
+            words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
+            yield fill(PLACEHOLDER.sub(r"<\2>", f"{words[0].upper()}{words[1:]}."), _WIDTH, break_on_hyphens=False)
+
+
+def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
+    from itertools import groupby  # only for a page
+    from textwrap import fill
+
+    for case in says:
+        advised = [PLACEHOLDER.sub(r"<\2>", step) for step in steps(case)]
+        if advised and "case" in case:
+            yield fill(f"If {case['case'][0]}:", _WIDTH)
+        for is_sentence, group in groupby(advised, remedies.is_sentence):
+            if is_sentence:
+                yield from (fill(step, _WIDTH, break_on_hyphens=False) for step in group)
+            else:
+                yield "\n".join(("```", *group, "```"))
