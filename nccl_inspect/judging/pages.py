@@ -22,7 +22,9 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 * ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
   those whose productions name the rule (``rule: NAME``); else a word of :data:`_SOURCES` or the name of a production,
-  such as ``nccl/no-transport``. Behind it may follow ``where FIELD=VALUE, …``; ``FIELD=VALUE¦VALUE`` allows several.
+  such as ``nccl/no-transport``. Behind it may follow ``where FIELD=VALUE, …``; ``FIELD=VALUE¦VALUE`` allows several,
+  ``FIELD`` any, and ``FIELD=`` none.
+* ``beside``: statements that are added to these where there are some.
 * ``unless``: a condition under which the rule is silent.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
@@ -31,18 +33,19 @@ step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, `
 ``deadly: yes`` is for what no job survives. ``fix: @NAME`` is a step of :mod:`nccl_inspect.judging.remedies`.
 
 ``case`` (words that follow "If") begins other values for some of these keys, for the condition ``when``, or one of
-several. Of the cases that hold, the first that has a key gives its value. Conditions are :data:`_CONDITIONS`.
+several; with ``about`` instead, for these statements where there are none of those above. Of the cases that hold, the
+first that has a key gives its value. Conditions are :data:`_CONDITIONS`.
 
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
-program puts in front, and the number of statements; the name of a field in braces for its value in the first statement
-that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
+program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
+its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
 """
 
 import os
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +57,7 @@ from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Notice, R
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.statements import find_text
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import count, listed
 
 _Entries = Mapping[str, list[str]]
 _Condition = Callable[[Facts, list[Notice], list[str]], bool]
@@ -62,11 +65,11 @@ _Condition = Callable[[Facts, list[Notice], list[str]], bool]
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect", "local")
-_DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud", "about", "unless"}
+_DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud", "about", "beside", "unless"}
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "summary", "cause", "impact", "stops", "confirm", "severity", "confidence", "fatal", "deadly"}
-_CASE = {*_SAYS, "case", "when"}
-_REPEATED = (*_STEPS, "about", "unless", "when")
+_CASE = {*_SAYS, "case", "when", "about"}
+_REPEATED = (*_STEPS, "about", "beside", "unless", "when")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -80,7 +83,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "count": lambda notices: str(len(notices)),
 }
 """What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = later(r"\{(?:(all) )?(\w+)\}")
+PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)\}")
 _SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "role": lambda facts, _, roles: facts.with_role(*roles),
@@ -97,6 +100,8 @@ _CONDITIONS: dict[str, _Condition] = {
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
+    "gdr": lambda facts, *_: _is_direct(facts),
+    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not _is_direct(facts),
     "net": lambda facts, _, nets: any(
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
@@ -110,7 +115,8 @@ _CONDITIONS: dict[str, _Condition] = {
     "says": lambda _, notices, words: _says(notices[0], words),
 }
 """How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
-collective; whether there are failures of ``cuda``, paths over a ``net``, errors of another ``rule``. Whether the first
+collective; whether there are failures of ``cuda``, paths over a ``net``, between hosts with GPUDirect RDMA (``gdr``) or
+only without (``staged``), errors of another ``rule``. Whether the first
 statement is of a ``production``, has a ``role`` or ``says`` a text; whether one is of these productions (``with``) or
 all are (``only``); whether one is of a ``dialect`` or has a ``field``, as behind ``where``."""
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
@@ -130,9 +136,8 @@ def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
         if not mark:
             raise PageError(f"{name}.md: the rule has neither a module nor a block with a summary")
         entries = _entries(declared, _DECLARED, name)
-        rest = (entries.get("about", ["errors"]), entries.get("unless", []), f"summary: {said}")
         rule = _rule(name, entries)
-        yield Registered(rule, partial(_judge, rule, *rest))
+        yield Registered(rule, partial(_judge, rule, entries, f"summary: {said}"))
 
 
 def split(text: str) -> tuple[str, str]:
@@ -178,6 +183,7 @@ def _entries(text: str, keys: set[str], name: str) -> dict[str, list[str]]:
     return entries
 
 
+@cache
 def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     """Return what a rule says, and what it says instead in each of its cases, checked.
 
@@ -194,9 +200,9 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     if wrong := other & ChainMap(*found).keys():
         raise PageError(f"{name}.md: {min(wrong)} does not go with {effect}")
     for case in found[1:]:
-        if "when" not in case:
+        if "when" not in case and "about" not in case:
             raise PageError(f"{name}.md: the case '{case['case'][0]}' has no condition (when)")
-        for condition in case["when"]:
+        for condition in case.get("when", ()):
             _condition(condition, name)
     return found
 
@@ -208,19 +214,24 @@ def _condition(text: str, name: str) -> tuple[_Condition, list[str]]:
     return _CONDITIONS[word], rest
 
 
-def _judge(rule: Rule, about: list[str], unless: list[str], said: str, facts: Facts) -> Results:
+def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
     """Judge the statements that a page is about."""
-    found = {id(notice): notice for source in about for notice in _statements(rule, facts, source)}
-    notices = list(found.values())
+    others = cases(said, rule.name)[1:] if "\nabout: " in said else []
+    for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
+        if found := [notice for source in sources for notice in _statements(rule, facts, source)]:
+            break
+    found += [notice for source in declared.get("beside", ()) for notice in _statements(rule, facts, source) if found]
+    notices = list({id(notice): notice for notice in found}.values())
 
     def holds(text: str) -> bool:
         condition, rest = _condition(text, rule.name)
         return condition(facts, notices, rest)
 
-    if not notices or any(map(holds, unless)):
+    if not notices or any(map(holds, declared.get("unless", ()))):
         return
     head, *others = cases(said, rule.name)
-    says = ChainMap(*(case for case in others if any(map(holds, case["when"]))), head)
+    fitting = [case for case in others if case.get("about") is sources or any(map(holds, case.get("when", ())))]
+    says = ChainMap(*fitting, head)
     text = {key: _filled(values[0], notices) for key, values in says.items() if key not in _REPEATED}
     fix = [_filled(step, notices) for step in steps(says)]
     confirm, confidence = text.get("confirm", ""), text.get("confidence")
@@ -265,9 +276,14 @@ def _has(notice: Notice, fields: str) -> bool:
     for field in fields.split(", "):
         name, equals, given = field.partition("=")
         own = value(notice, name)
-        if own in (None, "") or (equals and str(own) not in given.split("¦")):
+        text = "" if own is None else str(own)
+        if text not in given.split("¦") if equals else not text:
             return False
     return True
+
+
+def _is_direct(facts: Facts) -> bool:
+    return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
 
 def _says(notice: Notice, words: list[str]) -> bool:
@@ -278,6 +294,8 @@ def _filled(text: str, notices: list[Notice]) -> str:
     """Return a text with what its placeholders stand for."""
 
     def fill(match: re.Match[str]) -> str:
+        if match[1] == "count":
+            return count(len(notices), match[2])
         if match[2] in PLACEHOLDERS:
             return PLACEHOLDERS[match[2]](notices)
         given = [str(own) for notice in notices if (own := value(notice, match[2])) not in (None, "")]
