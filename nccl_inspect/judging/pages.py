@@ -12,7 +12,6 @@
     cause: the files with prepared algorithms are missing, damaged, or made for another number of GPUs
     impact: RCCL continues with rings and trees, somewhat slower for small messages
     fix: unset MSCCL_ALGO_DIR MSCCL_ALGO_FILE   # uses the files of RCCL's own package
-    case: the job failed
     when: failed
     confidence: likely
     ```
@@ -22,8 +21,8 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 * ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
   those whose productions name the rule (``rule: NAME``); else a word of :data:`_SOURCES` or the name of a production,
-  such as ``nccl/no-transport``. Behind it may follow ``where FIELD=VALUE, …``; ``FIELD=VALUE¦VALUE`` allows several,
-  ``FIELD`` any, and ``FIELD=`` none.
+  such as ``nccl/no-transport``. Behind it may follow ``saying TEXT`` or ``where FIELD=VALUE, …``. ``¦`` separates texts
+  or values of which one is enough; ``FIELD`` alone stands for any value, and ``FIELD=`` for none.
 * ``beside``: statements that are added to these where there are some.
 * ``unless``: a condition under which the rule is silent.
 
@@ -32,9 +31,9 @@ step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, `
 ``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
 ``deadly: yes`` is for what no job survives. ``fix: @NAME`` is a step of :mod:`nccl_inspect.judging.remedies`.
 
-``case`` (words that follow "If") begins other values for some of these keys, for the condition ``when``, or one of
-several; with ``about`` instead, for these statements where there are none of those above. Of the cases that hold, the
-first that has a key gives its value. Conditions are :data:`_CONDITIONS`.
+``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
+statements, where there are none of those above. ``case`` in front of it has the words that follow "If" on the page. Of
+the cases that hold, the first that has a key gives its value. Conditions are :data:`_CONDITIONS`.
 
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
@@ -55,7 +54,7 @@ from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import propagated_errors, remedies, stated_errors
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Notice, Registered, Results, Rule, value
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.statements import find_text
+from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count, listed
 
@@ -69,6 +68,9 @@ _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "clo
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "summary", "cause", "impact", "stops", "confirm", "severity", "confidence", "fatal", "deadly"}
 _CASE = {*_SAYS, "case", "when", "about"}
+_OPENERS = ("case: ", "when: ", "about: ")
+_SHOWN = {*_STEPS, "impact", "stops"}
+"""What pages show of a case, in words that follow "If"."""
 _REPEATED = (*_STEPS, "about", "beside", "unless", "when")
 _ALLOWED = {
     "category": CATEGORIES,
@@ -86,13 +88,17 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)\}")
 _SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
+    "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
     "role": lambda facts, _, roles: facts.with_role(*roles),
-    "warning": lambda facts, _, words: [one for one in facts.job.notices if one.level == "WARN" and _says(one, words)],
+    "warning": lambda facts, _, words: [
+        one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
+    ],
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
 }
-"""Statements that are not those of one production: ``errors``, those with a ``role``, each ``warning`` with a text,
-calls of ``cuda`` that failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
+"""Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
+a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one of these codes, and frames with a
+``result`` of NCCL that nothing explains."""
 _CONDITIONS: dict[str, _Condition] = {
     "failed": lambda facts, *_: facts.job.failed,
     "connected": lambda facts, *_: bool(facts.job.paths),
@@ -102,6 +108,7 @@ _CONDITIONS: dict[str, _Condition] = {
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
     "gdr": lambda facts, *_: _is_direct(facts),
     "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not _is_direct(facts),
+    "works": lambda facts, _, nets: not facts.job.failed and _CONDITIONS["net"](facts, _, nets),
     "net": lambda facts, _, nets: any(
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
@@ -112,11 +119,11 @@ _CONDITIONS: dict[str, _Condition] = {
     "role": lambda _, notices, roles: not notices[0].roles.isdisjoint(roles),
     "dialect": lambda _, notices, names: any(notice.event and notice.event.dialect in names for notice in notices),
     "field": lambda _, notices, fields: any(_has(notice, " ".join(fields)) for notice in notices),
-    "says": lambda _, notices, words: _says(notices[0], words),
+    "says": lambda _, notices, words: _says(notices[0], " ".join(words)),
 }
 """How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
-collective; whether there are failures of ``cuda``, paths over a ``net``, between hosts with GPUDirect RDMA (``gdr``) or
-only without (``staged``), errors of another ``rule``. Whether the first
+collective. Whether there are failures of ``cuda``, errors of another ``rule``, paths over a ``net`` (which ``works`` if
+the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether the first
 statement is of a ``production``, has a ``role`` or ``says`` a text; whether one is of these productions (``with``) or
 all are (``only``); whether one is of a ``dialect`` or has a ``field``, as behind ``where``."""
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
@@ -190,8 +197,14 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     Raises:
         PageError: something is missing or unknown.
     """
-    head, *others = text.split("\ncase: ")
-    found = [_entries(head, _SAYS, name), *(_entries(f"case: {other}", _CASE, name) for other in others)]
+    blocks: list[list[str]] = [[]]
+    opens = False
+    for line in text.split("\n"):
+        if line.startswith(_OPENERS) and not opens:
+            blocks.append([])
+        opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
+        blocks[-1].append(line)
+    found = [_entries("\n".join(block), _CASE if place else _SAYS, name) for place, block in enumerate(blocks)]
     effect, other = (
         ("stops", {"impact", "severity", "fatal"}) if "stops" in found[0] else ("impact", {"stops", "deadly"})
     )
@@ -200,8 +213,8 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     if wrong := other & ChainMap(*found).keys():
         raise PageError(f"{name}.md: {min(wrong)} does not go with {effect}")
     for case in found[1:]:
-        if "when" not in case and "about" not in case:
-            raise PageError(f"{name}.md: the case '{case['case'][0]}' has no condition (when)")
+        if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
+            raise PageError(f"{name}.md: a case lacks its condition (when), or its words (case): {case}")
         for condition in case.get("when", ()):
             _condition(condition, name)
     return found
@@ -264,10 +277,13 @@ def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
 
 
 def _statements(rule: Rule, facts: Facts, source: str) -> list[Notice]:
-    name, _, fields = source.partition(" where ")
+    source, _, fields = source.partition(" where ")
+    name, _, texts = source.partition(" saying ")
     word, *rest = name.split()
     find = _SOURCES.get(word)
     found = find(facts, rule.name, rest) if find else facts.notices(word)
+    if texts:
+        found = [notice for notice in found if _says(notice, texts)]
     return [notice for notice in found if _has(notice, fields)] if fields else found
 
 
@@ -286,8 +302,8 @@ def _is_direct(facts: Facts) -> bool:
     return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
 
-def _says(notice: Notice, words: list[str]) -> bool:
-    return any(text in notice.message for text in " ".join(words).split("¦"))
+def _says(notice: Notice, texts: str) -> bool:
+    return any(text in notice.message for text in texts.split("¦"))
 
 
 def _filled(text: str, notices: list[Notice]) -> str:
@@ -329,8 +345,10 @@ def whole(text: str, rule: Rule) -> str:
 def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from textwrap import fill  # only for a page
 
+    known = set[str]()
     for case in says:
-        for effect in (*case.get("impact", ()), *case.get("stops", ())):
+        for effect in {*case.get("impact", ()), *case.get("stops", ())} - known:
+            known.add(effect)
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
             yield fill(PLACEHOLDER.sub(r"<\2>", f"{words[0].upper()}{words[1:]}."), _WIDTH, break_on_hyphens=False)
 

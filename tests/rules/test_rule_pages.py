@@ -70,7 +70,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         return
     conditions = [when for case in cases for when in case.get("when", ())]
     conditions += re.findall(r"^unless: (.*)", declared, re.MULTILINE)
-    sources = [about.partition(" where ")[0] for about in re.findall(r"^about: (.*)", declared, re.MULTILINE)]
+    sources = [re.split(" where | saying ", about)[0] for about in re.findall(r"^about: (.*)", declared, re.MULTILINE)]
     for word, *rest in (*map(str.split, conditions), *(["with", about] for about in sources if "/" in about)):
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
     for text in (text for case in cases for texts in case.values() for text in texts):
@@ -114,7 +114,7 @@ when: failed"""
         ("impact:", "stops:", ""),
         ("fix: ls", "fix: ls\ndeadly: yes", "deadly does not go with impact"),
         ("when: failed", "when: unlucky", "'unlucky' is not a condition"),
-        ("\nwhen: failed", "", "the case 'it is known' has no condition"),
+        ("\nwhen: failed", "", "a case lacks its condition"),
         ("summary:", "sumary:", "neither a module nor a block with a summary"),
     ],
 )
