@@ -20,9 +20,9 @@ A line that begins with two blanks continues the value above it. What precedes `
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 * ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
-  those whose productions name the rule (``rule: NAME``); else a word of :data:`_SOURCES` or the name of a production,
-  such as ``nccl/no-transport``. Behind it may follow ``saying TEXT`` or ``where FIELD=VALUE, …``. ``¦`` separates texts
-  or values of which one is enough; ``FIELD`` alone stands for any value, and ``FIELD=`` for none.
+  those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the name of a
+  production, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT`` or ``where FIELD=VALUE, …``. ``¦``
+  separates texts or values of which one is enough; ``FIELD`` alone stands for any value, and ``FIELD=`` for none.
 * ``beside``: statements that are added to these where there are some.
 * ``unless``: a condition under which the rule is silent.
 
@@ -33,7 +33,7 @@ step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, `
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
 statements, where there are none of those above. ``case`` in front of it has the words that follow "If" on the page. Of
-the cases that hold, the first that has a key gives its value. Conditions are :data:`_CONDITIONS`.
+the cases that hold, the first that has a key gives its value. Conditions are ``page_words.CONDITIONS``.
 
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
@@ -43,23 +43,18 @@ its value in the first statement that has one, ``{all FIELD}`` for its values. O
 import os
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import PageError
-from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import propagated_errors, remedies, stated_errors
-from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Notice, Registered, Results, Rule, value
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.statements import find_text, is_propagated_error
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.judging import remedies, stated_errors
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Registered, Results, Rule
+from nccl_inspect.judging.page_words import PLACEHOLDER, condition, filled, statements_of
 
 _Entries = Mapping[str, list[str]]
-_Condition = Callable[[Facts, list[Notice], list[str]], bool]
 
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
@@ -79,53 +74,6 @@ _ALLOWED = {
     "layer": tuple(BY_NAME),
     **dict.fromkeys((*_SWITCHES, "fatal", "deadly"), ("yes", "no")),
 }
-PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
-    "message": lambda notices: notices[0].message,
-    "text": lambda notices: find_text(notices[0]),
-    "count": lambda notices: str(len(notices)),
-}
-"""What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)\}")
-_SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
-    "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
-    "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
-    "role": lambda facts, _, roles: facts.with_role(*roles),
-    "warning": lambda facts, _, words: [
-        one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
-    ],
-    "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
-    "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
-}
-"""Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
-a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one of these codes, and frames with a
-``result`` of NCCL that nothing explains."""
-_CONDITIONS: dict[str, _Condition] = {
-    "failed": lambda facts, *_: facts.job.failed,
-    "connected": lambda facts, *_: bool(facts.job.paths),
-    "unconnected": lambda facts, *_: not facts.job.paths,
-    "ended": lambda facts, *_: bool(facts.job.ended_by),
-    "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
-    "cuda": lambda facts, *_: bool(cuda.failures(facts)),
-    "gdr": lambda facts, *_: _is_direct(facts),
-    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not _is_direct(facts),
-    "works": lambda facts, _, nets: not facts.job.failed and _CONDITIONS["net"](facts, _, nets),
-    "net": lambda facts, _, nets: any(
-        (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
-    ),
-    "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
-    "production": lambda _, notices, names: notices[0].production in names,
-    "with": lambda _, notices, names: any(notice.production in names for notice in notices),
-    "only": lambda _, notices, names: all(notice.production in names for notice in notices),
-    "role": lambda _, notices, roles: not notices[0].roles.isdisjoint(roles),
-    "dialect": lambda _, notices, names: any(notice.event and notice.event.dialect in names for notice in notices),
-    "field": lambda _, notices, fields: any(_has(notice, " ".join(fields)) for notice in notices),
-    "says": lambda _, notices, words: _says(notices[0], " ".join(words)),
-}
-"""How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
-collective. Whether there are failures of ``cuda``, errors of another ``rule``, paths over a ``net`` (which ``works`` if
-the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether the first
-statement is of a ``production``, has a ``role`` or ``says`` a text; whether one is of these productions (``with``) or
-all are (``only``); whether one is of a ``dialect`` or has a ``field``, as behind ``where``."""
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
 
@@ -215,38 +163,31 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     for case in found[1:]:
         if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
             raise PageError(f"{name}.md: a case lacks its condition (when), or its words (case): {case}")
-        for condition in case.get("when", ()):
-            _condition(condition, name)
+        for when in case.get("when", ()):
+            condition(when, name)
     return found
-
-
-def _condition(text: str, name: str) -> tuple[_Condition, list[str]]:
-    word, *rest = text.split()
-    if word not in _CONDITIONS:
-        raise PageError(f"{name}.md: '{text}' is not a condition; choose from {', '.join(_CONDITIONS)}")
-    return _CONDITIONS[word], rest
 
 
 def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
     """Judge the statements that a page is about."""
     others = cases(said, rule.name)[1:] if "\nabout: " in said else []
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        if found := [notice for source in sources for notice in _statements(rule, facts, source)]:
+        if found := [notice for source in sources for notice in statements_of(rule, facts, source)]:
             break
-    found += [notice for source in declared.get("beside", ()) for notice in _statements(rule, facts, source) if found]
+    found += [notice for source in declared.get("beside", ()) for notice in statements_of(rule, facts, source) if found]
     notices = list({id(notice): notice for notice in found}.values())
 
     def holds(text: str) -> bool:
-        condition, rest = _condition(text, rule.name)
-        return condition(facts, notices, rest)
+        decide, rest = condition(text, rule.name)
+        return decide(facts, notices, rest)
 
     if not notices or any(map(holds, declared.get("unless", ()))):
         return
     head, *others = cases(said, rule.name)
     fitting = [case for case in others if case.get("about") is sources or any(map(holds, case.get("when", ())))]
     says = ChainMap(*fitting, head)
-    text = {key: _filled(values[0], notices) for key, values in says.items() if key not in _REPEATED}
-    fix = [_filled(step, notices) for step in steps(says)]
+    text = {key: filled(values[0], notices) for key, values in says.items() if key not in _REPEATED}
+    fix = [filled(step, notices) for step in steps(says)]
     confirm, confidence = text.get("confirm", ""), text.get("confidence")
     if "stops" in text:
         yield stated_errors.finding(
@@ -259,7 +200,7 @@ def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
             fix=fix,
             confirm=confirm,
             confidence=confidence or "likely",
-            deadly="deadly" in text,
+            deadly=text.get("deadly") == "yes",
         )
         return
     yield rule.finding(
@@ -274,50 +215,6 @@ def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
         explains_errors=notices,
         fatal=text.get("fatal") == "yes",
     )
-
-
-def _statements(rule: Rule, facts: Facts, source: str) -> list[Notice]:
-    source, _, fields = source.partition(" where ")
-    name, _, texts = source.partition(" saying ")
-    word, *rest = name.split()
-    find = _SOURCES.get(word)
-    found = find(facts, rule.name, rest) if find else facts.notices(word)
-    if texts:
-        found = [notice for notice in found if _says(notice, texts)]
-    return [notice for notice in found if _has(notice, fields)] if fields else found
-
-
-def _has(notice: Notice, fields: str) -> bool:
-    """Whether a statement has all of these fields, with one of these values."""
-    for field in fields.split(", "):
-        name, equals, given = field.partition("=")
-        own = value(notice, name)
-        text = "" if own is None else str(own)
-        if text not in given.split("¦") if equals else not text:
-            return False
-    return True
-
-
-def _is_direct(facts: Facts) -> bool:
-    return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
-
-
-def _says(notice: Notice, texts: str) -> bool:
-    return any(text in notice.message for text in texts.split("¦"))
-
-
-def _filled(text: str, notices: list[Notice]) -> str:
-    """Return a text with what its placeholders stand for."""
-
-    def fill(match: re.Match[str]) -> str:
-        if match[1] == "count":
-            return count(len(notices), match[2])
-        if match[2] in PLACEHOLDERS:
-            return PLACEHOLDERS[match[2]](notices)
-        given = [str(own) for notice in notices if (own := value(notice, match[2])) not in (None, "")]
-        return listed(dict.fromkeys(given if match[1] else given[:1])) or match[0]
-
-    return PLACEHOLDER.sub(fill, text)
 
 
 def steps(says: _Entries) -> list[str]:

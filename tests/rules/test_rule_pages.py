@@ -17,7 +17,7 @@ from rule_pages import RULES, Example, examples
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.engine import shipped
 from nccl_inspect.grammar.roles import ROLES
-from nccl_inspect.judging import engine, pages, remedies
+from nccl_inspect.judging import engine, page_words, pages, remedies
 
 FOLDER = Path(engine.__file__).parents[1] / "rules"
 HEADINGS = ["What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove", "Examples"]
@@ -74,8 +74,10 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     for word, *rest in (*map(str.split, conditions), *(["with", about] for about in sources if "/" in about)):
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
     for text in (text for case in cases for texts in case.values() for text in texts):
-        named = (match[2] for match in pages.PLACEHOLDER.finditer(text) if match[1] != "count")
-        yield from (f"nothing is called {one}: {text}" for one in named if one not in {*pages.PLACEHOLDERS, *FIELDS})
+        named = (match[2] for match in page_words.PLACEHOLDER.finditer(text) if match[1] != "count")
+        yield from (
+            f"nothing is called {one}: {text}" for one in named if one not in {*page_words.PLACEHOLDERS, *FIELDS}
+        )
         if re.search(r"\d GB/s", text):
             yield f"a rate without a source: {text}"
     for step in (step for case in cases for step in pages.steps(case)):
