@@ -255,6 +255,9 @@ def registered() -> tuple[Registered, ...]:
     rules = list(pages.registered(_RULES, names))
     for name in names:
         loaded = import_module(f"nccl_inspect.rules.{name}")
+        if not hasattr(loaded, "RULE"):
+            rules.append(pages.with_find(_RULES, name, loaded.find))
+            continue
         functions = (getattr(loaded, function, None) for function in ("judge", "explain", "tell"))
         rules.append(Registered(loaded.RULE, *functions))
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))

@@ -1,16 +1,38 @@
 """The words of pages that are rules: what they are about, their conditions, and what names in braces stand for."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import field
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Facts, Notice, Rule, value
+from nccl_inspect.judging.engine import Evidence, Facts, Notice, Rule, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.statements import find_text, is_propagated_error
+from nccl_inspect.model.job import Selection
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, listed
+
+
+@frozen
+class Hit(Frozen):
+    """What a rule that is a page found: values, and no sentence."""
+
+    notices: list[Notice] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
+    """What names in braces stand for, besides fields of the statements."""
+    known: tuple[str, ...] = ()
+    """The names of what is so, for the conditions of cases."""
+    ranks: Iterable[int] | None = None
+    """These and the next two: None for those of the statements and paths."""
+    hosts: Iterable[str | None] | None = None
+    evidence: Iterable[Evidence] | None = None
+    paths: Selection | None = None
+
 
 Condition = Callable[[Facts, list[Notice], list[str]], bool]
 PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
@@ -34,6 +56,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
 a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one of these codes, and frames with a
 ``result`` of NCCL that nothing explains."""
 CONDITIONS: dict[str, Condition] = {
+    "is": lambda *_: False,  # what a module found out
     "failed": lambda facts, *_: facts.job.failed,
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
@@ -76,8 +99,8 @@ def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
 
 def _has(notice: Notice, fields: str) -> bool:
     """Whether a statement has all of these fields, with one of these values."""
-    for field in fields.split(", "):
-        name, equals, given = field.partition("=")
+    for wanted in fields.split(", "):
+        name, equals, given = wanted.partition("=")
         own = value(notice, name)
         text = "" if own is None else str(own)
         if text not in given.split("¦") if equals else not text:
@@ -93,18 +116,33 @@ def _says(notice: Notice, texts: str) -> bool:
     return any(text in notice.message for text in texts.split("¦"))
 
 
-def filled(text: str, notices: list[Notice]) -> str:
+LACKING = "\0"
+"""What a name stands for that nothing has."""
+
+
+def filled(text: str, hit: Hit) -> str:
     """Return a text with what its placeholders stand for."""
 
     def fill(match: re.Match[str]) -> str:
-        if match[1] == "count":
-            return count(len(notices), match[2])
-        if match[2] in PLACEHOLDERS:
-            return PLACEHOLDERS[match[2]](notices)
-        given = [str(own) for notice in notices if (own := value(notice, match[2])) not in (None, "")]
-        return listed(dict.fromkeys(given if match[1] else given[:1])) or match[0]
+        kind, name = match.groups()
+        if name in hit.named:
+            return hit.named[name] or LACKING
+        if kind == "count":
+            return count(len(hit.notices), name)
+        if name in PLACEHOLDERS:
+            return PLACEHOLDERS[name](hit.notices)
+        given = [str(own) for notice in hit.notices if (own := value(notice, name)) not in (None, "")]
+        return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, text)
+
+
+def holds(text: str, facts: Facts, hit: Hit, name: str) -> bool:
+    """Whether a condition of a page holds."""
+    if text.startswith("is "):
+        return text[3:] in hit.known
+    decide, rest = condition(text, name)
+    return decide(facts, hit.notices, rest)
 
 
 def condition(text: str, name: str) -> tuple[Condition, list[str]]:

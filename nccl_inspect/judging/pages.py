@@ -38,12 +38,16 @@ the cases that hold, the first that has a key gives its value. Conditions are ``
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
 its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
+
+Where a rule compares facts, the module beside the page has a function ``find(facts)`` and no sentence. It yields what
+it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
+for the condition ``is NAME``. A step with a value that is empty is left out.
 """
 
 import os
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +56,8 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import remedies, stated_errors
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Registered, Results, Rule
-from nccl_inspect.judging.page_words import PLACEHOLDER, condition, filled, statements_of
+from nccl_inspect.judging.page_words import LACKING, PLACEHOLDER, Hit, condition, filled, holds, statements_of
+from nccl_inspect.model.finding import Finding
 
 _Entries = Mapping[str, list[str]]
 
@@ -86,13 +91,27 @@ def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
     """
     names = {entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")}
     for name in names.difference(modules):
-        head, _ = split((folder / f"{name}.md").read_text(encoding="utf-8"))
-        declared, mark, said = head.partition("\nsummary: ")
-        if not mark:
-            raise PageError(f"{name}.md: the rule has neither a module nor a block with a summary")
-        entries = _entries(declared, _DECLARED, name)
-        rule = _rule(name, entries)
-        yield Registered(rule, partial(_judge, rule, entries, f"summary: {said}"))
+        rule, entries, said = _read(folder, name)
+        yield Registered(rule, partial(_judge, rule, entries, said))
+
+
+def with_find(folder: Path, name: str, find: Callable[[Facts], Iterable[Hit]]) -> Registered:
+    """Return the rule of a page whose module has a ``find(facts)`` and no declaration.
+
+    Raises:
+        PageError: the page has no block, or a wrong declaration.
+    """
+    rule, _, said = _read(folder, name)
+    return Registered(rule, partial(_judge_hits, rule, find, said))
+
+
+def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
+    """Return the rule of a page, its declaration and the rest of its block."""
+    declared, mark, said = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
+    if not mark:
+        raise PageError(f"{name}.md: the rule has neither a module nor a block with a summary")
+    entries = _entries(declared, _DECLARED, name)
+    return _rule(name, entries), entries, f"summary: {said}"
 
 
 def split(text: str) -> tuple[str, str]:
@@ -175,25 +194,35 @@ def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
         if found := [notice for source in sources for notice in statements_of(rule, facts, source)]:
             break
     found += [notice for source in declared.get("beside", ()) for notice in statements_of(rule, facts, source) if found]
-    notices = list({id(notice): notice for notice in found}.values())
+    hit = Hit(list({id(notice): notice for notice in found}.values()))
+    if found and not any(holds(text, facts, hit, rule.name) for text in declared.get("unless", ())):
+        yield _finding(rule, facts, hit, said, sources)
 
-    def holds(text: str) -> bool:
-        decide, rest = condition(text, rule.name)
-        return decide(facts, notices, rest)
 
-    if not notices or any(map(holds, declared.get("unless", ()))):
-        return
+def _judge_hits(rule: Rule, find: Callable[[Facts], Iterable[Hit]], said: str, facts: Facts) -> Results:
+    """Judge what the module beside a page finds."""
+    for hit in find(facts):
+        yield _finding(rule, facts, hit, said)
+
+
+def _finding(rule: Rule, facts: Facts, hit: Hit, said: str, sources: list[str] | None = None) -> Finding:
+    """Return what a page says of a hit; ``sources`` are the statements that a case may be about."""
     head, *others = cases(said, rule.name)
-    fitting = [case for case in others if case.get("about") is sources or any(map(holds, case.get("when", ())))]
+    fitting = [
+        case
+        for case in others
+        if (sources and case.get("about") is sources)
+        or any(holds(text, facts, hit, rule.name) for text in case.get("when", ()))
+    ]
     says = ChainMap(*fitting, head)
-    text = {key: filled(values[0], notices) for key, values in says.items() if key not in _REPEATED}
-    fix = [filled(step, notices) for step in steps(says)]
+    text = {key: filled(given[0], hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED}
+    fix = [step for step in (filled(step, hit) for step in steps(says)) if LACKING not in step]
     confirm, confidence = text.get("confirm", ""), text.get("confidence")
     if "stops" in text:
-        yield stated_errors.finding(
+        return stated_errors.finding(
             rule,
             facts,
-            notices,
+            hit.notices,
             text["summary"],
             cause=text["cause"],
             stops=text["stops"],
@@ -202,8 +231,7 @@ def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
             confidence=confidence or "likely",
             deadly=text.get("deadly") == "yes",
         )
-        return
-    yield rule.finding(
+    return rule.finding(
         text["summary"],
         cause=text["cause"],
         impact=text["impact"],
@@ -211,8 +239,12 @@ def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
         confirm=confirm,
         severity=text.get("severity"),
         confidence=confidence,
-        notices=notices,
-        explains_errors=notices,
+        notices=hit.notices,
+        ranks=hit.ranks,
+        hosts=hit.hosts,
+        evidence=hit.evidence,
+        paths=hit.paths,
+        explains_errors=hit.notices,
         fatal=text.get("fatal") == "yes",
     )
 
@@ -255,7 +287,7 @@ def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from textwrap import fill
 
     for case in says:
-        advised = [PLACEHOLDER.sub(r"<\2>", step) for step in steps(case)]
+        advised = [PLACEHOLDER.sub(r"<\2>", step) for step in steps(case) if not PLACEHOLDER.fullmatch(step)]
         if advised and "case" in case:
             yield fill(f"If {case['case'][0]}:", _WIDTH)
         for is_sentence, group in groupby(advised, remedies.is_sentence):

@@ -68,16 +68,23 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     except PageError as error:
         yield str(error)
         return
-    conditions = [when for case in cases for when in case.get("when", ())]
-    conditions += re.findall(r"^unless: (.*)", declared, re.MULTILINE)
-    sources = [re.split(" where | saying ", about)[0] for about in re.findall(r"^about: (.*)", declared, re.MULTILINE)]
-    for word, *rest in (*map(str.split, conditions), *(["with", about] for about in sources if "/" in about)):
+    module = FOLDER / f"{name}.py"
+    found_out = set(re.findall(r'"([^"\n]+)"', module.read_text(encoding="utf-8"))) if module.exists() else set()
+    block = f"{declared}\n{said}"
+    for word, *rest in map(str.split, re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)):
+        if word == "is" and " ".join(rest) not in found_out:
+            yield f"the module does not find out '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
+    for about in re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE):
+        word, *rest = re.split(" where | saying ", about)[0].split()
+        if (word not in page_words.SOURCES and word not in PRODUCTIONS) or (
+            word == "role" and not ROLES.keys() >= {*rest}
+        ):
+            yield f"no statements are {about}"
     for text in (text for case in cases for texts in case.values() for text in texts):
         named = (match[2] for match in page_words.PLACEHOLDER.finditer(text) if match[1] != "count")
-        yield from (
-            f"nothing is called {one}: {text}" for one in named if one not in {*page_words.PLACEHOLDERS, *FIELDS}
-        )
+        known = {*page_words.PLACEHOLDERS, *FIELDS, *found_out}
+        yield from (f"nothing is called {one}: {text}" for one in named if one not in known)
         if re.search(r"\d GB/s", text):
             yield f"a rate without a source: {text}"
     for step in (step for case in cases for step in pages.steps(case)):
