@@ -3,7 +3,6 @@
 ::
 
     # msccl-unusable
-
     ```rule
     category: environment
     severity: info
@@ -120,7 +119,7 @@ def split(text: str) -> tuple[str, str]:
     if not mark or "\n#" in title:
         return "", text
     head, _, body = rest.partition("\n```\n")
-    return head, f"{title}\n{body.lstrip()}"
+    return head, f"{title}\n\n{body.lstrip()}"
 
 
 def _rule(name: str, entries: _Entries) -> Rule:

@@ -130,7 +130,7 @@ when: failed"""
 def test_a_broken_block_is_named(tmp_path: Path, given: str, broken: str, reason: str) -> None:
     block = BLOCK.replace(given, broken, 1)
     assert block != BLOCK
-    (tmp_path / "a_test.md").write_text(f"# a-test\n\n```rule\n{block}\n```\n", encoding="utf-8")
+    (tmp_path / "a_test.md").write_text(f"# a-test\n```rule\n{block}\n```\n", encoding="utf-8")
     found = ""
     try:
         assert [entry.rule.name for entry in pages.registered(tmp_path, ())] == ["a-test"]
