@@ -91,7 +91,7 @@ def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
     name, _, texts = source.partition(" saying ")
     word, *rest = name.split()
     find = SOURCES.get(word)
-    found = find(facts, rule.name, rest) if find else facts.notices(word)
+    found = find(facts, rule.name, rest) if find else facts.notices(*name.split())
     if texts:
         found = [notice for notice in found if _says(notice, texts)]
     return [notice for notice in found if _has(notice, fields)] if fields else found

@@ -19,8 +19,8 @@ A line that begins with two blanks continues the value above it. What precedes `
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 * ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
-  those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the name of a
-  production, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT`` or ``where FIELD=VALUE, …``. ``¦``
+  those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the names of
+  productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT`` or ``where FIELD=VALUE, …``. ``¦``
   separates texts or values of which one is enough; ``FIELD`` alone stands for any value, and ``FIELD=`` for none.
 * ``beside``: statements that are added to these where there are some.
 * ``unless``: a condition under which the rule is silent.

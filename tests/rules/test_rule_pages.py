@@ -77,9 +77,9 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
     for about in re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE):
         word, *rest = re.split(" where | saying ", about)[0].split()
-        if (word not in page_words.SOURCES and word not in PRODUCTIONS) or (
-            word == "role" and not ROLES.keys() >= {*rest}
-        ):
+        if word not in page_words.SOURCES and not {word, *rest} <= PRODUCTIONS:
+            yield f"no statements are {about}"
+        if word == "role" and not ROLES.keys() >= {*rest}:
             yield f"no statements are {about}"
     for text in (text for case in cases for texts in case.values() for text in texts):
         named = (match[2] for match in page_words.PLACEHOLDER.finditer(text) if match[1] != "count")
