@@ -41,6 +41,11 @@ FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\[[^\]]*\])\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 MESSAGES = ("log-format/", "rules/")
 NOTE = re.compile(r"\A<!--.*?-->\s*")
+RULES = {
+    ROOT / "nccl_inspect" / "rules" / f"{entry.rule.name.replace('-', '_')}.md": entry.rule
+    for entry in engine.registered()
+}
+"""The rules, by their pages."""
 ROW = re.compile(r"^\|.*$", re.MULTILINE)
 CODE = re.compile(r"`[^`]*`")
 
@@ -57,9 +62,7 @@ def places() -> dict[str, str]:
 
 def rule_pages() -> dict[str, Path]:
     """The page of each rule that has one, by name."""
-    folder = ROOT / "nccl_inspect" / "rules"
-    pages = {entry.rule.name: folder / f"{entry.rule.name.replace('-', '_')}.md" for entry in engine.registered()}
-    return {name: page for name, page in pages.items() if page.exists()}
+    return {rule.name: page for page, rule in RULES.items() if page.exists()}
 
 
 # --- what mkdocs calls --------------------------------------------------------------------------------------------
@@ -97,6 +100,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if (TRY / "index.html").exists():
             markdown = markdown.replace(LEARN, f"{TRIED}\n\n{LEARN}", 1)
     here = Path(page.file.abs_src_path).parent
+    if page.file.src_uri.startswith("rules/"):
+        markdown = RULES[here / Path(page.file.src_uri).name].page
     markdown = NOTE.sub("", markdown)  # else it stands before the title, which is then not found
     parts, fences = FENCE.split(markdown), FENCE.findall(markdown)
     parts = [LINK.sub(lambda found: _link(found, here, page.file.src_uri), part) for part in parts]

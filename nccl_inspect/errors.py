@@ -36,6 +36,10 @@ class GrammarError(NcclInspectError):
     """A grammar file breaks the notation; only developers of the grammar see this."""
 
 
+class PageError(NcclInspectError):
+    """The page of a rule breaks the notation; only developers of rules see this."""
+
+
 class TopologyError(NcclInspectError):
     """A topology file cannot be understood."""
 

@@ -1,7 +1,7 @@
 """Find phrases that do not read as American technical English: ``make lint`` fails where one comes back.
 
 Checked are the strings and docstrings of the package, the texts of the grammar, README, CONTRIBUTING, docs and the
-pages of the rules. Code in Markdown is passed over: logs and shells say what they say.
+pages of the rules. Code in Markdown is passed over but for what rules say: logs and shells say what they say.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _PHRASES = {
 }
 _FOUND = {re.compile(pattern, re.IGNORECASE): better for pattern, better in _PHRASES.items()}
 _FENCE = re.compile(r"^(```|~~~).*?^\1|<!-- output:.*?<!-- end -->|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_RULE = re.compile(r"^```rule\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SAYS = re.compile(r"^\s*says:(.*)", re.MULTILINE)
 _GENERATED = ("docs/reference/", "docs/log-format/", "docs/man/")
 
@@ -59,7 +60,8 @@ def texts() -> Iterator[Text]:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     for path in sorted([*pages, *(ROOT / "nccl_inspect").rglob("*.md")]):
         if not path.relative_to(ROOT).as_posix().startswith(_GENERATED):
-            yield Text(path, 1, _FENCE.sub(lambda code: "\n" * code[0].count("\n"), path.read_text(encoding="utf-8")))
+            prose = _RULE.sub(r"\n\1", path.read_text(encoding="utf-8"))
+            yield Text(path, 1, _FENCE.sub(lambda code: "\n" * code[0].count("\n"), prose))
 
 
 def hits() -> Iterator[str]:

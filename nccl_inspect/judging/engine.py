@@ -57,7 +57,7 @@ LAYERS = {
 }
 """The layer of what rules of a category find, unless they state another one."""
 _RULES = File(__file__).parents[1] / "rules"
-"""Each module there is a rule."""
+"""Each page there is a rule, with a module of the same name unless the page says what it finds."""
 _MAX_EVIDENCE = 5
 _MAX_SUMMARY = 300
 """Characters: a summary may quote a message of any length, and the evidence has all of it."""
@@ -184,8 +184,10 @@ class Rule(Frozen):
 
     @property
     def page(self) -> str:
-        """The Markdown page of the rule."""
-        return (_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
+        """The Markdown page of the rule, in words only."""
+        from nccl_inspect.judging import pages  # which makes rules
+
+        return pages.whole((_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8"), self)
 
 
 def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
@@ -247,9 +249,15 @@ class Registered(Frozen):
 @cache
 def registered() -> tuple[Registered, ...]:
     """All rules, ordered by category and name."""
-    rules = []
-    for name in modules(str(_RULES / "__init__.py")):
+    from nccl_inspect.judging import pages  # which makes rules
+
+    names = modules(str(_RULES / "__init__.py"))
+    rules = list(pages.registered(_RULES, names))
+    for name in names:
         loaded = import_module(f"nccl_inspect.rules.{name}")
+        if not hasattr(loaded, "RULE"):
+            rules.append(pages.with_find(_RULES, name, loaded.find))
+            continue
         functions = (getattr(loaded, function, None) for function in ("judge", "explain", "tell"))
         rules.append(Registered(loaded.RULE, *functions))
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))

@@ -108,8 +108,8 @@ def message_of(notice: Notice) -> str:
 
 
 def find_text(notice: Notice) -> str:
-    """Return what a line of another program says, without its place in the source."""
-    return str(value(notice, "text") or message_of(notice)).strip()
+    """Return what a line of another program says, without its place in the source and what C++ puts in front."""
+    return str(value(notice, "text") or message_of(notice)).strip().removeprefix("what():").strip()
 
 
 def rank_prefix(notice: Notice) -> int | None:

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from answers import stored
 from rule_pages import RULES, Example, examples
 
-from nccl_inspect.judging import engine
+from nccl_inspect.errors import PageError
+from nccl_inspect.grammar.engine import shipped
+from nccl_inspect.grammar.roles import ROLES
+from nccl_inspect.judging import engine, page_words, pages, remedies
 
 FOLDER = Path(engine.__file__).parents[1] / "rules"
 HEADINGS = ["What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove", "Examples"]
@@ -43,6 +47,98 @@ def test_each_rule_has_a_complete_page() -> None:
     assert {path.stem.replace("_", "-") for path in FOLDER.glob("*.md")} == {*RULES}
     wrong = [f"{FOLDER / name.replace('-', '_')}.md: {gap}" for name in RULES for gap in gaps(name)]
     assert not wrong, "\n".join(wrong)
+
+
+PRODUCTIONS = {f"{one.dialect}/{one.name}" for one in shipped().productions}
+WORDS = {
+    "production": PRODUCTIONS,
+    "with": PRODUCTIONS,
+    "only": PRODUCTIONS,
+    "role": set(ROLES),
+    "dialect": {one.dialect for one in shipped().productions},
+    "rule": set(RULES),
+}
+FIELDS = {name for one in shipped().productions for name in (*one.shape.names, *one.constants)}
+
+
+def faults(declared: str, said: str, name: str) -> Iterator[str]:
+    """Yield what is wrong with the block of a page."""
+    try:
+        cases = pages.cases(said, name)
+    except PageError as error:
+        yield str(error)
+        return
+    module = FOLDER / f"{name}.py"
+    found_out = set(re.findall(r'"([^"\n]+)"', module.read_text(encoding="utf-8"))) if module.exists() else set()
+    block = f"{declared}\n{said}"
+    for word, *rest in map(str.split, re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)):
+        if word == "is" and " ".join(rest) not in found_out:
+            yield f"the module does not find out '{' '.join(rest)}'"
+        yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
+    for about in re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE):
+        word, *rest = re.split(" where | saying ", about)[0].split()
+        if word not in page_words.SOURCES and not {word, *rest} <= PRODUCTIONS:
+            yield f"no statements are {about}"
+        if word == "role" and not ROLES.keys() >= {*rest}:
+            yield f"no statements are {about}"
+    for text in (text for case in cases for texts in case.values() for text in texts):
+        named = (match[2] for match in page_words.PLACEHOLDER.finditer(text) if match[1] != "count")
+        known = {*page_words.PLACEHOLDERS, *FIELDS, *found_out}
+        yield from (f"nothing is called {one}: {text}" for one in named if one not in known)
+        if re.search(r"\d GB/s", text):
+            yield f"a rate without a source: {text}"
+    for step in (step for case in cases for step in pages.steps(case)):
+        if re.match(r"[A-Z][a-z]+ [a-z]", step) and not remedies.is_sentence(step):
+            yield f"neither a command nor a sentence: {step}"
+        if re.search(r"\S {1,2}# |\S {4,}# ", step):
+            yield f"three blanks precede a comment: {step}"
+
+
+def test_the_blocks_of_pages_are_well_formed() -> None:
+    wrong = []
+    for page in sorted(FOLDER.glob("*.md")):
+        declared, mark, said = pages.split(page.read_text(encoding="utf-8"))[0].partition("\nsummary: ")
+        wrong += [f"{page}: {fault}" for fault in faults(declared, f"summary: {said}", page.stem)] if mark else []
+    assert not wrong, "\n".join(wrong)
+
+
+BLOCK = """category: network
+title: A test
+summary: it fails: {message}
+cause: unknown
+impact: the job stops
+fix: ls
+case: it is known
+when: failed"""
+
+
+@pytest.mark.parametrize(
+    ("given", "broken", "reason"),
+    [
+        ("category: network\n", "", "the rule has no category"),
+        ("category: network", "category: networks", "choose from intra-node path"),
+        ("title:", "titel:", "is not a line of a rule"),
+        ("summary:", "fix: ls\nsummary:", "is not a line of a rule"),
+        ("cause: unknown\n", "", "the rule has no cause"),
+        ("impact:", "stops:", ""),
+        ("fix: ls", "fix: ls\ndeadly: yes", "deadly does not go with impact"),
+        ("when: failed", "when: unlucky", "'unlucky' is not a condition"),
+        ("\nwhen: failed", "", "a case lacks its condition"),
+        ("summary:", "sumary:", "neither a module nor a block with a summary"),
+    ],
+)
+def test_a_broken_block_is_named(tmp_path: Path, given: str, broken: str, reason: str) -> None:
+    block = BLOCK.replace(given, broken, 1)
+    assert block != BLOCK
+    (tmp_path / "a_test.md").write_text(f"# a-test\n```rule\n{block}\n```\n", encoding="utf-8")
+    found = ""
+    try:
+        assert [entry.rule.name for entry in pages.registered(tmp_path, ())] == ["a-test"]
+        pages.cases("summary:" + block.partition("summary:")[2], "a_test")
+    except PageError as error:
+        found = str(error)
+    assert found.startswith("a_test.md: " if reason else "")
+    assert reason in found
 
 
 def contradictions(example: Example, answer: dict[str, Any] | None) -> Iterator[str]:

@@ -42,7 +42,7 @@ def works(facts: Facts) -> bool:
 
 def reason(aborted: Notice) -> str:
     """The reason for which TCPXO's plugin ends its process: a code of its own and a text, which may be empty."""
-    return str(value(aborted, "status") or value(aborted, "shim_status") or "")
+    return str(value(aborted, "status") or "")
 
 
 def aborted(facts: Facts, *reasons: str) -> list[Notice]:
