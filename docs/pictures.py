@@ -76,7 +76,7 @@ def main() -> None:
     stale = False
     os.chdir(ROOT)  # the pictures name the samples as a reader would
     FOLDER.mkdir(exist_ok=True)
-    for name, text in [*terminal_pictures(), ("layers", layers.svg()), ("measured", measured())]:
+    for name, text in [*terminal_pictures(), ("layers", layers.svg()), ("measured", draw_measured())]:
         path = FOLDER / f"{name}.svg"
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
@@ -141,7 +141,7 @@ def _text(row: int, pieces: list[tuple[int, str, str]]) -> str:
     return f'<text y="{y}">{"".join(spans)}</text>' if spans else ""
 
 
-def measured() -> str:
+def draw_measured() -> str:
     """Draw the bus bandwidth of an all-reduce by message size, for each path between four H200."""
     width, height, left, top, right, below = 760, 420, 56, 44, 150, 44
     colors = ("#1b6ca8", "#4a9c5d", "#8a6d1d", "#c05621", "#a23b72", "#5b5f97", "#444c52")

@@ -41,6 +41,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 pytest_plugins = ["pytester"]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the tests of the assistant, all slow, where these are not run: to import its SDK takes seconds."""
+    return True if collection_path.name == "assistant" and config.getoption("markexpr") == "not slow" else None
+
+
 def pytest_collection_finish() -> None:
     """Leave what was collected out of each garbage collection: looking through it takes a tenth of the tests' time."""
     gc.freeze()

@@ -31,10 +31,11 @@ def measured(facts: Facts) -> list[Measured]:
     """Return what the benchmarks in a log measured, with verdicts."""
     groups: dict[tuple[object, ...], list[tuple[Table, list[Row]]]] = {}
     for table in tables.tables(facts.job.benchmarks):
+        why = _why_of_another(facts, table)
         for ranks, rows in _by_ranks(table):
-            key = table.tool, table.operation, ranks, table.nodes, tuple(sorted(table.hosts))
+            key = table.tool, table.operation, ranks, table.nodes, tuple(sorted(table.hosts)), why
             groups.setdefault(key, []).append((table, rows))
-    entries = [_entry(facts, int(str(key[2])), group) for key, group in groups.items()]
+    entries = [_entry(facts, int(str(key[2])), group, str(key[-1])) for key, group in groups.items()]
     return [entry for entry in entries if entry.measured_gbps > 0 or entry.wrong]
 
 
@@ -51,7 +52,7 @@ def _by_ranks(table: Table) -> Iterable[tuple[int, list[Row]]]:
     return by_ranks.items()
 
 
-def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]]) -> Measured:
+def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], why: str) -> Measured:
     table, rows = group[0][0], [row for _, some in group for row in some]
     best = max(rows, key=lambda row: (row.busbw, row.size))
     if not best.size:  # a matrix of pairs: the slowest one limits
@@ -75,8 +76,8 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]]) -
     if table.tool in _OTHERS:
         entry.reason = "not a collective"
         return entry
-    if reason := next(filter(None, (_why_of_another(facts, one) for one, _ in group)), ""):
-        entry.reason = reason
+    if why:
+        entry.reason = why
         return entry
     if any(one.warmup == 0 for one, _ in group):
         entry.reason = "no warm-up"

@@ -179,7 +179,7 @@ class Rule(Frozen):
 
     @property
     def reach(self) -> Layer:
-        """How near to a cause it is what it finds."""
+        """Return how near to a cause it is what it finds."""
         return LAYERS[self.category] if self.layer is None else self.layer
 
     @property
@@ -187,7 +187,7 @@ class Rule(Frozen):
         """The Markdown page of the rule, in words only."""
         from nccl_inspect.judging import pages  # which makes rules
 
-        return pages.whole((_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8"), self)
+        return pages.render_page((_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8"), self)
 
 
 def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
@@ -224,7 +224,7 @@ class Account(Frozen):
 
     @property
     def sentence(self) -> str:
-        """Who, and what happened to them."""
+        """Return who, and what happened to them."""
         return f"{self.who}: {self.words}" if self.who and self.who not in self.words else self.words
 
 
@@ -256,7 +256,7 @@ def registered() -> tuple[Registered, ...]:
     for name in names:
         loaded = import_module(f"nccl_inspect.rules.{name}")
         if not hasattr(loaded, "RULE"):
-            rules.append(pages.with_find(_RULES, name, loaded.find))
+            rules.append(pages.pair_with_module(_RULES, name, loaded.find))
             continue
         functions = (getattr(loaded, function, None) for function in ("judge", "explain", "tell"))
         rules.append(Registered(loaded.RULE, *functions))

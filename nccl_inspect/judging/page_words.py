@@ -20,7 +20,7 @@ from nccl_inspect.util.wording import count, listed
 
 @frozen
 class Hit(Frozen):
-    """What a rule that is a page found: values, and no sentence."""
+    """A hit holds what a rule that is a page found: values, and no sentence."""
 
     notices: list[Notice] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
@@ -77,12 +77,13 @@ CONDITIONS: dict[str, Condition] = {
     "dialect": lambda _, notices, names: any(notice.event and notice.event.dialect in names for notice in notices),
     "field": lambda _, notices, fields: any(_has(notice, " ".join(fields)) for notice in notices),
     "says": lambda _, notices, words: _says(notices[0], " ".join(words)),
+    "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
 collective. Whether there are failures of ``cuda``, errors of another ``rule``, paths over a ``net`` (which ``works`` if
 the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether the first
 statement is of a ``production``, has a ``role`` or ``says`` a text; whether one is of these productions (``with``) or
-all are (``only``); whether one is of a ``dialect`` or has a ``field``, as behind ``where``."""
+all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``, as behind ``where``."""
 
 
 def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
@@ -120,7 +121,7 @@ LACKING = "\0"
 """What a name stands for that nothing has."""
 
 
-def filled(text: str, hit: Hit) -> str:
+def fill_in(text: str, hit: Hit) -> str:
     """Return a text with what its placeholders stand for."""
 
     def fill(match: re.Match[str]) -> str:
@@ -137,7 +138,7 @@ def filled(text: str, hit: Hit) -> str:
     return PLACEHOLDER.sub(fill, text)
 
 
-def holds(text: str, facts: Facts, hit: Hit, name: str) -> bool:
+def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
     """Whether a condition of a page holds."""
     if text.startswith("is "):
         return text[3:] in hit.known

@@ -55,7 +55,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import remedies, stated_errors
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Registered, Results, Rule
-from nccl_inspect.judging.page_words import LACKING, PLACEHOLDER, Hit, condition, filled, holds, statements_of
+from nccl_inspect.judging.page_words import LACKING, PLACEHOLDER, Hit, condition, fill_in, is_met, statements_of
 from nccl_inspect.model.finding import Finding
 
 _Entries = Mapping[str, list[str]]
@@ -90,27 +90,27 @@ def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
     """
     names = {entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")}
     for name in names.difference(modules):
-        rule, entries, said = _read(folder, name)
-        yield Registered(rule, partial(_judge, rule, entries, said))
+        rule, entries, block = _read(folder, name)
+        yield Registered(rule, partial(_judge, rule, entries, block))
 
 
-def with_find(folder: Path, name: str, find: Callable[[Facts], Iterable[Hit]]) -> Registered:
+def pair_with_module(folder: Path, name: str, find: Callable[[Facts], Iterable[Hit]]) -> Registered:
     """Return the rule of a page whose module has a ``find(facts)`` and no declaration.
 
     Raises:
         PageError: the page has no block, or a wrong declaration.
     """
-    rule, _, said = _read(folder, name)
-    return Registered(rule, partial(_judge_hits, rule, find, said))
+    rule, _, block = _read(folder, name)
+    return Registered(rule, partial(_judge_hits, rule, find, block))
 
 
 def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
     """Return the rule of a page, its declaration and the rest of its block."""
-    declared, mark, said = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
+    declared, mark, block = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
     if not mark:
         raise PageError(f"{name}.md: the rule has neither a module nor a block with a summary")
     entries = _entries(declared, _DECLARED, name)
-    return _rule(name, entries), entries, f"summary: {said}"
+    return _rule(name, entries), entries, f"summary: {block}"
 
 
 def split(text: str) -> tuple[str, str]:
@@ -186,36 +186,36 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     return found
 
 
-def _judge(rule: Rule, declared: _Entries, said: str, facts: Facts) -> Results:
+def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
     """Judge the statements that a page is about."""
-    others = cases(said, rule.name)[1:] if "\nabout: " in said else []
+    others = cases(block, rule.name)[1:] if "\nabout: " in block else []
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
         if found := [notice for source in sources for notice in statements_of(rule, facts, source)]:
             break
     found += [notice for source in declared.get("beside", ()) for notice in statements_of(rule, facts, source) if found]
     hit = Hit(list({id(notice): notice for notice in found}.values()))
-    if found and not any(holds(text, facts, hit, rule.name) for text in declared.get("unless", ())):
-        yield _finding(rule, facts, hit, said, sources)
+    if found and not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
+        yield _finding(rule, facts, hit, block, sources)
 
 
-def _judge_hits(rule: Rule, find: Callable[[Facts], Iterable[Hit]], said: str, facts: Facts) -> Results:
+def _judge_hits(rule: Rule, find: Callable[[Facts], Iterable[Hit]], block: str, facts: Facts) -> Results:
     """Judge what the module beside a page finds."""
     for hit in find(facts):
-        yield _finding(rule, facts, hit, said)
+        yield _finding(rule, facts, hit, block)
 
 
-def _finding(rule: Rule, facts: Facts, hit: Hit, said: str, sources: list[str] | None = None) -> Finding:
+def _finding(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] | None = None) -> Finding:
     """Return what a page says of a hit; ``sources`` are the statements that a case may be about."""
-    head, *others = cases(said, rule.name)
+    head, *others = cases(block, rule.name)
     fitting = [
         case
         for case in others
         if (sources and case.get("about") is sources)
-        or any(holds(text, facts, hit, rule.name) for text in case.get("when", ()))
+        or any(is_met(text, facts, hit, rule.name) for text in case.get("when", ()))
     ]
     says = ChainMap(*fitting, head)
-    text = {key: filled(given[0], hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED}
-    fix = [step for step in (filled(step, hit) for step in steps(says)) if LACKING not in step]
+    text = {key: fill_in(given[0], hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED}
+    fix = [step for step in (fill_in(step, hit) for step in steps(says)) if LACKING not in step]
     confirm, confidence = text.get("confirm", ""), text.get("confidence")
     if "stops" in text:
         return stated_errors.finding(
@@ -254,7 +254,7 @@ def steps(says: _Entries) -> list[str]:
     return [getattr(remedies, step[1:]) if step.startswith("@") else step for step in given]
 
 
-def whole(text: str, rule: Rule) -> str:
+def render_page(text: str, rule: Rule) -> str:
     """Return a page without its block, and with what only the block says in words."""
     head, page = split(text)
     if not head:

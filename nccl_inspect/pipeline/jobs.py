@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MAX_DETAILED = 3
 """Jobs of which everything is kept: the worst."""
-_MAX_EARLIER = 5
-"""Earlier runs that are judged, too: the last ones."""
+_MAX_EARLIER, _MAX_MEASURED = 5, 50
+"""Earlier runs that are judged, too: the last ones; and where the log has results that are not of the newest run."""
 _Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
 
 
@@ -111,10 +111,14 @@ def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | N
     if run is None:
         job = judge(share, gathered)
         if job.earlier_runs:
-            earlier = [judge(one, one.gathered()) for one in runs_of(share, gathered)[:-1][-_MAX_EARLIER:]]
-            job.earlier_verdicts = [one.verdict for one in earlier]
-            judged_before = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
-            job.bandwidth = [judged_before.get(one.line, one) if one.reason else one for one in job.bandwidth]
+            most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
+            earlier = [judge(one, one.gathered()) for one in runs_of(share, gathered)[:-1][-most:]]
+            job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
+            results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
+            for entry in results.values():
+                entry.what += ", in an earlier run"
+            own = [entry for entry in job.bandwidth if not (entry.reason and entry.line in results)]
+            job.bandwidth = [*results.values(), *own]
         return job
     runs = runs_of(share, gathered)
     if not 1 <= run <= len(runs):

@@ -48,7 +48,7 @@ _COMPARE = "Before keeping the setting, run nccl-tests with and without it over 
 
 @frozen
 class _Origin(Frozen):
-    """Where settings come from."""
+    """Holds where settings come from."""
 
     words: str
     fix: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ _LOOPS = (
 
 
 class _Suspicion(NamedTuple):
-    """What is known about interfaces that hosts most likely do not share."""
+    """Holds what is known about interfaces that hosts most likely do not share."""
 
     summary: str
     cause: str
@@ -147,7 +147,7 @@ def _settings_of_one_machine(facts: Facts) -> list[Setting]:
 
 
 def _of_addresses(facts: Facts, lost: list[Notice]) -> _Suspicion:
-    """What the addresses of failed connections alone show."""
+    """Return what the addresses of failed connections alone show."""
     where = addresses(lost)
     loops = any(is_loopback(peer(notice).partition("<")[0]) for notice in lost)
     used = [interface for interface in listed_interfaces(facts) if interface.is_of_one_machine or interface.is_loopback]

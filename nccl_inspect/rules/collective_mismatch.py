@@ -117,7 +117,7 @@ def _from_dumps(facts: Facts, standstill: Standstill) -> Finding:
 
 
 def _agreeing(standstill: Standstill) -> str:
-    """Who makes the usual call."""
+    """Return who makes the usual call."""
     if not standstill.peers:
         return "the others agree"
     usual = ranks_word(flight_recorder.ranks_of(standstill.waiting))
@@ -138,7 +138,7 @@ def _mismatched(pending: list[Wait]) -> list[Wait]:
 
 
 def _summary(mismatched: list[Wait], notices: list[Notice]) -> str:
-    """Which rank is in which call, else the first message."""
+    """Return which rank is in which call, else the first message."""
     calls = _work_by_call(mismatched) if mismatched else _pytorch_summary(notices)
     return f"ranks are in different calls: {calls}" if calls else notices[0].message.partition(". If you believe")[0]
 

@@ -81,7 +81,7 @@ def tell(facts: Facts, account: Account) -> Finding:
 
 
 def _others(standstill: Standstill) -> str:
-    """What the other ranks did; all ranks whose call is still open are culprits."""
+    """Return what the other ranks did; all ranks whose call is still open are culprits."""
     call = standstill.culprits[0].call
     if call and call.is_p2p:
         finished = flight_recorder.ranks_of(standstill.waiting)

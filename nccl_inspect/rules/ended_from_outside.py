@@ -107,7 +107,7 @@ def tell(facts: Facts, account: Account) -> Finding:
 
 @frozen
 class _JobEnd(Frozen):
-    """How the job was ended."""
+    """Holds how the job was ended."""
 
     reason: str | None
     is_broken: bool

@@ -134,7 +134,7 @@ class _Signs(NamedTuple):
 
     @property
     def notices(self) -> list[Notice]:
-        """What NCCL and plugins report."""
+        """Return what NCCL and plugins report."""
         return [*self.refused, *self.far]
 
 
@@ -249,7 +249,7 @@ def _refused(facts: Facts) -> list[Notice]:
 
 
 def _missing(pairs: Selection) -> str:
-    """What is missing: GPUDirect altogether, or on some channels."""
+    """Return what is missing: GPUDirect altogether, or on some channels."""
     partial = pairs.where(lambda kind: kind.gdr == "partial")
     if len(partial) == len(pairs):
         return "with GPUDirect RDMA on some of their channels only"

@@ -123,7 +123,10 @@ def _empty(facts: Facts) -> Finding:
 
 
 def _who(comm: CommunicatorInfo, others: int = 0) -> str:
-    """Which ranks began to connect: global ranks, or those of the communicator where the log does not show them."""
+    """Return which ranks began to connect.
+
+    Global ranks, or those of the communicator where the log does not show them.
+    """
     idle = set(range(comm.nranks)) - set(comm.unconnected)
     more = f" (and in {count(others, 'other communicator')})" if others else ""
     rest = f"; {ranks_word(global_ranks(comm, idle) or idle)} did not" if idle else ""

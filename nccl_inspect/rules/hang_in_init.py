@@ -64,7 +64,7 @@ class _Hang(Frozen):
 
     @property
     def ranks(self) -> set[int]:
-        """The same as ranks of the job."""
+        """Return the same as ranks of the job."""
         return global_ranks(self.comm, self.waiting)
 
     @property

@@ -25,7 +25,7 @@ _EVERYDAY = ("last WQE reached", "communication established", "send queue draine
 
 @frozen
 class _Events(Frozen):
-    """What NICs report, by kind."""
+    """Holds what NICs report, by kind."""
 
     fatal: list[Notice]
     down: list[Notice]

@@ -76,7 +76,7 @@ def _kinds_of_link(facts: Facts) -> set[str]:
 
 
 def _sign(failed: list[Notice], chosen: list[Setting], own: list[Notice]) -> str:
-    """What points to the GID rather than the fabric."""
+    """Return what points to the GID rather than the fabric."""
     if chosen and any(value(notice, "error") == _EMPTY for notice in failed):
         return f"{as_shell(chosen)} names a row of the GID table that is empty here"
     if chosen:

@@ -72,7 +72,7 @@ def judge(facts: Facts) -> Results:
 
 
 def _spread(comm: CommunicatorInfo, phase: str, slowest: InitTiming) -> str:
-    """How the ranks differ in this phase."""
+    """Return how the ranks differ in this phase."""
     others = [timing.phases.get(phase, 0.0) for timing in comm.timings if timing is not slowest]
     if not others:
         return "The log has the timing of one rank only"

@@ -72,7 +72,7 @@ def _headless(facts: Facts) -> Finding:
 
 
 def _whole_log(facts: Facts) -> list[str]:
-    """How to get the earlier lines."""
+    """Return how to get the earlier lines."""
     pods = [last.process.apart for last in facts.job.last_lines if "/" in last.process.apart]
     names = list(dict.fromkeys(name.removeprefix("pod/").partition("/")[0] for name in pods))
     by_kubectl = f"kubectl logs --tail=-1 {names[0] if names else '<pod>'}   # all lines; -l SELECTOR also needs it"
@@ -82,7 +82,7 @@ def _whole_log(facts: Facts) -> list[str]:
 
 
 def _logs_of(facts: Facts, missing: list[int]) -> Needs:
-    """Which logs are missing, with host and GPU where the order of the ranks shows them."""
+    """Return which logs are missing, with host and GPU where the order of the ranks shows them."""
     homes = [(rank, placement.home(facts, rank)) for rank in missing[:_MAX_NAMED]]
     places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
     where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""

@@ -27,7 +27,7 @@ _LOOK = "ip -br addr   # inside the container: the interface that other hosts ca
 
 @frozen
 class _Loopback(Frozen):
-    """Which traffic between hosts uses the loopback interface, and the settings that allow it."""
+    """Holds which traffic between hosts uses the loopback interface, and the settings that allow it."""
 
     setup: list[Notice]
     """The bootstrap."""

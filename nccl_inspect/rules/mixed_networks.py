@@ -64,7 +64,7 @@ def judge(facts: Facts) -> Results:
 
 @frozen
 class _Outcome(Frozen):
-    """What happened to communicators with several networks."""
+    """Holds what happened to communicators with several networks."""
 
     severity: str
     impact: str

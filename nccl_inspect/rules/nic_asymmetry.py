@@ -40,7 +40,7 @@ _FIX = (
 
 @frozen
 class _Devices(Frozen):
-    """What NCCL counts, and what it does if ranks have different numbers (src/init.cc)."""
+    """Holds what NCCL counts, and what it does if ranks have different numbers (src/init.cc)."""
 
     name: str
     cause: str
@@ -69,7 +69,7 @@ def _devices(notice: Notice) -> _Devices:
 
 @frozen
 class _Counts(Frozen):
-    """How many NICs ranks or hosts have."""
+    """Holds how many NICs ranks or hosts have."""
 
     low: int
     high: int
@@ -247,7 +247,7 @@ def _cards(notice: Notice) -> tuple[tuple[object, ...], ...]:
 
 
 def _usual(nics: int) -> int:
-    """How many ranks a host may have where the log has none: machines have 1, 2, 4 or 8 NICs for their GPUs."""
+    """Return how many ranks a host may have where the log has none: machines have 1, 2, 4 or 8 NICs for their GPUs."""
     return nics if nics.bit_count() == 1 else 0
 
 

@@ -142,7 +142,7 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
 
 
 def _hints(facts: Facts) -> str:
-    """What suggests machines with several GPUs: device indices above 0 although each host shows only one GPU."""
+    """Return what suggests machines with several GPUs: device indices above 0 although each host shows only one GPU."""
     if len(_bus_ids(facts)) < 2:
         return ""  # all hosts may use the same GPU of a machine
     ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}

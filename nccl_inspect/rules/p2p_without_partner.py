@@ -78,7 +78,7 @@ def _cause(still: Standstill) -> str:
 
 
 def _partner(still: Standstill) -> str:
-    """What the other side did, counted where its dump has all its calls."""
+    """Return what the other side did, counted where its dump has all its calls."""
     call = still.waiting[0].call
     if still.made is None or call is None or not call.nth:
         return "no pending call of the other side matches it"

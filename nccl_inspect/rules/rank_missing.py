@@ -74,7 +74,7 @@ def _summary(comm: CommunicatorInfo, absent: set[int]) -> str:
 
 
 def _reason(pids: list[int]) -> str:
-    """What may have become of the ranks, by the pids that the launcher gave them, if it names them."""
+    """Return what may have become of the ranks, by the pids that the launcher gave them, if it names them."""
     if not pids:
         return (
             "; likely: not launched, dead before NCCL, different MASTER_ADDR or world size, or its log is missing from "

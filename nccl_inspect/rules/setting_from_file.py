@@ -109,7 +109,7 @@ def _sources(facts: Facts) -> list[Source]:
 
 
 def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
-    """How to remove a variable: with a command if the pod template can be changed."""
+    """Return how to remove a variable: with a command if the pod template can be changed."""
     if pod and pod.kind in workloads.MERGED:
         own = workloads.in_namespace(pod.namespace)
         return f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"

@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Results:
 
 
 def _reason(notices: list[Notice]) -> str:
-    """What the line of NCCL says is missing."""
+    """Return what the line of NCCL says is missing."""
     lacks = {
         "cumem": "cuMem is off (NCCL_CUMEM_ENABLE=0, an old driver, or a container that forbids it)",
         "gin": "GIN is not supported, which it needs between hosts",

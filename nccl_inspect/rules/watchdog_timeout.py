@@ -52,7 +52,7 @@ class _Timeout(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """Who waited in which call of which group."""
+        """Return who waited in which call of which group."""
         group = self.waits[0].group
         of_group = f" of process group {group}" if group is not None else ""
         in_comm = f", communicator {self.comm.id} with {self.comm.nranks} ranks" if self.comm else ""

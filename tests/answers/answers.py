@@ -42,8 +42,6 @@ from nccl_inspect.model.job import Job
 FOLDER = Path(__file__).parent
 SHARDS = 8
 """In how many parts a corpus is judged, so that several processes share the work."""
-LAZY = "-lazy"
-"""How the folder of a recording with lazy communicators ends."""
 _EMPTY: tuple[object, ...] = (None, [], {}, "", 0, False)
 _WHOLE = (
     "waiting",
@@ -96,23 +94,25 @@ class Input:
 
 
 def samples() -> Iterator[Input]:
-    """Yield each log of sample_logs, and each folder with evidence beside a log, without those of :func:`lazy`."""
+    """Yield each log of sample_logs, and each folder with evidence beside a log, without those of :func:`repeated`."""
+    yield from (one for one in _samples() if not _REPEATS.match(one.name))
+    yield _of_repository(ROOT / "sample_logs" / "run-loop")
+
+
+def repeated() -> Iterator[Input]:
+    """Yield recordings of broken jobs that say nearly what others do: with lazy communicators, and of two ranks."""
+    yield from (one for one in _samples() if _REPEATS.match(one.name))
+
+
+_REPEATS = re.compile(r"sample_logs/(mesh/|mesh-nodes/\w+(-\w+)*-lazy)")
+
+
+def _samples() -> Iterator[Input]:
     folder = ROOT / "sample_logs"
-    for file in sorted(folder.rglob("*.log*")):
-        if not file.parent.name.endswith(LAZY):
-            yield _of_repository(file)
+    yield from map(_of_repository, sorted(folder.rglob("*.log*")))
     for truth in sorted({*folder.glob("*/*/truth.json"), *folder.glob("*/truth.json")}):
-        if sum(1 for _ in truth.parent.rglob("*")) > 2 and not truth.parent.name.endswith(LAZY):
+        if sum(1 for _ in truth.parent.rglob("*")) > 2:
             yield _of_repository(truth.parent)
-    yield _of_repository(folder / "run-loop")
-
-
-def lazy() -> Iterator[Input]:
-    """Yield the recordings of broken jobs with lazy communicators, and their logs: slow, and like those of eager."""
-    for folder in sorted((ROOT / "sample_logs").glob(f"*/*{LAZY}")):
-        yield from map(_of_repository, sorted(folder.glob("*.log*")))
-        if sum(1 for _ in folder.rglob("*")) > 2:
-            yield _of_repository(folder)
 
 
 def pages() -> Iterator[Input]:
@@ -155,7 +155,7 @@ def outputs() -> Iterator[Input]:
 
 CORPORA: dict[str, Callable[[], Iterator[Input]]] = {
     "samples": samples,
-    "lazy": lazy,
+    "repeated": repeated,
     "pages": pages,
     "logs": logs,
     "built": built,

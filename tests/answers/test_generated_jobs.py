@@ -110,7 +110,7 @@ KINDS: dict[str, Callable[[], Job]] = {
 }
 
 
-FAST = ("plain", "Docker's JSON", "torn", "flood")
+FAST = ("plain", "torn", "flood")
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in FAST)) for kind in KINDS])

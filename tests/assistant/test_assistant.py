@@ -27,6 +27,8 @@ from nccl_inspect.assistant.quotes import NOTE
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import brief
 
+pytestmark = pytest.mark.slow
+
 LOGS = sample_data.FOLDER
 _TOOLS = {"summarize", "paths", "explain", "diff", "check", "rules", "evidence"}
 _KILLED = "peer-killed/job.log"
@@ -41,7 +43,6 @@ def size(result: Any) -> int:
 # --- ways to ask
 
 
-@pytest.mark.slow
 def test_over_standard_input_and_output() -> None:
     async def ask() -> None:
         started = StdioServerParameters(command=_COMMAND[0], args=_COMMAND[1:], cwd=str(LOGS))
@@ -53,7 +54,6 @@ def test_over_standard_input_and_output() -> None:
     anyio.run(ask)
 
 
-@pytest.mark.slow
 def test_over_http_on_this_machine_only() -> None:
     with subprocess.Popen([*_COMMAND, "--http", "0"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -142,7 +142,6 @@ def test_the_brief_comes_first_and_the_answer_is_bounded(names: tuple[str, ...])
     assert not [line for name in names for line in unlike_the_brief(name)]
 
 
-@pytest.mark.slow
 def test_an_answer_is_bounded_whatever_the_log_holds(tmp_path: Path) -> None:
     name = "x" * 5_000
     lines = [f"{name}{at}:{at}:1 [0] NCCL WARN Call to connect returned {name}\n" for at in range(60)]
@@ -276,7 +275,6 @@ def test_a_log_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkey
     anyio.run(ask)
 
 
-@pytest.mark.slow
 def test_progress_grows_and_a_request_that_is_given_up_ends_the_reading(tmp_path: Path) -> None:
     log = sample_data.contents("socket-2node-tp4-dp2")[0] * 400
     (tmp_path / "long.log").write_bytes(log)

@@ -17,6 +17,8 @@ from nccl_inspect.assistant import folders
 from nccl_inspect.assistant.folders import Folders
 from nccl_inspect.errors import NcclInspectError
 
+pytestmark = pytest.mark.slow
+
 LOG = sample_data.contents("peer-killed")[0]
 OUTSIDE = "outside of the folders that may be read"
 

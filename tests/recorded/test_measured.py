@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+import re
 from typing import Any
 
 from repository import ROOT
@@ -59,3 +61,14 @@ def test_each_program_of_a_log_is_judged_by_its_own_connections() -> None:
         assert "bandwidth-low" not in [finding.rule for finding in job.findings if finding.root]  # the path explains it
     operations = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv")
     assert verdicts == {"default": dict.fromkeys(operations, "ok"), "shm": dict.fromkeys(operations, "low")}
+
+
+def test_a_slow_run_is_not_hidden_by_the_better_results_of_an_earlier_one() -> None:
+    text = lzma.decompress((FOLDERS[1] / "default" / "nccl_tests.log.xz").read_bytes())
+    first = text[: text.index(b"# Collective test concluded")]
+    again = re.sub(rb"(Pid +|vm:)(\d)", rb"\g<1>1\2", first)
+    slow = re.sub(rb"(float     sum      -1 +)[\d.]+ +[\d.]+ +[\d.]+", rb"\g<1>44000.0   24.40   36.60", again)
+    slow = re.sub(rb"0 +[\d.]+ +[\d.]+ +[\d.]+( +0\n)", rb"0  44000.0   24.40   36.60\1", slow)
+    job = nccl_inspect.read(first + slow)
+    assert [(entry.measured_gbps > 100, entry.verdict) for entry in job.bandwidth] == [(True, "ok"), (False, "low")]
+    assert (job.verdict, job.findings[0].rule) == ("degraded", "bandwidth-low")

@@ -27,7 +27,7 @@ BLAME_ALONE = {
     "straggler",
 }
 """Ways to break a job of which the evidence leaves one culprit, where there are ranks to compare it with."""
-ANSWERS = stored("samples") | stored("lazy")
+ANSWERS = stored("samples") | stored("repeated")
 OF_TWO, OF_NODES, OF_GPUS = map(recordings, MESHES)
 
 

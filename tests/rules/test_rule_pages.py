@@ -137,7 +137,7 @@ def test_a_broken_block_is_named(tmp_path: Path, given: str, broken: str, reason
         pages.cases("summary:" + block.partition("summary:")[2], "a_test")
     except PageError as error:
         found = str(error)
-    assert found.startswith("a_test.md: " if reason else "")
+    assert found.startswith("a_test.md: ") if reason else found == ""
     assert reason in found
 
 
