@@ -203,6 +203,14 @@ def tell(entries: list[Odd]) -> str:
         for kind, some in by_kind.items()
     )
     others = f"the {first.others} other" if first.others > 1 else "the other one of two"
-    words = "; ".join(f"{one.label}: {one.value} instead of {one.usual}" for one in entries)
+    words = "; ".join(_difference(one) for one in entries)
     verb = "differs" if len(first.siblings) == 1 else "differ"
     return f"{who} {verb} from {others} {first.group} ({words})"
+
+
+def _difference(odd: Odd) -> str:
+    value, usual = odd.value, odd.usual
+    if isinstance(value, frozenset) and isinstance(usual, frozenset):  # of lines
+        own, theirs = (listed(f"'{line}'" for line in sorted(some)) for some in (value - usual, usual - value))
+        return f"it says {own} instead of {theirs}".replace("{}", "N")
+    return f"{odd.label}: {value} instead of {usual}"

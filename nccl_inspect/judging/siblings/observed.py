@@ -17,7 +17,9 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
 from nccl_inspect.model.job import CommunicatorInfo, Notice, PathKind, Selection
+from nccl_inspect.model.statements.unrecognised import template
 from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.patterns import later
 
 _SPEEDS = {"P2P": 3, "SHM": 2, "NET": 1}
 _AMOUNTS = ("none", "some", "all")
@@ -40,6 +42,11 @@ def _has_less(amount: str, usual: str) -> bool:
     return _AMOUNTS.index(amount) < _AMOUNTS.index(usual)
 
 
+def _says_other(words: frozenset[str], usual: frozenset[str]) -> bool:
+    """Whether one says something else instead of what the others say; that it says more is no difference."""
+    return bool(usual - words and words - usual)
+
+
 _NICS = "ibstat; ls /dev/infiniband   # there and on another one, in the container: the same devices, all active?"
 _SET = "grep -s {label} /etc/nccl.conf ~/.nccl.conf; env | grep {label}   # there and on another one"
 _ALIKE = "nvidia-smi topo -m; ls -l /dev/infiniband; env | grep NCCL_   # there and on another one: what differs?"
@@ -56,6 +63,7 @@ _INSIDE = Attribute("connections inside the host", _ALIKE, _INNER, _is_slower, l
 _BETWEEN = Attribute("connections between hosts", _ALIKE, _OUTER, _is_slower)
 _GDR = Attribute("connections with GPUDirect RDMA", _ALIKE, _OUTER, _has_less, is_narrow=True)
 _NICS_USED = Attribute("NICs used", _NICS, _OUTER, _is_less)
+_WORDS = Attribute("what it says", _ALIKE, _ANY, _says_other, least=4)
 
 _BEGIN = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
 _AGREED = {agreement.name for agreement in AGREEMENTS}
@@ -66,6 +74,11 @@ _OWN = (
     *("_DUMP_FILE", "_DUMP_FILE_RANK"),
 )
 """Ends of variables that one rank reads, or that every rank may have of its own."""
+_COMPARED = (events.EnvSetting, events.NetDevices, events.NcclVersion, events.CudaDriver)
+"""Statements of which the values are compared."""
+_ADDRESS = later(r"0x[0-9a-f]+|\d+(?:\.\d+){3}|<\d+>")
+_TOPIC = 2
+"""Words at its beginning that say what a line is about."""
 
 
 class _Start(NamedTuple):
@@ -102,6 +115,7 @@ class _Observer:
         """Return what is odd, by who is odd."""
         for (attribute, label), table in self._tables():
             self._compare_values(attribute, label, table)
+        self._compare_words()
         self._compare_channels()
         ranks = set(chain.from_iterable(start.ranks for start in self._starts.values()))
         if self._is_global and len(ranks) == self._facts.job.world_size:
@@ -230,6 +244,52 @@ class _Observer:
                 groups[kind][self._host(host, lines)] = max(own) if attribute is _NICS_SEEN else own.pop()
         for group in groups.values():
             self._check(attribute, group, "hosts", label)
+
+    def _compare_words(self) -> None:
+        """Compare the other lines, by what they are about: those of the ranks of a host, and those of hosts."""
+        said: defaultdict[str, defaultdict[Process, dict[str, Evidence]]] = defaultdict(lambda: defaultdict(dict))
+        for notice in self._facts.job.notices:
+            if notice.level != "INFO" or notice.event is None or isinstance(notice.event, _COMPARED):
+                continue
+            words = _ADDRESS.sub("{}", notice.message)
+            topic = " ".join(template(words).split()[:_TOPIC])
+            for process, line in zip(notice.processes, notice.lines, strict=True):
+                start = self._starts.get(process)
+                if start and line.source == start.begin.source and line.order <= start.begin.until:
+                    said[topic][process].setdefault(words, line)
+        for topic, table in said.items():
+            exact = Counter(chain.from_iterable(table.values()))
+            if len(exact) < 2:
+                continue
+            alike = grouped((template(words), words) for words in exact)
+            shown = {
+                words: words if 2 * max(map(exact.__getitem__, some)) > sum(map(exact.__getitem__, some)) else general
+                for general, some in alike.items()
+                for words in some
+            }
+            values = {process: frozenset(shown[words] for words in own) for process, own in table.items()}
+            by_host: defaultdict[str, dict[Sibling, frozenset[str]]] = defaultdict(dict)
+            for process, value in values.items():
+                if process.host in self._ranks_on:
+                    ranks = self._starts[process].ranks
+                    one = Sibling(
+                        "rank" if ranks else "process",
+                        "" if ranks else f"{process.pid} of {process.host}",
+                        frozenset((process.host,)),
+                        ranks,
+                        partial(iter, table[process].values()),
+                    )
+                    by_host[process.host][one] = value
+            hosts: defaultdict[Hashable, dict[Sibling, frozenset[str]]] = defaultdict(dict)
+            for host, own in by_host.items():
+                self._check(_WORDS, own, f"ranks of host {host}", topic)
+                counts = Counter(chain.from_iterable(own.values()))
+                usual = frozenset(words for words, times in counts.items() if 2 * times > len(own))
+                if len(own) == self._begun[host]:
+                    lines = partial(chain.from_iterable, [one.lines() for one in own])
+                    hosts[self._kind(host), frozenset(self._shapes[host])][self._host(host, lines)] = usual
+            for group in hosts.values():
+                self._check(_WORDS, group, "hosts", topic)
 
     # Communicators
 
