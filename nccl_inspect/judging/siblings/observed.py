@@ -43,7 +43,7 @@ def _has_less(amount: str, usual: str) -> bool:
 
 
 def _says_other(words: frozenset[str], usual: frozenset[str]) -> bool:
-    """Whether one says something else instead of what the others say; that it says more is no difference."""
+    """Whether one says something else instead of what the others say; that it says more does not count."""
     return bool(usual - words and words - usual)
 
 
