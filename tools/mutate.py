@@ -192,11 +192,11 @@ class Copy:
         subprocess.run([sys.executable, "-m", "compileall", "-q", tree / "nccl_inspect"], check=False)
         self._environment["PYTHONDONTWRITEBYTECODE"] = "1"
 
-    def run(self, *arguments: str) -> bool:
+    def run(self, *arguments: str, seconds: float | None = SECONDS) -> bool:
         """Run Python and return whether it ends well."""
         command = [sys.executable, *arguments]
         done = subprocess.run(
-            command, cwd=self.tree, env=self._environment, capture_output=True, timeout=SECONDS, check=False
+            command, cwd=self.tree, env=self._environment, capture_output=True, timeout=seconds, check=False
         )
         return done.returncode == 0
 
@@ -236,7 +236,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         free: SimpleQueue[Copy] = SimpleQueue()
         copies = [Copy(Path(folder) / str(number) / "copy") for number in range(arguments.jobs)]
-        if not copies[0].run("-c", REACHED, str(copies[0].reached)):
+        if not copies[0].run("-c", REACHED, str(copies[0].reached), seconds=None):
             sys.exit("mutate: the inputs of the answers cannot be read")
         for one in copies:
             one.reached = copies[0].reached
