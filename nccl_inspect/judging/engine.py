@@ -156,7 +156,7 @@ class Rule(Frozen):
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host and is_named(host)}),
-            evidence=_in_order(evidence)[:_MAX_EVIDENCE],
+            evidence=sort_lines(evidence)[:_MAX_EVIDENCE],
             paths=paths,
             open_paths=open_paths,
             explained=list(explains_errors),
@@ -190,7 +190,7 @@ class Rule(Frozen):
         return pages.render_page((_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8"), self)
 
 
-def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
+def sort_lines(evidence: Iterable[Evidence]) -> list[Evidence]:
     """Each line once: a line may show both that a rank waited and that it lags."""
     lines = {(line.source, line.order): line for line in evidence}
     return [lines[place] for place in sorted(lines)]
@@ -256,7 +256,7 @@ def registered() -> tuple[Registered, ...]:
     for name in names:
         loaded = import_module(f"nccl_inspect.rules.{name}")
         if not hasattr(loaded, "RULE"):
-            rules.append(pages.pair_with_module(_RULES, name, loaded.find))
+            rules.append(pages.pair_with_module(_RULES, name, loaded))
             continue
         functions = (getattr(loaded, function, None) for function in ("judge", "explain", "tell"))
         rules.append(Registered(loaded.RULE, *functions))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Rule, value
+from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, Rule, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
@@ -49,6 +49,9 @@ class Hit(Frozen):
     """What files beside the log explain,"""
     cases: Sequence[Case] = ()
     """and the containers in them with the fault."""
+    confidence: str | None = None
+    """Where the page states none."""
+    open_end: bool = False
 
     def value_of(self, name: str) -> object:
         """Return what a name stands for, if it is not that of a field of the statements."""
@@ -57,6 +60,23 @@ class Hit(Frozen):
     def is_so(self, name: str) -> bool:
         """Whether it knows something by that name."""
         return name in self.known or bool(self.value_of(name))
+
+
+def tell_account(_: Facts, account: Account) -> Hit:
+    """Return what the story of a job tells, in the words that pages have for it."""
+    return Hit(
+        named={
+            "told": account.words,
+            "sentence": account.sentence,
+            "effects": account.effects,
+            "who": account.who or "every rank",
+        },
+        known=("partial",) if account.is_partial else (),
+        ranks=account.ranks,
+        hosts=account.hosts,
+        evidence=account.evidence,
+        confidence=account.confidence,
+    )
 
 
 Condition = Callable[[Facts, list[Notice], list[str]], bool]

@@ -46,9 +46,10 @@ Where a rule compares facts, the module beside the page has a function ``find(fa
 it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
 for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``find(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
-``told``, with ``who`` and its ``effects``. ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or
-``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is empty, or has a value that
-is, is left out; the name of a list alone stands for a step for each of its values.
+``told``, with ``who``, both in one ``sentence``, and its ``effects``, or what ``tell(facts, account)`` makes of it.
+``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
+only kept if that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for
+a step for each of its values.
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
 number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
@@ -62,6 +63,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from nccl_inspect.errors import PageError
@@ -92,6 +94,7 @@ from nccl_inspect.judging.page_words import (
     is_met,
     references_of,
     statements_of,
+    tell_account,
 )
 from nccl_inspect.model.finding import Finding
 
@@ -141,20 +144,20 @@ def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
     names = {entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")}
     for name in names.difference(modules):
         rule, entries, block = _read(folder, name)
-        tell = partial(_tell, rule, block) if rule.tells else None
+        tell = partial(_tell, rule, block, tell_account) if rule.tells else None
         yield Registered(rule, partial(_judge, rule, entries, block), tell=tell)
 
 
-def pair_with_module(folder: Path, name: str, find: Callable[..., Iterable[Hit | Effects]]) -> Registered:
+def pair_with_module(folder: Path, name: str, module: ModuleType) -> Registered:
     """Return the rule of a page whose module has a ``find(facts)``, or ``find(facts, findings)``, and no declaration.
 
     Raises:
         PageError: the page has no block, or a wrong declaration.
     """
     rule, _, block = _read(folder, name)
-    judge = partial(_judge_hits, rule, find, block)
-    tell = partial(_tell, rule, block) if rule.tells else None
-    takes_findings = len(signature(find).parameters) > 1
+    judge = partial(_judge_hits, rule, module.find, block)
+    tell = partial(_tell, rule, block, getattr(module, "tell", tell_account)) if rule.tells else None
+    takes_findings = len(signature(module.find).parameters) > 1
     return Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
 
 
@@ -258,10 +261,9 @@ def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block:
         yield _result(rule, facts, hit, block) if isinstance(hit, Hit) else hit
 
 
-def _tell(rule: Rule, block: str, facts: Facts, account: Account) -> Finding:
+def _tell(rule: Rule, block: str, tell: Callable[[Facts, Account], Hit], facts: Facts, account: Account) -> Finding:
     """Say what the story of a job tells."""
-    named = {"told": account.words, "effects": account.effects, "who": account.who}
-    told = _result(rule, facts, Hit([], named, (), account.ranks, account.hosts, account.evidence), block)
+    told = _result(rule, facts, tell(facts, account), block)
     assert isinstance(told, Finding)
     return told
 
@@ -284,7 +286,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             hit.paths,
         )
     fix = list(fill_steps(steps(says), hit))
-    confirm, confidence = text.get("confirm", ""), text.get("confidence")
+    confirm, confidence = text.get("confirm", ""), text.get("confidence") or hit.confidence
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
         return stated_errors.finding(
             rule,
@@ -338,6 +340,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
         open_paths=hit.open_paths,
         explains_errors=[*hit.notices, *hit.explains],
         fatal=text.get("fatal") == "yes",
+        open_end=hit.open_end,
     )
 
 

@@ -68,3 +68,5 @@ PCIE_ISOLATION = (
 )
 STACKS = "py-spy dump --pid <pid>   # on every rank: are all in the same collective?"
 NOTHING = "Nothing to fix."
+REACH_BOOTSTRAP = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
+EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
