@@ -29,7 +29,7 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
 ``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
-``deadly: yes`` is for what no job survives. ``fix: @NAME`` is a step of :mod:`nccl_inspect.judging.remedies`.
+``deadly: yes`` is for what no job survives. ``@NAME`` is a step or an effect of :mod:`nccl_inspect.judging.remedies`.
 
 ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it: ``platform``,
 ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
@@ -278,7 +278,9 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
         or any(is_met(text, facts, hit, rule.name) for text in case.get("when", ()))
     ]
     says = ChainMap(*fitting, head)
-    text = {key: fill_in(given[0], hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED}
+    text = {
+        key: fill_in(_shared(given[0]), hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED
+    }
     if "undecided" in says:
         return rule.undecided(
             text["undecided"],
@@ -364,7 +366,12 @@ def _needs(given: Iterable[str]) -> Needs:
 def steps(says: _Entries) -> list[str]:
     """Return the steps of a rule or a case; ``@NAME`` is one that several rules have."""
     given = [step for key in _STEPS for step in says.get(key, ())]
-    return [getattr(remedies, step[1:]) if step.startswith("@") else step for step in given]
+    return [_shared(step) for step in given]
+
+
+def _shared(text: str) -> str:
+    """Return a text, or what several rules say under a name."""
+    return str(getattr(remedies, text[1:])) if text.startswith("@") else text
 
 
 def render_page(text: str, rule: Rule) -> str:
@@ -388,7 +395,7 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
 
     known = set[str]()
     for case in says:
-        for effect in {*case.get("impact", ()), *case.get("stops", ())} - known:
+        for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
             yield fill(_in_general(f"{words[0].upper()}{words[1:]}."), _WIDTH, break_on_hyphens=False)

@@ -70,3 +70,10 @@ STACKS = "py-spy dump --pid <pid>   # on every rank: are all in the same collect
 NOTHING = "Nothing to fix."
 REACH_BOOTSTRAP = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
 EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
+WHERE_NOW = "py-spy dump --pid <pid>   # on {who}: where is it now?"
+RECORD = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time: the calls of all ranks"
+FLIGHT_RECORDER = (
+    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the last calls of every "
+    "rank"
+)
+WATCHDOG_ENDS_IT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
