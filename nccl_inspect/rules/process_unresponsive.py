@@ -5,33 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Evidence, Facts
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid
 from nccl_inspect.judging.facts import hosts_with
+from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.statements import ages
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Lost
-from nccl_inspect.judging.engine import (
-    Account,
-    Evidence,
-    Facts,
-    Finding,
-    Results,
-    Rule,
-)
-from nccl_inspect.judging.retelling import STACK, retell
-
-RULE = Rule(
-    name="process-unresponsive",
-    category="failures",
-    tells=("no-answer",),
-    title="A process of the job does not answer NCCL's RAS",
-    shows=("death", "gone"),
-    local=True,
-)
 
 
 @frozen
@@ -46,41 +30,26 @@ class _Silent(Frozen):
     entry: Lost
 
 
-def judge(facts: Facts) -> Results:
-    """Judge the processes that RAS lists as missing or dead in its newest answer, unless all left in order."""
+def find(facts: Facts) -> Iterator[Hit]:
+    """Find the processes that RAS lists as missing or dead in its newest answer, unless all left in order."""
     if facts.is_over() or not (silent := _silent(facts)):
         return
     ranks = {process.rank for process in silent if process.rank is not None}
     is_dead = any(process.entry.is_dead for process in silent)
-    who = ranks_word(ranks) if len(ranks) == len(silent) else listed([f"pid {process.pid}" for process in silent])
+    is_known = len(ranks) == len(silent)
     alive = list(_alive(facts, silent))
-    yield RULE.finding(
-        f"RAS has no answer from {who}" + (" and considers it dead" if is_dead else ""),
-        cause=f"{count(len(silent), 'process', 'es')} did not answer over RAS's own connections, which depend on "
-        "neither the GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host "
-        "is unreachable" + "".join(words for words, _ in alive),
-        impact=flight_recorder.IMPACT,
-        fix=[
-            f"ps -o pid,stat,etime,cmd -p {silent[0].pid}   # T: stopped; Z or nothing: dead; on the host of {who}",
-            "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host up?",
-        ],
-        confidence="possible" if alive else "certain" if is_dead else "likely",
-        ranks=ranks if len(ranks) == len(silent) else (),
+    yield Hit(
+        named={
+            "silent": ranks_word(ranks) if is_known else listed([f"pid {process.pid}" for process in silent]),
+            "number": count(len(silent), "process", "es"),
+            "pid": silent[0].pid,
+            "dead": is_dead,
+            "alive": "".join(words for words, _ in alive),
+        },
+        ranks=ranks if is_known else (),
         hosts=hosts_with(facts.job, ranks),
         evidence=[*(line for _, line in alive), *map(_line, silent, range(len(silent)))],
-        fatal=True,
-    )
-
-
-def tell(facts: Facts, account: Account) -> Finding:
-    """Describe ranks that do not answer."""
-    return retell(
-        RULE,
-        account,
-        "their processes are stopped, dead, or left the job",
-        STACK,
-        "dmesg -T | grep -iE 'oom|xid|segfault'   # on their hosts",
-        impact="the others wait for them, or lose their connections",
+        confidence="possible" if alive else "certain" if is_dead else "likely",
     )
 
 

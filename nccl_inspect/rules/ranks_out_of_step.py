@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Evidence, Facts
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.evidence.ras import answers, finding_or_clue, ranks_by_pid, who
+from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
 from nccl_inspect.judging.hangs.origin import origin
 from nccl_inspect.judging.hangs.watchdog import in_calls, waits
+from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.grouping import grouped_sets
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
-from nccl_inspect.judging.engine import (
-    Account,
-    Evidence,
-    Facts,
-    Finding,
-    Results,
-    Rule,
-)
-from nccl_inspect.judging.retelling import RECORD, STACK, retell
 
-RULE = Rule(
-    name="ranks-out-of-step",
-    category="failures",
-    tells=("out-of-step",),
-    title="RAS counts different numbers of operations on the ranks of a communicator",
-    local=True,
-)
+_FEW = 3
+"""Ranks that somebody looks at one after the other."""
 
 
 @frozen
@@ -53,8 +41,8 @@ class _Lag(Frozen):
         return self.began_with or (either if len(either) <= _FEW else self.ranks)
 
 
-def judge(facts: Facts) -> Results:
-    """Judge the mismatches of one communicator in the newest answer that has any."""
+def find(facts: Facts) -> Iterator[Hit]:
+    """Find the mismatches of one communicator in the newest answer that has any."""
     differing = [answer for answer in answers(facts) if answer.mismatches]
     if not differing:
         return
@@ -64,28 +52,16 @@ def judge(facts: Facts) -> Results:
     lagging = _about(answer, lag.members)
     if not lagging:
         return  # the dumps show that these wait for others
-    finding = finding_or_clue(
-        facts,
-        RULE,
-        f"RAS: {'; '.join(_counts(mismatch, ranks) for mismatch in lagging[:3])} in communicator {lagging[0].comm_id}",
-        cause=_cause(lagging, lag, ranks),
-        fix=["py-spy dump --pid <pid>   # where is this rank now?", _RECORD],
-        confirm="Ask RAS again after 10 s: if the counts are the same, the job hangs; if they changed, it runs.",
-        ranks=lag.looked_at,
-        evidence=[_line(answer, mismatch, ranks) for mismatch in lagging],
-    )
-    yield replace(finding, confidence="possible") if lag.looked_at > lag.ranks else finding
-
-
-def tell(facts: Facts, account: Account) -> Finding:
-    """Describe ranks that launched fewer operations than others."""
-    return retell(
-        RULE,
-        account,
-        "they never made the calls, are late, or wait elsewhere",
-        STACK,
-        RECORD,
-    )
+    named = {
+        "counts": "; ".join(_counts(mismatch, ranks) for mismatch in lagging[:3]),
+        "comm": lagging[0].comm_id,
+        "behind": listed(dict.fromkeys(who(member, ranks) for member in lag.members), limit=4),
+        "mixed": len(lagging) > 1 and all(mismatch.behind != lagging[0].behind for mismatch in lagging[1:]),
+        "began": lag.began_with,
+        "step": lag.in_step if lag.looked_at > lag.ranks and not lag.began_with else "",
+    }
+    hit = make_hit(facts, named, lag.looked_at, [_line(answer, mismatch, ranks) for mismatch in lagging])
+    yield hit.with_fields(confidence="possible") if lag.looked_at > lag.ranks else hit
 
 
 def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:
@@ -106,22 +82,6 @@ def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:
     return _Lag(late, behind, in_step, among if behind & among else set())
 
 
-def _cause(mismatches: list[Mismatch], lag: _Lag, ranks: dict[int, int]) -> str:
-    """Why they may be behind."""
-    if len(mismatches) > 1 and all(mismatch.behind != mismatches[0].behind for mismatch in mismatches[1:]):
-        return "the ranks call different operations: none is ahead in all of them"
-    behind = listed(dict.fromkeys(who(member, ranks) for member in lag.members), limit=4)
-    text = f"{behind} launched fewer operations than the others: late, busy, or waiting elsewhere"
-    if lag.began_with:
-        text += f". By the log it timed out in a call itself, and the hang began with {ranks_word(lag.began_with)}"
-    elif lag.looked_at > lag.ranks:
-        text += (
-            f", such as for {ranks_word(lag.in_step)}, with which the counts are equal: then one of them made another "
-            "call, or with another size or type"
-        )
-    return text
-
-
 def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:
     """The mismatches of the communicator in which most of these are behind, the largest first."""
     pids = {member.pid for member in late}
@@ -131,11 +91,6 @@ def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:
             by_comm.setdefault(mismatch.comm_id, []).append(mismatch)
     most = max(reversed(by_comm), key=lambda comm_id: len(by_comm[comm_id][0].behind), default="")
     return by_comm.get(most, [])
-
-
-_FEW = 3
-"""Ranks that somebody looks at one after the other."""
-_RECORD = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # records the calls of every rank next time"
 
 
 def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:

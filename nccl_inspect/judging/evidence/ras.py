@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.line_order import short
+from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
@@ -55,31 +54,12 @@ def is_stuck(facts: Facts) -> bool:
     return facts.job.failed or bool(waits(facts)) or bool(flight_recorder.all_standstills(facts))
 
 
-def finding_or_clue(
-    facts: Facts,
-    rule: Rule,
-    summary: str,
-    *,
-    cause: str,
-    fix: Iterable[str],
-    confirm: str,
-    ranks: Set[int],
-    evidence: Iterable[Evidence],
-) -> Finding:
-    """A finding if the job hangs; else a clue, since RAS may have queried a running job."""
-    stuck = is_stuck(facts)
-    return rule.finding(
-        summary,
-        cause=cause,
-        impact=flight_recorder.IMPACT,
-        fix=fix,
-        confirm="" if stuck else confirm,
-        confidence="likely" if stuck else "possible",
-        ranks=ranks,
-        hosts=hosts_with(facts.job, ranks),
-        evidence=evidence,
-        fatal=stuck,
-    )
+def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidence: list[Evidence]) -> Hit:
+    """Return a hit that is only a clue while the job is running: RAS may have been asked then."""
+    hosts = hosts_with(facts.job, ranks)
+    if is_stuck(facts):
+        return Hit(named=named, ranks=ranks, hosts=hosts, evidence=evidence, confidence="likely")
+    return Hit(named=named, known=("running",), ranks=ranks, hosts=hosts, evidence=evidence, confidence="possible")
 
 
 def in_step(facts: Facts) -> str:
