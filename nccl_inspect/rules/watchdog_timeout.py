@@ -6,34 +6,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
-from nccl_inspect.judging.engine import Account, Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Account, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.hangs.origin import origin
 from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, by_time, communicator_of_wait, in_words, latecomers, waits
 from nccl_inspect.judging.line_order import short
+from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.retelling import STACK, retell
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import capital, listed, ranks_word
-
-RULE = Rule(
-    name="watchdog-timeout",
-    category="failures",
-    tells=("waited",),
-    title="PyTorch gave up waiting for a collective",
-    shows=("death",),
-    supersedes=("ended-from-outside",),
-)
-_UNKNOWN = "The log does not show which rank did not arrive"
-_IMPACT = "PyTorch ends the process, and with it the job"
-_RECORD = (
-    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
-    "last calls of every rank",
-    "TORCH_DISTRIBUTED_DEBUG=DETAIL   # compares the calls of all ranks",
-)
 
 
 class _Timeout(NamedTuple):
@@ -56,85 +40,74 @@ class _Timeout(NamedTuple):
         group = self.waits[0].group
         of_group = f" of process group {group}" if group is not None else ""
         in_comm = f", communicator {self.comm.id} with {self.comm.nranks} ranks" if self.comm else ""
-        return f"{in_words(self.waits, of_group + in_comm)} and timed out"
+        return in_words(self.waits, of_group + in_comm)
 
 
-def judge(facts: Facts) -> Results:
-    """Judge the process group that timed out first; the story decides for whom its ranks waited."""
+def find(facts: Facts) -> Iterator[Hit]:
+    """Find the process group that timed out first; the story decides for whom its ranks waited."""
     if timeout := _timeout(facts):
-        yield _finding(facts, timeout)
+        yield _find_timeout(facts, timeout)
     else:
-        yield from _reported_by_others(facts)
+        yield from _find_reports(facts)
 
 
-def tell(facts: Facts, account: Account) -> Finding:
-    """Describe the ranks for which, by what all ranks say, the others waited."""
+def tell(facts: Facts, account: Account) -> Hit:
+    """Tell of the ranks for which, by what all ranks say, the others waited."""
     if timeout := _timeout(facts):
-        return _finding(facts, timeout, account)
-    return retell(RULE, account, _UNKNOWN, STACK, *_RECORD, impact=_IMPACT)
+        return _find_timeout(facts, timeout, account)
+    return tell_account(facts, account)
 
 
-def _finding(facts: Facts, timeout: _Timeout, account: Account | None = None) -> Finding:
-    """Return the finding about a time-out, with the ranks that held the others up by the story."""
+def _find_timeout(facts: Facts, timeout: _Timeout, account: Account | None = None) -> Hit:
+    """Return a time-out with the ranks that held the others up by the story."""
     ranks = set(account.ranks) if account else flight_recorder.proved(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
-    why = (
-        f"By what all ranks say, {account.words}"
-        if account
-        else _why_recorded(facts, ranks)
-        if ranks
-        else _who_is_absent(timeout)
-    )
-    began = "likely began with" if account and account.kind == "call-unfinished" else "suspect:"
-    where = f"; {account.words.partition(',')[0]}" if account and not who else ""
-    others = [group for group in timeout.other_groups if group not in why]
-    groups = f"Process group{'s' if len(others) > 1 else ''} {listed(others)}"
-    also = f". {groups} also timed out: usually a consequence" if others else ""
-    return RULE.finding(
-        timeout.summary + (f"; {began} {who}" if who else where),
-        cause=f"the lines show who waited, not why. {why}{suspects(facts)}{_of_threads(facts)}{also}",
-        impact=_IMPACT,
-        fix=[
-            f"Look at the output of {who} first, and for a traceback."
-            if who
-            else "Find the rank that did not arrive: look at the output of every rank.",
-            f"py-spy dump --pid <pid>   # on {who or 'every rank'}: where is it now?",
-            *_RECORD,
-            "A longer timeout (init_process_group(timeout=…)) helps only if a rank is slow, for example while "
-            "writing a checkpoint; otherwise it hides the hang.",
-        ],
-        confidence=account.confidence if account and ranks else "certain",
+    alone = origin(facts, waits(facts)) if ranks and not account else None
+    alone = alone if alone and alone.suspects and alone.suspects != ranks else None
+    absent = {} if account or ranks else _find_absent(timeout)
+    told = account.words if account else ""
+    mentioned = f"{told} {alone.words if alone else ''}"
+    others = [group for group in timeout.other_groups if group not in mentioned]
+    ended = exceptions.exceptions_of(facts).of_threads
+    return Hit(
+        named={
+            "timeout": timeout.summary,
+            "who": who,
+            "told_first": told.partition(",")[0] if not who else "",
+            "by_all": told,
+            "proved": ranks if not account else set(),
+            "alone": alone.suspects if alone else set(),
+            "alone_words": alone.words if alone else "",
+            "suspects": suspects(facts),
+            "thread": f"{ended[0].text} ({short(ended[0].line)})" if ended else "",
+            "others": others,
+            "groups": listed(others),
+            **absent,
+        },
+        known=(
+            *(("began",) if account and account.kind == "call-unfinished" else ()),
+            *(("others several",) if len(others) > 1 else ()),
+        ),
         ranks=ranks or timeout.waiting,
         hosts=hosts_with(facts.job, ranks or timeout.waiting),
         evidence=[
             *first_evidence([wait.notice for wait in timeout.waits][: 2 if who else 3]),
             *(account.evidence[:2] if account else ()),
         ],
-        fatal=True,
+        confidence=account.confidence if account and ranks else "certain",
     )
 
 
-def _why_recorded(facts: Facts, proved: set[int]) -> str:
-    """Return what dumps prove, and whether the log alone pointed elsewhere."""
-    alone = origin(facts, waits(facts))
-    shown = f"The flight recorder's dumps show that the others wait for {ranks_word(proved)}"
-    if alone is None or not alone.suspects or alone.suspects == proved:
-        return shown
-    return f"{shown}. The log alone points to {ranks_word(alone.suspects)}, but the dumps contradict it: {alone.words}"
-
-
-def _who_is_absent(timeout: _Timeout) -> str:
+def _find_absent(timeout: _Timeout) -> dict[str, object]:
     """Return which ranks of the group did not time out, without a guess at one of them."""
     members = global_ranks(timeout.comm, range(timeout.comm.nranks)) if timeout.comm else set[int]()
     if members and members == timeout.waiting:
-        return "All ranks of the group waited in it"
+        return {"all": True}
     if absent := members - timeout.waiting if timeout.waiting else None:
-        return f"{_UNKNOWN}: {ranks_word(absent)} did not time out in it"
+        return {"absent": absent}
     numbers = {wait.member for wait in timeout.waits if wait.member is not None}
     few = set(range(max(numbers, default=0))) - numbers
-    if not few or len(few) >= len(numbers):
-        return _UNKNOWN
-    return f"{capital(ranks_word(few))} of the group did not time out: late or dead, or the output is missing"
+    return {"few": capital(ranks_word(few)) if few and len(few) < len(numbers) else ""}
 
 
 def _timeout(facts: Facts) -> _Timeout | None:
@@ -149,29 +122,19 @@ def _timeout(facts: Facts) -> _Timeout | None:
     return _Timeout(own, communicator_of_wait(facts, own), [group for group in others if group])
 
 
-def _reported_by_others(facts: Facts) -> Iterator[Finding]:
-    """A timeout that only the dump signals on other ranks report."""
+def _find_reports(facts: Facts) -> Iterator[Hit]:
+    """Find a time-out that only the dump signals on other ranks report."""
     signals = [notice for notice in facts.with_role("watchdog-dump") if "timeout" in notice.message]
-    if not signals:
-        return
-    reporters = {rank for signal in signals for rank in _rank_of(signal)}
     origins = {rank for signal in signals for rank in _origin(signal)}
-    who = ranks_word(origins) if origins else "a rank"
-    by = ranks_word(reporters) if reporters else "others"
-    yield RULE.finding(
-        f"{who} waited for a collective and timed out, according to {by}",
-        cause="the lines show who timed out first, not why: the output of that rank names the collective, and the "
-        "output of the rank that did not arrive has the reason. Neither is in the log",
-        impact=_IMPACT,
-        fix=[
-            "Add the output of all ranks, with the line 'Watchdog caught collective operation timeout'.",
-            *_RECORD,
-        ],
-        confidence="likely",
-        ranks=origins,
-        evidence=first_evidence(signals),
-        fatal=True,
-    )
+    reporters = {rank for signal in signals for rank in _rank_of(signal)}
+    if signals:
+        yield Hit(
+            named={"origins": origins, "reporters": reporters},
+            known=("reported",),
+            ranks=origins,
+            hosts=(),
+            evidence=first_evidence(signals),
+        )
 
 
 def _origin(signal: Notice) -> list[int]:
@@ -180,14 +143,6 @@ def _origin(signal: Notice) -> list[int]:
         return _rank_of(signal)
     rank = value(signal, "origin_rank")
     return [] if rank is None else [rank]
-
-
-def _of_threads(facts: Facts) -> str:
-    """The exception that ended a thread of the program, after which its rank may have got stuck."""
-    ended = exceptions.exceptions_of(facts).of_threads
-    if not ended:
-        return ""
-    return f". A thread of the program had ended with {ended[0].text} ({short(ended[0].line)})"
 
 
 def _rank_of(notice: Notice) -> list[int]:
