@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Set as AbstractSet
 from dataclasses import field
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Evidence, Facts, Notice, Rule, value
+from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.statements import find_text, is_propagated_error
-from nccl_inspect.model.job import Selection
+from nccl_inspect.model.finding import Reference
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.util.wording import be, count, does, listed, ranks_word
 
 
 @frozen
@@ -23,15 +27,28 @@ class Hit(Frozen):
     """A hit holds what a rule that is a page found: values, and no sentence."""
 
     notices: list[Notice] = field(default_factory=list)
-    named: dict[str, str] = field(default_factory=dict)
-    """What names in braces stand for, besides fields of the statements."""
-    known: tuple[str, ...] = ()
-    """The names of what is so, for the conditions of cases."""
+    named: Mapping[str, object] = field(default_factory=dict)
+    """What names in braces stand for, besides fields of the statements: words, or values that have words."""
+    known: Iterable[str] = ()
+    """The names of what is so, for the conditions of cases; so is what has a value in ``named``."""
     ranks: Iterable[int] | None = None
-    """These and the next two: None for those of the statements and paths."""
+    """These and the next two: None for those of the statements, settings and paths."""
     hosts: Iterable[str | None] | None = None
     evidence: Iterable[Evidence] | None = None
     paths: Selection | None = None
+    open_paths: Selection | None = None
+    """The paths that cannot be judged because of it."""
+    settings: list[Setting] = field(default_factory=list)
+    explains: list[Notice] = field(default_factory=list)
+    """Errors that need no other explanation, besides the statements."""
+
+    def value_of(self, name: str) -> object:
+        """Return what a name stands for, if it is not that of a field of the statements."""
+        return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else None)
+
+    def is_so(self, name: str) -> bool:
+        """Whether it knows something by that name."""
+        return name in self.known or bool(self.value_of(name))
 
 
 Condition = Callable[[Facts, list[Notice], list[str]], bool]
@@ -41,7 +58,9 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "count": lambda notices: str(len(notices)),
 }
 """What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)\}")
+PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
+PART = later(r"«(not )?([\w -]+)\? ?([^«»]*)»")
+"""A part of a text that only stands there if something is so."""
 SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
@@ -75,6 +94,7 @@ CONDITIONS: dict[str, Condition] = {
     "only": lambda _, notices, names: all(notice.production in names for notice in notices),
     "role": lambda _, notices, roles: not notices[0].roles.isdisjoint(roles),
     "dialect": lambda _, notices, names: any(notice.event and notice.event.dialect in names for notice in notices),
+    "first": lambda _, notices, fields: _has(notices[0], " ".join(fields)),
     "field": lambda _, notices, fields: any(_has(notice, " ".join(fields)) for notice in notices),
     "says": lambda _, notices, words: _says(notices[0], " ".join(words)),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
@@ -82,8 +102,9 @@ CONDITIONS: dict[str, Condition] = {
 """How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
 collective. Whether there are failures of ``cuda``, errors of another ``rule``, paths over a ``net`` (which ``works`` if
 the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether the first
-statement is of a ``production``, has a ``role`` or ``says`` a text; whether one is of these productions (``with``) or
-all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``, as behind ``where``."""
+statement is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
+whether one is of these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a
+``dialect`` or has a ``field``."""
 
 
 def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
@@ -102,9 +123,10 @@ def _has(notice: Notice, fields: str) -> bool:
     """Whether a statement has all of these fields, with one of these values."""
     for wanted in fields.split(", "):
         name, equals, given = wanted.partition("=")
-        own = value(notice, name)
+        own = value(notice, name.removesuffix("!"))
         text = "" if own is None else str(own)
-        if text not in given.split("¦") if equals else not text:
+        is_other = name.endswith("!")
+        if (text in given.split("¦")) is is_other if equals else not text:
             return False
     return True
 
@@ -125,9 +147,9 @@ def fill_in(text: str, hit: Hit) -> str:
     """Return a text with what its placeholders stand for."""
 
     def fill(match: re.Match[str]) -> str:
-        kind, name = match.groups()
-        if name in hit.named:
-            return hit.named[name] or LACKING
+        kind, name, form, word = match.groups()
+        if form or name in hit.named or name in ("settings", "paths"):
+            return _in_words(hit.value_of(name), form, word) or LACKING
         if kind == "count":
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS:
@@ -135,13 +157,52 @@ def fill_in(text: str, hit: Hit) -> str:
         given = [str(own) for notice in hit.notices if (own := value(notice, name)) not in (None, "")]
         return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
 
-    return PLACEHOLDER.sub(fill, text)
+    return PLACEHOLDER.sub(fill, choose_parts(text, hit))
+
+
+def choose_parts(text: str, hit: Hit) -> str:
+    """Return a text with those of its optional parts that apply."""
+    return PART.sub(lambda part: part[3] if hit.is_so(part[2]) is not bool(part[1]) else "", text)
+
+
+def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
+    """Return the sources of the figures that a text quotes."""
+    quoted = [hit.named.get(match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
+    estimates = [one.references for one in quoted if isinstance(one, Estimate)]
+    return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
+
+
+def _in_words(given: object, form: str | None, word: str) -> str:
+    """Return a value in words: its number with a noun or a verb, or how to remove settings, or what it is."""
+    if not given:
+        return ""
+    number = len(given) if isinstance(given, Sized) else int(str(given)) if form in ("count", "does") else 0
+    if form == "count":
+        return count(number, word)
+    if form == "does":
+        return be(number) if word == "be" else does(number, word)
+    if isinstance(given, Selection):
+        return listed(kind.detail for kind in given.kinds)
+    if isinstance(given, AbstractSet):
+        return ranks_word(given)
+    if not isinstance(given, list):
+        return str(given)
+    settings = [one for one in given if isinstance(one, Setting)]
+    if form == "source":
+        return listed(one.source for one in settings)
+    if form == "unset":
+        return "".join(unset_steps(settings))
+    return as_shell(settings) if settings else listed(given)
 
 
 def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
-    """Whether a condition of a page holds."""
+    """Whether a condition of a page holds, or each of several that ``&`` joins."""
+    if " & " in text:
+        return all(is_met(part, facts, hit, name) for part in text.split(" & "))
+    if text.startswith("not "):
+        return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
-        return text[3:] in hit.known
+        return hit.is_so(text[3:])
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 
@@ -152,7 +213,7 @@ def condition(text: str, name: str) -> tuple[Condition, list[str]]:
     Raises:
         PageError: there is no such condition.
     """
-    word, *rest = text.split()
+    word, *rest = text.removeprefix("not ").split()
     if word not in CONDITIONS:
         raise PageError(f"{name}.md: '{text}' is not a condition; choose from {', '.join(CONDITIONS)}")
     return CONDITIONS[word], rest

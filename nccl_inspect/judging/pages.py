@@ -21,7 +21,8 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 * ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
   those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the names of
   productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT`` or ``where FIELD=VALUE, …``. ``¦``
-  separates texts or values of which one is enough; ``FIELD`` alone stands for any value, and ``FIELD=`` for none.
+  separates texts or values of which one is enough; ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
+  ``FIELD!=VALUE`` for any other.
 * ``beside``: statements that are added to these where there are some.
 * ``unless``: a condition under which the rule is silent.
 
@@ -29,6 +30,9 @@ The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``im
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
 ``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
 ``deadly: yes`` is for what no job survives. ``fix: @NAME`` is a step of :mod:`nccl_inspect.judging.remedies`.
+
+``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it: ``platform``,
+``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
 statements, where there are none of those above. ``case`` in front of it has the words that follow "If" on the page. Of
@@ -40,7 +44,14 @@ its value in the first statement that has one, ``{all FIELD}`` for its values. O
 
 Where a rule compares facts, the module beside the page has a function ``find(facts)`` and no sentence. It yields what
 it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
-for the condition ``is NAME``. A step with a value that is empty is left out.
+for the condition ``is NAME``. ``find(facts, findings)`` sees those of all other rules. What the story of a job tells,
+for a rule with ``tells``, is ``told``, with ``who`` and its ``effects``. ``&`` joins conditions, ``not`` negates one,
+and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that only stands there if that is so. A step that is
+empty, or has a value that is, is left out.
+
+A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
+number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
+and ``{settings source}`` for where they come from. The sources of rates in ``impact`` are those of the finding.
 """
 
 import os
@@ -48,14 +59,38 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import remedies, stated_errors
-from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Facts, Registered, Results, Rule
-from nccl_inspect.judging.page_words import LACKING, PLACEHOLDER, Hit, condition, fill_in, is_met, statements_of
+from nccl_inspect.judging.engine import (
+    CATEGORIES,
+    SEVERITIES,
+    Account,
+    Effects,
+    Facts,
+    Needs,
+    Registered,
+    Result,
+    Results,
+    Rule,
+)
+from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.impact import Estimate
+from nccl_inspect.judging.page_words import (
+    LACKING,
+    PART,
+    PLACEHOLDER,
+    Hit,
+    condition,
+    fill_in,
+    is_met,
+    references_of,
+    statements_of,
+)
 from nccl_inspect.model.finding import Finding
 
 _Entries = Mapping[str, list[str]]
@@ -65,12 +100,25 @@ _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect", "local")
 _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud", "about", "beside", "unless"}
 _STEPS = ("first", "fix", "last")
-_SAYS = {*_STEPS, "summary", "cause", "impact", "stops", "confirm", "severity", "confidence", "fatal", "deadly"}
+_QUESTION = ("undecided", "needs")
+_SAYS = {
+    *_STEPS,
+    *_QUESTION,
+    "summary",
+    "cause",
+    "impact",
+    "stops",
+    "confirm",
+    "severity",
+    "confidence",
+    "fatal",
+    "deadly",
+}
 _CASE = {*_SAYS, "case", "when", "about"}
 _OPENERS = ("case: ", "when: ", "about: ")
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
-_REPEATED = (*_STEPS, "about", "beside", "unless", "when")
+_REPEATED = (*_STEPS, "needs", "about", "beside", "unless", "when")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -91,17 +139,21 @@ def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
     names = {entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")}
     for name in names.difference(modules):
         rule, entries, block = _read(folder, name)
-        yield Registered(rule, partial(_judge, rule, entries, block))
+        tell = partial(_tell, rule, block) if rule.tells else None
+        yield Registered(rule, partial(_judge, rule, entries, block), tell=tell)
 
 
-def pair_with_module(folder: Path, name: str, find: Callable[[Facts], Iterable[Hit]]) -> Registered:
-    """Return the rule of a page whose module has a ``find(facts)`` and no declaration.
+def pair_with_module(folder: Path, name: str, find: Callable[..., Iterable[Hit | Effects]]) -> Registered:
+    """Return the rule of a page whose module has a ``find(facts)``, or ``find(facts, findings)``, and no declaration.
 
     Raises:
         PageError: the page has no block, or a wrong declaration.
     """
     rule, _, block = _read(folder, name)
-    return Registered(rule, partial(_judge_hits, rule, find, block))
+    judge = partial(_judge_hits, rule, find, block)
+    tell = partial(_tell, rule, block) if rule.tells else None
+    takes_findings = len(signature(find).parameters) > 1
+    return Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
 
 
 def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
@@ -181,8 +233,8 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     for case in found[1:]:
         if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
             raise PageError(f"{name}.md: a case lacks its condition (when), or its words (case): {case}")
-        for when in case.get("when", ()):
-            condition(when, name)
+        for part in (part for when in case.get("when", ()) for part in when.split(" & ")):
+            condition(part, name)
     return found
 
 
@@ -195,16 +247,26 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
     found += [notice for source in declared.get("beside", ()) for notice in statements_of(rule, facts, source) if found]
     hit = Hit(list({id(notice): notice for notice in found}.values()))
     if found and not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
-        yield _finding(rule, facts, hit, block, sources)
+        yield _result(rule, facts, hit, block, sources)
 
 
-def _judge_hits(rule: Rule, find: Callable[[Facts], Iterable[Hit]], block: str, facts: Facts) -> Results:
-    """Judge what the module beside a page finds."""
-    for hit in find(facts):
-        yield _finding(rule, facts, hit, block)
+def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:
+    """Judge what the module beside a page finds in the facts, or in them and all findings."""
+    facts = known[0]
+    assert isinstance(facts, Facts)
+    for hit in find(*known):
+        yield _result(rule, facts, hit, block) if isinstance(hit, Hit) else hit
 
 
-def _finding(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] | None = None) -> Finding:
+def _tell(rule: Rule, block: str, facts: Facts, account: Account) -> Finding:
+    """Say what the story of a job tells."""
+    named = {"told": account.words, "effects": account.effects, "who": account.who}
+    told = _result(rule, facts, Hit([], named, (), account.ranks, account.hosts, account.evidence), block)
+    assert isinstance(told, Finding)
+    return told
+
+
+def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] | None = None) -> Result:
     """Return what a page says of a hit; ``sources`` are the statements that a case may be about."""
     head, *others = cases(block, rule.name)
     fitting = [
@@ -215,7 +277,9 @@ def _finding(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] 
     ]
     says = ChainMap(*fitting, head)
     text = {key: fill_in(given[0], hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED}
-    fix = [step for step in (fill_in(step, hit) for step in steps(says)) if LACKING not in step]
+    if "undecided" in says:
+        return rule.undecided(text["undecided"], _needs(says.get("needs", ())), hit.paths)
+    fix = [step for step in (fill_in(step, hit) for step in steps(says)) if step and LACKING not in step]
     confirm, confidence = text.get("confirm", ""), text.get("confidence")
     if "stops" in text:
         return stated_errors.finding(
@@ -230,21 +294,47 @@ def _finding(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] 
             confidence=confidence or "likely",
             deadly=text.get("deadly") == "yes",
         )
+    ranks, hosts, evidence = hit.ranks, hit.hosts, hit.evidence
+    if hit.settings and ranks is None:
+        ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
+    if hit.settings and hosts is None:
+        hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
+    if hit.settings and evidence is None:
+        shown = first_lines(hit.paths) if hit.paths else ()
+        evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
     return rule.finding(
         text["summary"],
         cause=text["cause"],
-        impact=text["impact"],
+        impact=Estimate(text["impact"], references_of(says["impact"][0], hit)),
         fix=fix,
         confirm=confirm,
         severity=text.get("severity"),
         confidence=confidence,
         notices=hit.notices,
-        ranks=hit.ranks,
-        hosts=hit.hosts,
-        evidence=hit.evidence,
+        ranks=ranks,
+        hosts=hosts,
+        evidence=evidence,
         paths=hit.paths,
-        explains_errors=hit.notices,
+        open_paths=hit.open_paths,
+        explains_errors=[*hit.notices, *hit.explains],
         fatal=text.get("fatal") == "yes",
+    )
+
+
+def _needs(given: Iterable[str]) -> Needs:
+    """Return what would answer a question."""
+    words = {key: [text for text in given if text.partition(" ")[0] == key] for key in ("log", "shows", "subsystems")}
+    texts = {key: " ".join(found).partition(" ")[2] for key, found in words.items()}
+    flags = {"platform", "topology", "all ranks"}
+    others = [text for text in given if text not in flags and not any(text in found for found in words.values())]
+    return Needs(
+        log=texts["log"],
+        shows=texts["shows"],
+        subsystems=tuple(texts["subsystems"].split()),
+        all_ranks="all ranks" in given,
+        platform="platform" in given,
+        topology="topology" in given,
+        others=tuple(others),
     )
 
 
@@ -278,7 +368,12 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
         for effect in {*case.get("impact", ()), *case.get("stops", ())} - known:
             known.add(effect)
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield fill(PLACEHOLDER.sub(r"<\2>", f"{words[0].upper()}{words[1:]}."), _WIDTH, break_on_hyphens=False)
+            yield fill(_in_general(f"{words[0].upper()}{words[1:]}."), _WIDTH, break_on_hyphens=False)
+
+
+def _in_general(text: str) -> str:
+    """Return a text of a block for all jobs."""
+    return PLACEHOLDER.sub(lambda match: f"<{match[4] or match[2]}>", PART.sub(r"\3", text))
 
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
@@ -286,7 +381,7 @@ def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from textwrap import fill
 
     for case in says:
-        advised = [PLACEHOLDER.sub(r"<\2>", step) for step in steps(case) if not PLACEHOLDER.fullmatch(step)]
+        advised = [_in_general(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step)]
         if advised and "case" in case:
             yield fill(f"If {case['case'][0]}:", _WIDTH)
         for is_sentence, group in groupby(advised, remedies.is_sentence):

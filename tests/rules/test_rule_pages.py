@@ -71,8 +71,11 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     module = FOLDER / f"{name}.py"
     found_out = set(re.findall(r'"([^"\n]+)"', module.read_text(encoding="utf-8"))) if module.exists() else set()
     block = f"{declared}\n{said}"
-    for word, *rest in map(str.split, re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)):
-        if word == "is" and " ".join(rest) not in found_out:
+    asked = "\n".join(re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)).replace(" & ", "\n")
+    asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block))
+    always = {"settings", "paths", "told", "effects", "who"}  # a hit may have them
+    for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
+        if word == "is" and " ".join(rest) not in found_out | always:
             yield f"the module does not find out '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
     for about in re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE):
@@ -83,7 +86,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
             yield f"no statements are {about}"
     for text in (text for case in cases for texts in case.values() for text in texts):
         named = (match[2] for match in page_words.PLACEHOLDER.finditer(text) if match[1] != "count")
-        known = {*page_words.PLACEHOLDERS, *FIELDS, *found_out}
+        known = {*page_words.PLACEHOLDERS, *FIELDS, *found_out, *always}
         yield from (f"nothing is called {one}: {text}" for one in named if one not in known)
         if re.search(r"\d GB/s", text):
             yield f"a rate without a source: {text}"
