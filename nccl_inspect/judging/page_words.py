@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 
@@ -59,7 +59,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 }
 """What names in braces stand for, besides the fields of the statements."""
 PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
-PART = later(r"«(not )?([\w -]+)\? ?([^«»]*)»")
+PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that only stands there if something is so."""
 SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
@@ -160,9 +160,21 @@ def fill_in(text: str, hit: Hit) -> str:
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))
 
 
+def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
+    """Yield the steps that lack no value; the name of a list alone stands for as many steps."""
+    for step in steps:
+        several = hit.value_of(step[1:-1])
+        if isinstance(several, list):
+            yield from several
+        elif (text := fill_in(step, hit).strip()) and LACKING not in text:
+            yield text
+
+
 def choose_parts(text: str, hit: Hit) -> str:
-    """Return a text with those of its optional parts that apply."""
-    return PART.sub(lambda part: part[3] if hit.is_so(part[2]) is not bool(part[1]) else "", text)
+    """Return a text with those of its optional parts that apply; a part may have parts of its own."""
+    while PART.search(text):
+        text = PART.sub(lambda part: part[3] if hit.is_so(part[2]) is not bool(part[1]) else "", text)
+    return text
 
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:

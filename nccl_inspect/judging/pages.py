@@ -47,7 +47,7 @@ it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names 
 for the condition ``is NAME``. ``find(facts, findings)`` sees those of all other rules. What the story of a job tells,
 for a rule with ``tells``, is ``told``, with ``who`` and its ``effects``. ``&`` joins conditions, ``not`` negates one,
 and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that only stands there if that is so. A step that is
-empty, or has a value that is, is left out.
+empty, or has a value that is, is left out; the name of a list in braces stands for a step for each of its values.
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
 number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
@@ -87,6 +87,7 @@ from nccl_inspect.judging.page_words import (
     Hit,
     condition,
     fill_in,
+    fill_steps,
     is_met,
     references_of,
     statements_of,
@@ -279,7 +280,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
     text = {key: fill_in(given[0], hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED}
     if "undecided" in says:
         return rule.undecided(text["undecided"], _needs(says.get("needs", ())), hit.paths)
-    fix = [step for step in (fill_in(step, hit) for step in steps(says)) if step and LACKING not in step]
+    fix = list(fill_steps(steps(says), hit))
     confirm, confidence = text.get("confirm", ""), text.get("confidence")
     if "stops" in text:
         return stated_errors.finding(
@@ -373,7 +374,9 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
 
 def _in_general(text: str) -> str:
     """Return a text of a block for all jobs."""
-    return PLACEHOLDER.sub(lambda match: f"<{match[4] or match[2]}>", PART.sub(r"\3", text))
+    while PART.search(text):
+        text = PART.sub(r"\3", text)
+    return PLACEHOLDER.sub(lambda match: f"<{match[4] or match[2]}>", text)
 
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
