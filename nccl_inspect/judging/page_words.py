@@ -17,6 +17,7 @@ from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import be, count, does, listed, ranks_word
@@ -60,7 +61,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 """What names in braces stand for, besides the fields of the statements."""
 PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
 PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
-"""A part of a text that only stands there if something is so."""
+"""A part of a text that is left out unless something is so."""
 SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
@@ -77,6 +78,7 @@ a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a module found out
     "failed": lambda facts, *_: facts.job.failed,
+    "running": lambda facts, *_: _is_running(facts),
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
@@ -99,12 +101,12 @@ CONDITIONS: dict[str, Condition] = {
     "says": lambda _, notices, words: _says(notices[0], " ".join(words)),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
-"""How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
-collective. Whether there are failures of ``cuda``, errors of another ``rule``, paths over a ``net`` (which ``works`` if
-the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether the first
-statement is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
-whether one is of these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a
-``dialect`` or has a ``field``."""
+"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``,
+``ended`` from outside, with the ``timeout`` of a collective. Whether there are failures of ``cuda``, errors of another
+``rule``, paths over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or
+only without (``staged``). Whether the first statement is of a ``production``, has a ``role``, ``says`` a text or has
+fields (``first``, as behind ``where``); whether one is of these productions (``with``) or all are (``only``); whether
+one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
 def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
@@ -129,6 +131,13 @@ def _has(notice: Notice, fields: str) -> bool:
         if (text in given.split("¦")) is is_other if equals else not text:
             return False
     return True
+
+
+def _is_running(facts: Facts) -> bool:
+    """Whether all communicators in use work, and no call of NCCL failed."""
+    states = {comm.state for comm in usage.in_use(facts.job)}
+    failed = facts.job.failed or facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
+    return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
 def _is_direct(facts: Facts) -> bool:
@@ -214,7 +223,8 @@ def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
     if text.startswith("not "):
         return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
-        return hit.is_so(text[3:])
+        known, equals, given = text[3:].partition("=")
+        return str(hit.value_of(known)) in given.split("¦") if equals else hit.is_so(known)
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 

@@ -44,10 +44,11 @@ its value in the first statement that has one, ``{all FIELD}`` for its values. O
 
 Where a rule compares facts, the module beside the page has a function ``find(facts)`` and no sentence. It yields what
 it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
-for the condition ``is NAME``. ``find(facts, findings)`` sees those of all other rules. What the story of a job tells,
-for a rule with ``tells``, is ``told``, with ``who`` and its ``effects``. ``&`` joins conditions, ``not`` negates one,
-and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that only stands there if that is so. A step that is
-empty, or has a value that is, is left out; the name of a list in braces stands for a step for each of its values.
+for the condition ``is NAME``; ``is NAME=VALUE¦VALUE`` compares a value. ``find(facts, findings)`` sees those of all
+other rules. What the story of a job tells, for a rule with ``tells``, is ``account``, with ``who`` and its ``effects``.
+``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that only
+stands there if that is so. A step that is empty, or has a value that is, is left out; the name of a list in braces
+stands for a step for each of its values.
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
 number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
@@ -261,10 +262,10 @@ def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block:
 
 def _tell(rule: Rule, block: str, facts: Facts, account: Account) -> Finding:
     """Say what the story of a job tells."""
-    named = {"told": account.words, "effects": account.effects, "who": account.who}
+    named = {"account": account.sentence, "effects": account.effects, "who": account.who}
     told = _result(rule, facts, Hit([], named, (), account.ranks, account.hosts, account.evidence), block)
     assert isinstance(told, Finding)
-    return told
+    return told.with_fields(confidence=account.confidence)
 
 
 def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] | None = None) -> Result:

@@ -73,9 +73,9 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block))
-    always = {"settings", "paths", "told", "effects", "who"}  # a hit may have them
+    always = {"settings", "paths", "account", "effects", "who", "errors", "cause"}  # a hit may have them
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
-        if word == "is" and " ".join(rest) not in found_out | always:
+        if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
             yield f"the module does not find out '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
     for about in re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE):
