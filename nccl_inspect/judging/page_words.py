@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, Rule, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, Rule, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
@@ -20,7 +21,10 @@ from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import be, count, does, listed, ranks_word
+from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
+
+if TYPE_CHECKING:
+    from nccl_inspect.judging.evidence.workloads import Case
 
 
 @frozen
@@ -42,6 +46,10 @@ class Hit(Frozen):
     settings: list[Setting] = field(default_factory=list)
     explains: list[Notice] = field(default_factory=list)
     """Errors that need no other explanation, besides the statements."""
+    effects: Sequence[Finding] = ()
+    """What files beside the log explain,"""
+    cases: Sequence[Case] = ()
+    """and the containers in them with the fault."""
 
     def value_of(self, name: str) -> object:
         """Return what a name stands for, if it is not that of a field of the statements."""
@@ -61,7 +69,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 """What names in braces stand for, besides the fields of the statements."""
 PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
 PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
-"""A part of a text that is left out unless something is so."""
+"""A part of a text that is only kept if something is so."""
 SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
@@ -91,22 +99,26 @@ CONDITIONS: dict[str, Condition] = {
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
-    "production": lambda _, notices, names: notices[0].production in names,
+    "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
     "only": lambda _, notices, names: all(notice.production in names for notice in notices),
-    "role": lambda _, notices, roles: not notices[0].roles.isdisjoint(roles),
+    "preceded": lambda facts, notices, _: any(
+        error.place < first.place and error not in notices for first in notices[:1] for error in facts.errors()
+    ),
+    "role": lambda _, notices, roles: any(not notice.roles.isdisjoint(roles) for notice in notices[:1]),
     "dialect": lambda _, notices, names: any(notice.event and notice.event.dialect in names for notice in notices),
-    "first": lambda _, notices, fields: _has(notices[0], " ".join(fields)),
+    "first": lambda _, notices, fields: any(_has(notice, " ".join(fields)) for notice in notices[:1]),
     "field": lambda _, notices, fields: any(_has(notice, " ".join(fields)) for notice in notices),
-    "says": lambda _, notices, words: _says(notices[0], " ".join(words)),
+    "says": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices[:1]),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``,
 ``ended`` from outside, with the ``timeout`` of a collective. Whether there are failures of ``cuda``, errors of another
 ``rule``, paths over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or
-only without (``staged``). Whether the first statement is of a ``production``, has a ``role``, ``says`` a text or has
-fields (``first``, as behind ``where``); whether one is of these productions (``with``) or all are (``only``); whether
-one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+only without (``staged``). Whether another error comes before the first statement (``preceded``), and whether that is of
+a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of
+these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a
+``field``."""
 
 
 def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
@@ -161,7 +173,7 @@ def fill_in(text: str, hit: Hit) -> str:
             return _in_words(hit.value_of(name), form, word) or LACKING
         if kind == "count":
             return count(len(hit.notices), name)
-        if name in PLACEHOLDERS:
+        if name in PLACEHOLDERS and hit.notices:
             return PLACEHOLDERS[name](hit.notices)
         given = [str(own) for notice in hit.notices if (own := value(notice, name)) not in (None, "")]
         return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
@@ -195,7 +207,7 @@ def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
 
 def _in_words(given: object, form: str | None, word: str) -> str:
     """Return a value in words: its number with a noun or a verb, or how to remove settings, or what it is."""
-    if not given:
+    if not given and type(given) is not int:
         return ""
     number = len(given) if isinstance(given, Sized) else int(str(given)) if form in ("count", "does") else 0
     if form == "count":
@@ -205,7 +217,7 @@ def _in_words(given: object, form: str | None, word: str) -> str:
     if isinstance(given, Selection):
         return listed(kind.detail for kind in given.kinds)
     if isinstance(given, AbstractSet):
-        return ranks_word(given)
+        return ranks_word(given) if {*map(type, given)} == {int} else some_names(sorted(given))
     if not isinstance(given, list):
         return str(given)
     settings = [one for one in given if isinstance(one, Setting)]
@@ -223,8 +235,8 @@ def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
     if text.startswith("not "):
         return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
-        known, equals, given = text[3:].partition("=")
-        return str(hit.value_of(known)) in given.split("¦") if equals else hit.is_so(known)
+        named, equals, given = text[3:].partition("=")
+        return str(hit.value_of(named)) in given.split("¦") if equals else hit.is_so(named)
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 

@@ -44,11 +44,11 @@ its value in the first statement that has one, ``{all FIELD}`` for its values. O
 
 Where a rule compares facts, the module beside the page has a function ``find(facts)`` and no sentence. It yields what
 it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
-for the condition ``is NAME``; ``is NAME=VALUE¦VALUE`` compares a value. ``find(facts, findings)`` sees those of all
-other rules. What the story of a job tells, for a rule with ``tells``, is ``account``, with ``who`` and its ``effects``.
-``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that only
-stands there if that is so. A step that is empty, or has a value that is, is left out; the name of a list in braces
-stands for a step for each of its values.
+for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``find(facts, findings)`` sees those of all other
+rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
+``account``, with ``who`` and its ``effects``. ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or
+``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is empty, or has a value that
+is, is left out; the name of a list alone stands for a step for each of its values.
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
 number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
@@ -225,13 +225,11 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
         blocks[-1].append(line)
     found = [_entries("\n".join(block), _CASE if place else _SAYS, name) for place, block in enumerate(blocks)]
-    effect, other = (
-        ("stops", {"impact", "severity", "fatal"}) if "stops" in found[0] else ("impact", {"stops", "deadly"})
-    )
+    effect = "stops" if "stops" in found[0] else "impact"
     if lacking := {"summary", "cause", effect, "fix"} - found[0].keys():
         raise PageError(f"{name}.md: the rule has no {min(lacking)}")
-    if wrong := other & ChainMap(*found).keys():
-        raise PageError(f"{name}.md: {min(wrong)} does not go with {effect}")
+    if "deadly" in (keys := ChainMap(*found)) and "stops" not in keys:
+        raise PageError(f"{name}.md: deadly does not go with impact")
     for case in found[1:]:
         if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
             raise PageError(f"{name}.md: a case lacks its condition (when), or its words (case): {case}")
@@ -280,10 +278,14 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
     says = ChainMap(*fitting, head)
     text = {key: fill_in(given[0], hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED}
     if "undecided" in says:
-        return rule.undecided(text["undecided"], _needs(says.get("needs", ())), hit.paths)
+        return rule.undecided(
+            text["undecided"],
+            _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
+            hit.paths,
+        )
     fix = list(fill_steps(steps(says), hit))
     confirm, confidence = text.get("confirm", ""), text.get("confidence")
-    if "stops" in text:
+    if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
         return stated_errors.finding(
             rule,
             facts,
@@ -295,6 +297,22 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             confirm=confirm,
             confidence=confidence or "likely",
             deadly=text.get("deadly") == "yes",
+        )
+    if hit.effects:
+        from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
+
+        return workloads.finding_of(
+            rule,
+            facts,
+            hit.cases,
+            hit.effects,
+            text["summary"],
+            cause=text["cause"],
+            fix=fix,
+            evidence=hit.evidence or (),
+            confidence=confidence or "certain",
+            confirm=confirm,
+            ranks={*(hit.ranks or ())},
         )
     ranks, hosts, evidence = hit.ranks, hit.hosts, hit.evidence
     if hit.settings and ranks is None:

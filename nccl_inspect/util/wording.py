@@ -227,8 +227,8 @@ def count(number: int, noun: str, ending: str = "s") -> str:
 
 
 def does(number: int, verb: str) -> str:
-    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``."""
-    return f"{verb}s" if number == 1 else verb
+    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``; ``has`` and ``have``."""
+    return verb if number != 1 else "has" if verb == "have" else f"{verb}s"
 
 
 def be(number: int) -> str:
