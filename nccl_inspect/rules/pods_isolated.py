@@ -5,48 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Facts, Finding
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
+from nccl_inspect.judging.page_words import Hit
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
-
-RULE = Rule(
-    name="pods-isolated",
-    category="topology",
-    layer=Layer.SYSTEM,
-    title="The manifest gives each pod one GPU, and pods of a node do not share memory",
-    may_cause=("resource", "call", "one-gpu-pods", "no-gpu-access", "no-shm-access", "net-path", "slow"),
-    nest_under_effect=True,
-)
-_DOCKER = "--gpus all --ipc=host   # options of docker run: one container for all GPUs of the host, or shared memory"
-_ALSO = (
-    "Ranks of a node share a host name only if hostNetwork: true is set too, and P2P between them needs all GPUs "
-    "visible in each pod: use one pod per node instead."
-)
 
 
-def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
-    """Judge ranks of one machine that cannot access each other's memory by what their pods share."""
-    faults = workloads.faults(RULE, effects)
+def find(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find ranks of one machine that cannot access each other's memory by what their pods share."""
+    faults = workloads.faults("pods-isolated", findings)
     cases = workloads.cases(facts, _is_isolated) if faults else []
-    faults = workloads.effects_on(facts, cases, faults)
-    if not cases or not faults:
-        return
-    yield workloads.finding_of(
-        RULE,
-        facts,
-        cases,
-        faults,
-        f"{workloads.names_of(cases)}: one GPU per pod, and no hostIPC"
-        if cases[0].pod.kind != "container"
-        else f"{workloads.names_of(cases)}: one GPU per container, and separate IPC namespaces",
-        cause="CUDA's P2P and NCCL's shared memory need one IPC namespace and one /dev/shm, but each pod of a node has "
-        "its own unless hostIPC is true; only the network is left",
-        fix=list(_fix(facts, cases)),
-        evidence=[case.line(_words(case, workloads.nodes(facts))) for case in cases],
-    )
+    if faults := workloads.effects_on(facts, cases, faults) if cases else []:
+        docker = cases[0].pod.kind == "container"
+        gpus = () if docker else workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
+        shared = () if docker else workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
+        yield Hit(
+            named={"pods": workloads.names_of(cases), "docker": docker, "steps": [*gpus, *shared]},
+            evidence=[case.line(_words(case, workloads.nodes(facts))) for case in cases],
+            effects=faults,
+            cases=cases,
+        )
 
 
 def _is_isolated(pod: Pod, container: Container) -> bool:
@@ -57,15 +38,6 @@ def _words(case: Case, nodes: dict[str, str]) -> str:
     where = case.pod.node or nodes.get(case.pod.name, "")
     share = "IpcMode: private" if case.pod.kind == "container" else "no hostIPC"
     return f"one GPU, {share}" + (f", nodeName: {where}" if where else "")
-
-
-def _fix(facts: Facts, cases: list[Case]) -> Iterator[str]:
-    if cases[0].pod.kind == "container":
-        yield _DOCKER
-        return
-    yield from workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
-    yield from workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
-    yield _ALSO
 
 
 def _all_gpus(facts: Facts, case: Case) -> Change:

@@ -119,9 +119,10 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
     return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
-def faults(rule: Rule, findings: Iterable[Finding]) -> list[Finding]:
+def faults(rule: Rule | str, findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that a file beside the log may explain: those that a rule may cause, of infos only ends."""
-    caused = [found for found in findings if rule.causes(_rules()[found.rule])]
+    own = _rules()[rule] if isinstance(rule, str) else rule
+    caused = [found for found in findings if own.causes(_rules()[found.rule])]
     return [found for found in caused if found.severity != "info" or shows(found, "ended")]
 
 
@@ -153,9 +154,14 @@ def names_of(cases: Sequence[Case]) -> str:
     return f"{names} (container {what.pop()})" if len(what) == 1 else names
 
 
+def are_one_pod(cases: Sequence[Case]) -> bool:
+    """Whether containers are of one pod, or made from one template."""
+    return len({case.pod.label for case in cases}) == 1
+
+
 def verb(cases: Sequence[Case], singular: str, plural: str) -> str:
     """The form of a verb that agrees with the number of pods."""
-    return singular if len({case.pod.label for case in cases}) == 1 else plural
+    return singular if are_one_pod(cases) else plural
 
 
 def finding_of(
