@@ -18,6 +18,7 @@ from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
@@ -85,6 +86,7 @@ a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a module found out
     "failed": lambda facts, *_: facts.job.failed,
+    "running": lambda facts, *_: _is_running(facts),
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
@@ -110,12 +112,13 @@ CONDITIONS: dict[str, Condition] = {
     "says": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices[:1]),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
-"""How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
-collective. Whether there are failures of ``cuda``, errors of another ``rule``, paths over a ``net`` (which ``works`` if
-the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether another
-error comes before the first statement (``preceded``), and whether that is of a ``production``, has a ``role``, ``says``
-a text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``) or all are
-(``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``,
+``ended`` from outside, with the ``timeout`` of a collective. Whether there are failures of ``cuda``, errors of another
+``rule``, paths over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or
+only without (``staged``). Whether another error comes before the first statement (``preceded``), and whether that is of
+a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of
+these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a
+``field``."""
 
 
 def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
@@ -140,6 +143,13 @@ def _has(notice: Notice, fields: str) -> bool:
         if (text in given.split("¦")) is is_other if equals else not text:
             return False
     return True
+
+
+def _is_running(facts: Facts) -> bool:
+    """Whether all communicators in use work, and no call of NCCL failed."""
+    states = {comm.state for comm in usage.in_use(facts.job)}
+    failed = facts.job.failed or facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
+    return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
 def _is_direct(facts: Facts) -> bool:

@@ -46,7 +46,7 @@ Where a rule compares facts, the module beside the page has a function ``find(fa
 it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
 for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``find(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
-``told``, with ``who`` and its ``effects``. ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or
+``account``, with ``who`` and its ``effects``. ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or
 ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is empty, or has a value that
 is, is left out; the name of a list alone stands for a step for each of its values.
 
@@ -260,10 +260,10 @@ def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block:
 
 def _tell(rule: Rule, block: str, facts: Facts, account: Account) -> Finding:
     """Say what the story of a job tells."""
-    named = {"told": account.words, "effects": account.effects, "who": account.who}
+    named = {"account": account.sentence, "effects": account.effects, "who": account.who}
     told = _result(rule, facts, Hit([], named, (), account.ranks, account.hosts, account.evidence), block)
     assert isinstance(told, Finding)
-    return told
+    return told.with_fields(confidence=account.confidence)
 
 
 def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] | None = None) -> Result:

@@ -73,7 +73,19 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block))
-    always = {"settings", "paths", "told", "effects", "who"}  # a hit may have them
+    always = {
+        "settings",
+        "paths",
+        "account",
+        "effects",
+        "who",
+        "errors",
+        "cause",
+        "file",
+        "lines",
+        "costs",
+        "steps",
+    }  # a hit may have them
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
             yield f"the module does not find out '{' '.join(rest)}'"
