@@ -8,7 +8,6 @@ from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.page_words import Hit
 
 _NO_MEMORY = -12
@@ -30,8 +29,6 @@ def find(facts: Facts) -> Iterator[Hit]:
         named = {
             "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else "",
             "broken": broken,
-            "over TCP": tcp_paths(facts),
-            "across hosts": facts.spans_hosts(),
         }
         yield Hit(notices, named, evidence=first_evidence([*reasons[:3], *notices[-2:], *broken[:1]]))
 

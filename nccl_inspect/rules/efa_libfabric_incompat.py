@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Facts, value
-from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model import versions
 
@@ -25,8 +24,6 @@ def find(facts: Facts) -> Iterator[Hit]:
             "stated": stated,
             "refused": refused,
             "needed": str(value(stated[0], "version") or "").rstrip(".") if stated else "",
-            "over TCP": tcp_paths(facts),
-            "across hosts": facts.spans_hosts(),
             "release": releases,
         }
         yield Hit([*stated, *refused], named)
