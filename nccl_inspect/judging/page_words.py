@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, Rule, value
+from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
+from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
@@ -60,6 +62,11 @@ class Hit(Frozen):
     def is_so(self, name: str) -> bool:
         """Whether it knows something by that name."""
         return name in self.known or bool(self.value_of(name))
+
+    def has(self, name: str) -> bool:
+        """Whether something is so, or a statement has such a field."""
+        is_field = name not in self.named and name not in ("settings", "paths")
+        return self.is_so(name) or (is_field and any(value(one, name) not in (None, "") for one in self.notices))
 
 
 def tell_account(_: Facts, account: Account) -> Hit:
@@ -105,6 +112,7 @@ a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a module found out
     "failed": lambda facts, *_: facts.job.failed,
+    "running": lambda facts, *_: _is_running(facts),
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
@@ -116,6 +124,9 @@ CONDITIONS: dict[str, Condition] = {
     "net": lambda facts, _, nets: any(
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
+    "found": lambda facts, _, words: bool(statements_of("", facts, " ".join(words))),
+    "tcp": lambda facts, *_: bool(tcp_paths(facts)),
+    "spread": lambda facts, *_: facts.spans_hosts(),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
@@ -130,23 +141,25 @@ CONDITIONS: dict[str, Condition] = {
     "says": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices[:1]),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
-"""How the job continued: ``failed``, ``connected``, ``unconnected``, ``ended`` from outside, with the ``timeout`` of a
-collective. Whether there are failures of ``cuda``, errors of another ``rule``, paths over a ``net`` (which ``works`` if
-the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether another
-error comes before the first statement (``preceded``), and whether that is of a ``production``, has a ``role``, ``says``
-a text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``) or all are
-(``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``, over
+``tcp``, ``spread`` over several hosts, ``ended`` from outside, with the ``timeout`` of a collective. Whether there are
+failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths over a ``net``
+(which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``).
+Whether another error comes before the first statement (``preceded``), and whether that is of a ``production``, has a
+``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``)
+or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
-def statements_of(rule: Rule, facts: Facts, source: str) -> list[Notice]:
-    """Return the statements that an ``about`` of a page names."""
+def statements_of(rule: str, facts: Facts, source: str) -> list[Notice]:
+    """Return the statements that an ``about`` of the page of a rule names."""
     source, _, fields = source.partition(" where ")
+    source, _, barred = source.partition(" not saying ")
     name, _, texts = source.partition(" saying ")
     word, *rest = name.split()
     find = SOURCES.get(word)
-    found = find(facts, rule.name, rest) if find else facts.notices(*name.split())
-    if texts:
-        found = [notice for notice in found if _says(notice, texts)]
+    found = find(facts, rule, rest) if find else facts.notices(*name.split())
+    if texts or barred:
+        found = [one for one in found if (not texts or _says(one, texts)) and not (barred and _says(one, barred))]
     return [notice for notice in found if _has(notice, fields)] if fields else found
 
 
@@ -160,6 +173,13 @@ def _has(notice: Notice, fields: str) -> bool:
         if (text in given.split("¦")) is is_other if equals else not text:
             return False
     return True
+
+
+def _is_running(facts: Facts) -> bool:
+    """Whether all communicators in use work, and no call of NCCL failed."""
+    states = {comm.state for comm in usage.in_use(facts.job)}
+    failed = facts.job.failed or facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
+    return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
 def _is_direct(facts: Facts) -> bool:
@@ -204,7 +224,7 @@ def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
 def choose_parts(text: str, hit: Hit) -> str:
     """Return a text with those of its optional parts that apply; a part may have parts of its own."""
     while PART.search(text):
-        text = PART.sub(lambda part: part[3] if hit.is_so(part[2]) is not bool(part[1]) else "", text)
+        text = PART.sub(lambda part: part[3] if hit.has(part[2]) is not bool(part[1]) else "", text)
     return text
 
 

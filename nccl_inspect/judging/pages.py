@@ -20,9 +20,9 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 * ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
   those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the names of
-  productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT`` or ``where FIELD=VALUE, …``. ``¦``
-  separates texts or values of which one is enough; ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
-  ``FIELD!=VALUE`` for any other.
+  productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where
+  FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any value,
+  ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other.
 * ``beside``: statements that are added to these where there are some.
 * ``unless``: a condition under which the rule is silent.
 
@@ -245,9 +245,11 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
     """Judge the statements that a page is about."""
     others = cases(block, rule.name)[1:] if "\nabout: " in block else []
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        if found := [notice for source in sources for notice in statements_of(rule, facts, source)]:
+        if found := [notice for source in sources for notice in statements_of(rule.name, facts, source)]:
             break
-    found += [notice for source in declared.get("beside", ()) for notice in statements_of(rule, facts, source) if found]
+    found += [
+        notice for source in declared.get("beside", ()) for notice in statements_of(rule.name, facts, source) if found
+    ]
     hit = Hit(list({id(notice): notice for notice in found}.values()))
     if found and not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
         yield _result(rule, facts, hit, block, sources)
@@ -288,7 +290,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             hit.paths,
         )
     fix = list(fill_steps(steps(says), hit))
-    confirm, confidence = text.get("confirm", ""), text.get("confidence") or hit.confidence
+    confirm, confidence = text.get("confirm", ""), hit.confidence or text.get("confidence")
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
         return stated_errors.finding(
             rule,

@@ -51,12 +51,17 @@ CHOOSE_INTERFACE = (
     "PyTorch: GLOO_SOCKET_IFNAME=<interface>"
 )
 """Selects the interface for bootstrap and TCP traffic."""
+CLOSE_TO_GPU = "Keep GPU and NIC close: whole nodes for pods, or topologyManagerPolicy single-numa-node in the kubelet."
 EFA_CHECK = "fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container: is EFA there?"
 EFA_IN_POD = (
     "resources: {limits: {vpc.amazonaws.com/efa: <NICs of the node>, hugepages-2Mi: 5120Mi}}   # EFA: pod spec, of the "
     "container"
 )
 EFA_RELEASES = "fi_info --version; modinfo efa | grep ^version   # libfabric of the image, driver of the node"
+EFA_INTERFACES = (
+    "aws ec2 describe-instances --instance-ids <id> --query "
+    "'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'   # how many interfaces are efa?"
+)
 LIBFABRIC_SAYS = "FI_LOG_LEVEL=warn   # on all ranks: libfabric then logs what fails"
 LOCKED_MEMORY_IN_POD = "securityContext: {capabilities: {add: [IPC_LOCK]}}   # pod spec, of the container"
 RDMA_IN_DOCKER = "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1   # any RDMA: options of docker run"
@@ -77,3 +82,14 @@ FLIGHT_RECORDER = (
     "rank"
 )
 WATCHDOG_ENDS_IT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
+ONE_JOB = "Run one job per address: give each launch its own MASTER_PORT, rdzv id or file:// store."
+LEFT_PROCESS = "ps aux | grep <script>   # is a process left from the last launch?"
+RANK_NUMBERS = "Give each rank its own RANK and the same WORLD_SIZE; start one torchrun on each node."
+NCCL_RELEASES = (
+    "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: is it the same everywhere?"
+)
+NCCL_COPIES = "ldconfig -p | grep libnccl.so   # on every node: is there a second copy?"
+WHO_HAS_GPU_MEMORY = (
+    "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
+)
+INTERFACES = "ip -br addr   # on that host, inside the container: which interfaces have an address?"

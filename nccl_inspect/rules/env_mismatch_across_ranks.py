@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterator
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
@@ -17,59 +17,69 @@ from nccl_inspect.judging.agreement import (
     ranks_without,
     with_own_ranks,
 )
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings
+from nccl_inspect.judging.engine import Facts, Notice, first_evidence
+from nccl_inspect.judging.facts import evidence_of_settings
+from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.wording import count, ranks_word
-
-RULE = Rule(
-    name="env-mismatch-across-ranks",
-    category="environment",
-    title="A variable that must be the same on all ranks differs",
-    may_cause=(
-        "wait",
-        "loss",
-        "call",
-        "stage",
-        "resource",
-        "end",
-        "launcher",
-        "refused",
-        "no-interface",
-        "no-gpu-access",
-        "rings-differ",
-        "topology-differs",
-    ),
-    shows=("setting",),
-    local=True,
-)
 
 _SHOWN = 8
 """Limit of values in the report: there are thousands if each rank has its own."""
 
 
-def judge(facts: Facts) -> Results:
-    """Judge values that differ, and variables that only some of the ranks that came equally far print."""
+def find(facts: Facts) -> Iterator[Hit]:
+    """Find values that differ, and variables that only some of the ranks that came equally far print."""
     for agreement in AGREEMENTS:
-        name, values = agreement.name, facts.settings(agreement.name)
-        if not values:
+        values = facts.settings(agreement.name)
+        outliers = values and (_minority(agreement, values) or _on_some_ranks(facts, agreement, values))
+        if not outliers:
             continue
-        if outliers := _minority(agreement, values) or _on_some_ranks(facts, agreement, values):
-            joined = _are_connected(facts, outliers)
-            values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
-            odd = {rank for setting in outliers for rank in setting.ranks or ()}
-            if named := errors_of(facts, agreement.effect):
-                yield _with_errors(facts, agreement, values, outliers, named)
-            elif crashes := crashes_of(facts, agreement.effect, odd):
-                yield _with_errors(facts, agreement, values, outliers, crashes)
-            elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
-                continue  # p2p-disabled-by-env reports its cost
-            elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
-                yield _finding(facts, name, values, outliers, harmless=False)
-            elif len(values) == 1 or joined:
-                yield _finding(facts, name, values, outliers, harmless=joined)
-            else:
-                yield _clue(name, values, outliers)
+        joined = _are_connected(facts, outliers)
+        values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
+        odd = {rank for setting in outliers for rank in setting.ranks or ()}
+        errors = errors_of(facts, agreement.effect) or crashes_of(facts, agreement.effect, odd)
+        if errors:
+            yield _find(facts, agreement, values, outliers, "errors", errors)
+        elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
+            continue  # p2p-disabled-by-env reports its cost
+        elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
+            yield _find(facts, agreement, values, outliers, "harmful")
+        elif len(values) == 1 or joined:
+            yield _find(facts, agreement, values, outliers, "harmless" if joined else "harmful")
+        else:
+            yield _find(facts, agreement, values, outliers, "choice")
+
+
+def _find(
+    facts: Facts,
+    agreement: Agreement,
+    values: list[Setting],
+    outliers: list[Setting],
+    what: str,
+    errors: list[Notice] | None = None,
+) -> Hit:
+    alone = values if len(values) == 1 else []
+    others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
+    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
+    named = {
+        "variable": agreement.name,
+        "values": "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN]),
+        "more": max(len(values) - _SHOWN, 0),
+        "alone": alone,
+        "names": " ".join(alone[0].names) if alone else "",
+        "owners": owners(alone[0]) if alone else "",
+        "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
+        "others": others,
+        "effect": agreement.effect.words if errors and agreement.effect else "",
+    }
+    lines = evidence_of_settings(values[:_SHOWN])
+    return Hit(
+        [],
+        named,
+        (what,),
+        ranks=others if alone and 0 < len(others) < len(ranks) else ranks,
+        hosts={host for setting in outliers for host in setting.hosts},
+        evidence=[*lines[:3], *first_evidence(errors)[:2]] if errors else lines,
+    )
 
 
 def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
@@ -120,81 +130,3 @@ def _are_connected(facts: Facts, outliers: list[Setting]) -> bool:
     ranks = {rank for setting in outliers for rank in setting.ranks or ()}
     connected = any(comm.state == "connected" for comm in facts.job.communicators)
     return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
-
-
-def _with_errors(
-    facts: Facts, agreement: Agreement, values: list[Setting], outliers: list[Setting], named: list[Notice]
-) -> Finding:
-    """The ranks disagree, and the log has errors that follow from it."""
-    assert agreement.effect is not None
-    finding = _finding(facts, agreement.name, values, outliers, harmless=False)
-    return replace(
-        finding,
-        cause=f"{finding.cause}. So {agreement.effect.words}",
-        impact="the connection cannot be made: the job stops",
-        evidence=[*finding.evidence[:3], *first_evidence(named)[:2]],
-        fatal=True,
-    )
-
-
-def _clue(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
-    """Each rank has its own device, intended or not, and the log does not show whether they connect."""
-    return RULE.clue(
-        _summary(name, values),
-        cause="a launcher gives each rank its own device, or the ranks got different values by mistake",
-        impact="none if the ranks connect; otherwise they wait for each other",
-        fix=_fixes(name),
-        confirm="Look for 'Channel ... via' lines of these ranks: if they exist, the difference is harmless.",
-        confidence="possible",
-        ranks={rank for setting in outliers for rank in setting.ranks or ()},
-        hosts={host for setting in outliers for host in setting.hosts},
-        evidence=evidence_of_settings(values[:_SHOWN]),
-    )
-
-
-def _summary(name: str, values: list[Setting]) -> str:
-    shown = "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN])
-    shown += f"; and {count(len(values) - _SHOWN, 'other value')}" if len(values) > _SHOWN else ""
-    return f"{name} differs between ranks: {shown}"
-
-
-def _partial_summary(setting: Setting, others: set[int]) -> str:
-    """The summary for a setting that only some ranks have."""
-    words = as_shell([setting])
-    few = setting.ranks is None or not others or len(setting.ranks) <= len(others)
-    return f"{words} on {owners(setting)} only" if few else f"{words} on {owners(setting)}, not on {ranks_word(others)}"
-
-
-def _fixes(name: str) -> list[str]:
-    return [
-        f"Give {name} the same value in 'env:' of all roles and in all launchers (mpirun -x, srun --export=ALL,…).",
-        f"grep -s {name} /etc/nccl.conf ~/.nccl.conf; env | grep {name}   # on each host, in each container",
-    ]
-
-
-def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Setting], *, harmless: bool) -> Finding:
-    alone = values[0] if len(values) == 1 else None
-    agreement = next(candidate for candidate in AGREEMENTS if candidate.name == name)
-    others = ranks_without(facts, agreement, alone) if alone else set[int]()
-    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
-    odd = others if alone and 0 < len(others) < len(ranks) else ranks
-    return RULE.finding(
-        _partial_summary(alone, others) if alone else _summary(name, values),
-        cause="the variable reaches only some ranks: it is set for one role, host or launcher shell only"
-        if alone
-        else "the ranks got different values: from their roles, their hosts or a launch script",
-        impact="none in this log: the ranks connected. To choose the NIC of each GPU, and for PXN, NCCL needs to see "
-        "all of them"
-        if harmless
-        else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) or are "
-        "limited by the slowest setting",
-        fix=[
-            *([f"unset {' '.join(alone.names)}   # on {owners(alone)}; or set it on all ranks"] if alone else []),
-            *_fixes(name),
-        ],
-        severity="info" if harmless else RULE.severity,
-        confidence="likely" if alone else "certain",
-        ranks=odd,
-        hosts={host for setting in outliers for host in setting.hosts},
-        evidence=evidence_of_settings(values[:_SHOWN]),
-    )

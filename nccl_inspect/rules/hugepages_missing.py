@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Facts, Finding
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, Change
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-from nccl_inspect.judging.engine import Facts, Finding, Layer, Results, Rule
-from nccl_inspect.util.patterns import later
 
-RULE = Rule(
-    name="hugepages-missing",
-    category="network",
-    layer=Layer.SYSTEM,
-    title="The manifest requests EFA devices but no huge pages",
-    may_cause=("system", "resource", "call", "end", "no-locked-memory", "death"),
-)
 _PAGES = "hugepages-2Mi"
 _NAMED = later(r"huge[ _-]?page", re.IGNORECASE)
 _CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 
-def explain(facts: Facts, effects: Sequence[Finding]) -> Results:
-    """Judge errors that name huge pages, and bus errors, by the requests of the pods."""
-    named = [effect for effect in workloads.faults(RULE, effects) if _mentions(effect, _NAMED)]
-    shown = named or [effect for effect in workloads.faults(RULE, effects) if _mentions(effect, _CRASHED)]
+def find(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find errors that name huge pages, and bus errors, in pods that request EFA without huge pages."""
+    faults = workloads.faults("hugepages-missing", findings)
+    stated = [effect for effect in faults if _mentions(effect, _NAMED)]
+    shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
     cases = workloads.cases(facts, _lacks_pages) if shown else []
-    shown = workloads.effects_on(facts, cases, shown)
-    if not cases or not shown:
-        return
-    yield workloads.finding_of(
-        RULE,
-        facts,
-        cases,
-        shown,
-        f"{workloads.names_of(cases)} {workloads.verb(cases, 'requests', 'request')} {EFA} but no {_PAGES}",
-        cause="libfabric keeps EFA buffers in huge pages where the node has some; a pod that requests none may not use "
-        "them, and gets an error or SIGBUS when it does",
-        fix=[
-            *workloads.patches(cases, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})]),
-            "FI_EFA_USE_HUGE_PAGE=0   # a workaround: libfabric then uses regular pages",
-        ],
-        evidence=[case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases],
-        confidence="certain" if named else "likely",
-    )
+    if touched := workloads.effects_on(facts, cases, shown) if cases else []:
+        change = Change(("resources", "limits"), {_PAGES: "5120Mi"})
+        named = {
+            "pods": workloads.names_of(cases),
+            "one": workloads.are_one_pod(cases),
+            "steps": list(workloads.patches(cases, lambda _: [change])),
+            "stated": stated,
+        }
+        lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases]
+        yield Hit([], named, evidence=lines, effects=touched, cases=cases)
 
 
 def _lacks_pages(pod: Pod, container: Container) -> bool:

@@ -1,20 +1,14 @@
 """A port that NCCL uses is down, or slower than the others."""
 
-from nccl_inspect.judging.engine import Facts, Layer, Results, Rule
+from collections.abc import Iterator
 
-RULE = Rule(
-    name="nic-link-bad",
-    category="network",
-    layer=Layer.HARDWARE,
-    severity="warning",
-    title="A port that NCCL uses is down, or slower than the others",
-    local=True,
-)
+from nccl_inspect.judging.engine import Facts
+from nccl_inspect.judging.page_words import Hit
 
 
-def judge(facts: Facts) -> Results:
-    """Judge the ports that NCCL lists by files from their hosts."""
+def find(facts: Facts) -> Iterator[Hit]:
+    """Find the ports that NCCL lists in files from their hosts."""
     if facts.job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
-        yield from settled.clues(facts, RULE)
+        yield from settled.find_clues(facts, "nic-link-bad")

@@ -72,14 +72,27 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     found_out = set(re.findall(r'"([^"\n]+)"', module.read_text(encoding="utf-8"))) if module.exists() else set()
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)).replace(" & ", "\n")
-    asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block))
-    always = {"settings", "paths", "told", "effects", "who"}  # a hit may have them
+    asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block) if part[2] not in FIELDS)
+    always = {
+        "settings",
+        "paths",
+        "account",
+        "effects",
+        "who",
+        "errors",
+        "cause",
+        "file",
+        "lines",
+        "costs",
+        "steps",
+    }  # a hit may have them
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
             yield f"the module does not find out '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
-    for about in re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE):
-        word, *rest = re.split(" where | saying ", about)[0].split()
+    sources = re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE)
+    for about in (*sources, *re.findall(r"^(?:not )?found (.*)", asked, re.MULTILINE)):
+        word, *rest = re.split(" where | saying | not saying ", about)[0].split()
         if word not in page_words.SOURCES and not {word, *rest} <= PRODUCTIONS:
             yield f"no statements are {about}"
         if word == "role" and not ROLES.keys() >= {*rest}:

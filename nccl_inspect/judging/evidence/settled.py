@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence.machine_faults import CERTAIN, FAULTS, LIKELY, Fault
 from nccl_inspect.judging.evidence.machines import Sighting, cards
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks import gdr_statements
+from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -31,22 +31,19 @@ def sightings(facts: Facts) -> list[tuple[Fault, list[Sighting]]]:
     return [(fault, list(fault.find(facts))) for fault in FAULTS] if facts.job.artifacts else []
 
 
-def clues(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Faults without an effect in the log, each once for all machines."""
+def find_clues(facts: Facts, rule: str) -> Iterator[Hit]:
+    """Find faults without an effect in the log, each once for all machines."""
     for fault, candidates in sightings(facts):
         seen = [sighting for sighting in candidates if sighting.is_in_use]
-        if fault.clue == rule.name and seen:
-            yield rule.clue(
-                _words(seen),
-                cause=f"shown in {listed(_lines(seen), limit=3)}",
-                impact=fault.costs,
-                fix=[step.replace(_NIC, seen[0].part or _NIC) for step in fault.fix],
-                confirm="Check again while the job runs: the file may be older or newer than the log.",
-                confidence=LIKELY,
-                ranks={rank for sighting in seen for rank in sighting.ranks},
-                hosts={sighting.host for sighting in seen},
-                evidence=[sighting.evidence for sighting in seen],
-            )
+        if fault.clue == rule and seen:
+            named = {
+                "file": _words(seen),
+                "lines": listed(_lines(seen), limit=3),
+                "costs": fault.costs,
+                "steps": [step.replace(_NIC, seen[0].part or _NIC) for step in fault.fix],
+            }
+            ranks = {rank for sighting in seen for rank in sighting.ranks}
+            yield Hit([], named, (), ranks, {one.host for one in seen}, [one.evidence for one in seen])
 
 
 def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:

@@ -10,7 +10,6 @@ from nccl_inspect.judging.hardware.cuda_codes import (
     ANSWERS,
     CUDA_CODES,
     DO_THEY_FIT,
-    IMPACT,
     KERNEL_ERRORS,
     MEANINGS,
     TRIALS,
@@ -21,13 +20,20 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.records import Frozen, frozen
 
-__all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "IMPACT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
+__all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
 
 _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
 """Prefixes of source files that launch kernels and copies or wait for streams; all others build communicators and
 connections."""
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
 WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer shows more"
+WHICH_PLACE = (
+    "NCCL_DEBUG=INFO   # on all ranks, and rerun: the WARN of this rank names the place, the lines above it the step"
+)
+WHICH_CONNECTION = "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning show which connection was being made"
+SAME_DRIVER = "nvidia-smi   # on the host and in the container: same driver, all GPUs, a matching CUDA?"
+ALL_GPUS = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container"
+EARLIER_OUTPUT = "Look at the earlier output of this rank: its own traceback is closer to the cause than NCCL."
 _ON_AMD = {
     IS_BROKEN: "dmesg -T | grep -i amdgpu; rocm-smi --showrasinfo   # is a GPU broken?",
     DO_THEY_FIT: "rocm-smi; rocminfo | grep gfx; ls -l /dev/kfd /dev/dri   # in the container: all GPUs, one release?",

@@ -163,7 +163,6 @@ class Answer(Frozen):
     fix: tuple[str, ...]
 
 
-IMPACT = "the rank fails, and the job with it; the others wait for it or lose their connections"
 DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA match?"
 _COMPAT = "ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH   # in the container: is cuda/compat found first?"
 _NEWER_DRIVER = ("Install a newer driver, or take an image with an older CUDA.", DO_THEY_FIT)
@@ -263,3 +262,53 @@ ANSWERS |= dict.fromkeys(
 )
 AT_START = frozenset((3, 34, 35, 46, 100, 101, 102, 127, 216, *range(803, 810), 999))
 """Errors from starting CUDA; a process that already connects has CUDA, and another fault."""
+
+_VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are visible?"
+START_ANSWERS = {code: ANSWERS[code] for code in AT_START & ANSWERS.keys()} | {
+    3: Answer(
+        "CUDA was used before a fork: a child process cannot use it",
+        ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
+    ),
+    35: Answer(
+        "the driver is older than the CUDA release that NCCL or the framework was built for",
+        ("Install a newer driver, or use an image with an older CUDA; data center GPUs: the cuda-compat package.",),
+    ),
+    100: Answer(
+        "the process sees no GPU: the container has none, CUDA_VISIBLE_DEVICES is empty, or a GPU failed",
+        (
+            "--gpus all   # option of docker run",
+            "resources: {limits: {nvidia.com/gpu: <GPUs of the node>}}   # pod spec",
+            _VISIBLE,
+        ),
+    ),
+    101: Answer(
+        "the program uses a GPU that this process does not see: fewer GPUs than ranks on the host, a local "
+        "rank that does not match CUDA_VISIBLE_DEVICES, or a container with only some of the GPUs",
+        (
+            "torchrun --nproc_per_node=gpu <script>   # as many processes as GPUs",
+            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
+            _VISIBLE,
+        ),
+    ),
+    127: Answer(
+        "CUDA could not start in this process: no memory, a half-installed driver, or a limit of the container",
+        (
+            "nvidia-smi; free -m; ulimit -a   # inside the container: does the driver answer, is there memory?",
+            _VISIBLE,
+        ),
+    ),
+    803: Answer(
+        "the driver's kernel module and its libraries have different versions",
+        ("After a driver upgrade, reboot or reload its modules; remove any other libcuda.so from the image.",),
+    ),
+    999: Answer(
+        "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed; or "
+        "the container lost its access to the GPUs (a systemctl daemon-reload on the host can revoke it)",
+        (
+            "nvidia-smi -L   # in the container and on the host: if it fails only in the container, restart that",
+            "dmesg -T | grep -i xid; nvidia-smi   # what does the driver report?",
+            "modprobe nvidia_uvm   # is the module loaded? If it is, reset the GPU (nvidia-smi -r) or reboot",
+        ),
+    ),
+}
+"""Errors while CUDA starts."""
