@@ -73,8 +73,7 @@ def tell_account(_: Facts, account: Account) -> Hit:
     """Return what the story of a job tells, in the words that pages have for it."""
     return Hit(
         named={
-            "told": account.words,
-            "sentence": account.sentence,
+            "account": account.sentence,
             "effects": account.effects,
             "who": account.who or "every rank",
         },

@@ -46,7 +46,7 @@ Where a rule compares facts, the module beside the page has a function ``find(fa
 it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
 for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``find(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
-``told``, with ``who``, both in one ``sentence``, and its ``effects``, or what ``tell(facts, account)`` makes of it.
+``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
 ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
 only kept if that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for
 a step for each of its values.

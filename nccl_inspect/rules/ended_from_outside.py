@@ -47,11 +47,18 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
         "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
     }
     is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
-    known |= {"doubtful": is_doubtful, "unsure": is_doubtful or known["some"]}
+    known |= {
+        "doubtful": is_doubtful,
+        "unsure": is_doubtful or known["some"],
+        "time limit": reason == job_end.TIME_LIMIT,
+        "preempt": reason == job_end.PREEMPTED,
+        "requeue": reason == job_end.REQUEUED,
+        "node failure": reason == job_end.NODE_FAILURE,
+    }
     yield Hit(
         notices,
         named={"reason": reason or "", "signal": _signal_words(notices)},
-        known=[name for name, holds in known.items() if holds] + ([reason] if reason else []),
+        known=[name for name, holds in known.items() if holds],
         explains=effects,
     )
 

@@ -67,7 +67,7 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 
 def tell(facts: Facts, account: Account) -> Hit:
-    """Tell of ranks that never began a communicator in which others wait."""
+    """Return ranks that never began a communicator in which others wait."""
     hit = tell_account(facts, account)
     return hit.with_fields(
         known=("has a process",) if account.pids else (),
@@ -147,7 +147,7 @@ def _cut(
     is_open = kind != "connecting" and (facts.job.going_on or warned)
     return Hit(
         named={**(named or {}), "suspects": suspects(facts), "undecided": standstill.undecided(facts)},
-        known=("open", kind, *((f"{kind} question",) if is_open else ())),
+        known=("open", kind, *(("question",) if is_open else ())),
         ranks=ranks,
         hosts=facts.hosts() if hosts is None else hosts,
         evidence=evidence,

@@ -64,7 +64,7 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
 
 
 def tell(facts: Facts, account: Account) -> Hit:
-    """Tell of processes that ended of their own, or fell silent."""
+    """Return processes that ended of their own, or fell silent."""
     ranks = set(account.ranks)
     ends = [
         end

@@ -12,7 +12,7 @@ from nccl_inspect.model.statements import usage
 
 
 def find(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the messages of the thread that monitors the watchdog, unless its process went on."""
+    """Find the messages of the thread that monitors the watchdog, unless its process continues."""
     notices = facts.errors_of_rule("watchdog-stuck")
     survived = [notice for notice in notices if exceptions.came_up_below(facts, notice)]
     yield Effects(survived)

@@ -52,7 +52,7 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 
 def tell(facts: Facts, account: Account) -> Hit:
-    """Tell of the ranks for which, by what all ranks say, the others waited."""
+    """Return the ranks for which, by what all ranks say, the others waited."""
     if timeout := _timeout(facts):
         return _find_timeout(facts, timeout, account)
     return tell_account(facts, account)

@@ -77,6 +77,8 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         "settings",
         "paths",
         "account",
+        "partial",
+        "running",
         "effects",
         "who",
         "errors",
