@@ -1,6 +1,6 @@
-"""One module and one page for each rule; a new rule is two new files and no edit elsewhere.
+"""One page for each rule, and a module where it compares facts; a new rule needs no edit elsewhere.
 
-A module states ``RULE`` (:class:`~nccl_inspect.judging.engine.Rule`) and ``judge(facts)``, which gives findings and
-what could not be judged. The page beside it, ``NAME.md``, is what ``nccl-inspect explain`` prints, and its examples are
-the rule's test.
+The page, ``NAME.md``, says what the rule finds (:mod:`nccl_inspect.judging.pages`), is what ``nccl-inspect explain``
+prints, and its examples are the rule's test. The module beside it has ``find(facts)``, which yields values and no
+sentence; one that needs more states ``RULE`` (:class:`~nccl_inspect.judging.engine.Rule`) and ``judge(facts)``.
 """

@@ -26,7 +26,7 @@ def find(facts: Facts) -> Iterator[Hit]:
             notices,
             {
                 "first_line": notices[0].message.splitlines()[0],
-                "no memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
+                "out of memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
                 "alone": set() if failed else _others(facts, ranks_in(given_up)),
                 "cost": WITHOUT_NVLS,
             },

@@ -7,84 +7,56 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NcclVersion
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.connecting import is_connected
-from nccl_inspect.judging.engine import Facts, Finding, Notice, Results, Rule, first_evidence, value
+from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import ranks_concerned
+from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model import versions
 from nccl_inspect.util.wording import ranks_word
 
-RULE = Rule(
-    name="version-mismatch",
-    category="environment",
-    title="Ranks of one job run different NCCL releases",
-    may_cause=("wait", "loss", "call", "stage", "resource", "topology-differs", "wrong-results"),
-    supersedes=("bootstrap-connect-refused", "bootstrap-failed"),
-)
 _STRANGE = ("rank-misfit", "stranger", "garbled-address")
 """Roles of errors from processes that misread a message of another release."""
-_RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: one image or wheel for all"
-_COPIES = "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'   # is there a second copy?"
 
 
-def judge(facts: Facts) -> Results:
-    """Judge NCCL's own check, and versions that differ between processes; otherwise RAS's messages about peers."""
-    finding = next(_mismatch(facts), None)
-    if finding or (messages := facts.errors_of_rule(RULE.name)):
-        yield finding or _ras_clue(facts, messages)
+def find(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's own check, and versions that differ between processes; otherwise RAS's messages about peers."""
+    if hit := next(_mismatch(facts), None):
+        yield hit
+    elif messages := facts.errors_of_rule("version-mismatch"):
+        yield Hit(messages, {"RAS": True, "dead": stated_errors.is_fatal(facts, messages)})
 
 
-def _ras_clue(facts: Facts, notices: list[Notice]) -> Finding:
-    """RAS met a process of another release, which may belong to another job."""
-    return RULE.clue(
-        f"RAS met a process of another NCCL release: {notices[0].message}",
-        cause="NCCL's RAS service met a process with another library: a rank of this job with another image or wheel, "
-        "or a process of another job on the same address",
-        impact="if it is a rank of this job, the initialization fails or hangs; if not, there is no impact",
-        fix=[_RELEASES, _COPIES],
-        confirm="Compare 'NCCL version' on all ranks.",
-        severity="warning" if stated_errors.is_fatal(facts, notices) else "info",
-        confidence="possible",
-        notices=notices,
-        explains_errors=notices,
-    )
-
-
-def _mismatch(facts: Facts) -> Iterator[Finding]:
+def _mismatch(facts: Facts) -> Iterator[Hit]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked = facts.notices("nccl/version-mismatch")
-    strange = facts.with_role(*_STRANGE)
-    printed = _printed(facts)
+    checked, strange, printed = facts.notices("nccl/version-mismatch"), facts.with_role(*_STRANGE), _printed(facts)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:  # several jobs in one log may each have their own release
         printed = _mixed(facts, printed)
         if not printed:
             return
     by_process = printed | (_inferred(facts, set(printed)) if strange and printed else {})
-    named = _stated(checked)
+    ranks = _stated(checked)
     bare = _without_process(facts) if strange and not is_connected(facts) else set()
-    releases = sorted({*by_process.values(), *named, *bare}, key=versions.order)
+    releases = sorted({*by_process.values(), *ranks, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
     lines = [notice for notice in facts.with_event(NcclVersion) if notice.hosts or bare]
     odd = _odd(by_process)
     odd_ranks = {rank for last in facts.job.last_lines if last.process in odd for rank in last.ranks}
-    yield RULE.finding(
-        "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
-        cause="; ".join(_where(release, named.get(release, set()), by_process) for release in releases)
-        or "reported by NCCL; the log does not show which rank has which release",
-        impact="processes of different releases cannot communicate: the bootstrap fails or never ends",
-        fix=[
-            _RELEASES,
-            _COPIES,
-            "pip list | grep nvidia-nccl   # on every host",
-        ],
-        confidence="certain" if checked else "likely" if strange or built or _is_one_job(facts, lines) else "possible",
+    is_one_job = len(facts.job.communicators) == 1 and all(notice.ranks for notice in lines)
+    named = {
+        "releases": ", ".join(releases) if len(releases) > 1 else "",
+        "where": "; ".join(_where(release, ranks.get(release, set()), by_process) for release in releases),
+        "likely": not checked,
+        "possible": not (checked or strange or built or is_one_job),
+    }
+    yield Hit(
+        named=named,
         ranks=ranks_concerned(facts, checked, "rank", "own_rank") or odd_ranks,
         hosts={process.host for process in odd or by_process},
         evidence=[
             *first_evidence([*checked, *strange])[:3],
             *(line for notice in lines for line in notice.evidence[:1]),
         ],
-        fatal=True,
     )
 
 
@@ -108,28 +80,25 @@ def _odd(by_process: dict[Process, str]) -> set[Process]:
 
 def _printed(facts: Facts) -> dict[Process, str]:
     """The release of each process that prints a complete one, without CUDA's version."""
-    lines = [
-        (notice.event.version.partition("+")[0], notice.processes)
-        for notice in facts.with_event(NcclVersion)
-        if isinstance(notice.event, NcclVersion)
-    ]
     return {
-        process: release for release, processes in lines if _is_whole(release) for process in processes if process.host
+        process: release
+        for notice in facts.with_event(NcclVersion)
+        if (release := _whole_release(notice))
+        for process in notice.processes
+        if process.host
     }
 
 
 def _without_process(facts: Facts) -> set[str]:
     """The releases in lines without a prefix, which rank 0 of each communicator prints up to 2.22."""
-    events = [
-        notice.event for notice in facts.with_event(NcclVersion) if not notice.hosts and not facts.job.earlier_runs
-    ]
-    texts = {event.version.partition("+")[0] for event in events if isinstance(event, NcclVersion)}
-    return set(filter(_is_whole, texts))
+    bare = [one for one in facts.with_event(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
+    return set(filter(None, map(_whole_release, bare)))
 
 
-def _is_whole(release: str) -> bool:
-    """Whether a release is complete, not cut off."""
-    return release.count(".") >= 2 and not release.endswith(".")
+def _whole_release(notice: Notice) -> str:
+    """The release that a line states; empty if it is cut off."""
+    release = str(getattr(notice.event, "version", "")).partition("+")[0]
+    return release if release.count(".") >= 2 and not release.endswith(".") else ""
 
 
 def _inferred(facts: Facts, others: set[Process]) -> dict[Process, str]:
@@ -146,11 +115,6 @@ def _inferred(facts: Facts, others: set[Process]) -> dict[Process, str]:
         for process, text in inferred.items()
         if text and all(versions.infer([*seen[process], release]) is None for release in printed)
     }
-
-
-def _is_one_job(facts: Facts, lines: list[Notice]) -> bool:
-    """Whether all processes that printed a release are ranks of the only communicator."""
-    return len(facts.job.communicators) == 1 and all(notice.ranks for notice in lines)
 
 
 def _stated(checked: list[Notice]) -> dict[str, set[int]]:
