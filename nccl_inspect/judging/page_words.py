@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging import impact, propagated_errors
+from nccl_inspect.judging import impact, propagated_errors, stated_errors
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.networks.fabrics import tcp_paths
+from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import find_text, is_propagated_error
+from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.statements import usage
@@ -84,6 +86,9 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
     "role": lambda facts, _, roles: facts.with_role(*roles),
+    "uncaught": lambda facts, _, roles: [
+        one for one in facts.with_role(*roles) if not exceptions.is_survived(facts, one)
+    ],
     "warning": lambda facts, _, words: [
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
@@ -91,8 +96,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
-a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one of these codes, and frames with a
-``result`` of NCCL that nothing explains."""
+a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
+failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a module found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -109,6 +114,8 @@ CONDITIONS: dict[str, Condition] = {
     "net": lambda facts, _, nets: any(
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
+    "release": lambda facts, _, words: _are_of_release(facts, *words),
+    "deadly": lambda facts, notices, _: stated_errors.is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(statements_of("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
@@ -159,6 +166,12 @@ def _has(notice: Notice, fields: str) -> bool:
         if (text in given.split("¦")) is is_other if equals else not text:
             return False
     return True
+
+
+def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
+    """Whether the log names releases of NCCL, or only such before a limit."""
+    named = [versions.order(text) for text in facts.job.nccl_versions if "inferred" not in text]
+    return bool(named) and (not limit or max(named) < versions.order(limit))
 
 
 def _is_running(facts: Facts) -> bool:

@@ -95,6 +95,8 @@ from nccl_inspect.judging.page_words import (
     statements_of,
 )
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import capital
 
 _Entries = Mapping[str, list[str]]
 
@@ -131,6 +133,7 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
+_EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
 def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
@@ -391,11 +394,12 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
         for effect in {*case.get("impact", ()), *case.get("stops", ())} - known:
             known.add(effect)
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield fill(_in_general(f"{words[0].upper()}{words[1:]}."), _WIDTH, break_on_hyphens=False)
+            yield fill(capital(_in_general(f"{words}.")), _WIDTH, break_on_hyphens=False)
 
 
 def _in_general(text: str) -> str:
-    """Return a text of a block for all jobs."""
+    """Return a text of a block for all jobs; of two parts, one for each case, both."""
+    text = _EITHER.sub(r"«\1?\2, or \3»", text)
     while PART.search(text):
         text = PART.sub(r"\3", text)
     return PLACEHOLDER.sub(lambda match: f"<{match[4] or match[2]}>", text)
