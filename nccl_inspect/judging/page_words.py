@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging import impact, propagated_errors, stated_errors
 from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.networks.fabrics import tcp_paths
+from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import find_text, is_propagated_error
+from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.statements import usage
@@ -26,6 +28,10 @@ from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.evidence.workloads import Case
+
+
+FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
+"""Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
 
 
 @frozen
@@ -57,7 +63,7 @@ class Hit(Frozen):
 
     def value_of(self, name: str) -> object:
         """Return what a name stands for, if it is not that of a field of the statements."""
-        return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else None)
+        return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else FIGURES.get(name))
 
     def is_so(self, name: str) -> bool:
         """Whether it knows something by that name."""
@@ -99,6 +105,9 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
     "role": lambda facts, _, roles: facts.with_role(*roles),
+    "uncaught": lambda facts, _, roles: [
+        one for one in facts.with_role(*roles) if not exceptions.is_survived(facts, one)
+    ],
     "warning": lambda facts, _, words: [
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
@@ -106,8 +115,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
-a ``role``, each ``warning`` with a text, calls of ``cuda`` that failed with one of these codes, and frames with a
-``result`` of NCCL that nothing explains."""
+a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
+failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a module found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -115,6 +124,7 @@ CONDITIONS: dict[str, Condition] = {
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
+    "printed": lambda facts, *_: bool(facts.job.last_lines),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
     "gdr": lambda facts, *_: _is_direct(facts),
@@ -123,6 +133,8 @@ CONDITIONS: dict[str, Condition] = {
     "net": lambda facts, _, nets: any(
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
+    "release": lambda facts, _, words: _are_of_release(facts, *words),
+    "deadly": lambda facts, notices, _: stated_errors.is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(statements_of("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
@@ -141,12 +153,13 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``, over
-``tcp``, ``spread`` over several hosts, ``ended`` from outside, with the ``timeout`` of a collective. Whether there are
-failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths over a ``net``
-(which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``).
-Whether another error comes before the first statement (``preceded``), and whether that is of a ``production``, has a
-``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``)
-or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+``tcp``, ``spread`` over several hosts, ``ended`` from outside, whether NCCL ``printed`` a line, with the ``timeout`` of
+a collective. Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another
+``rule``, paths over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or
+only without (``staged``). Whether another error comes before the first statement (``preceded``), and whether that is of
+a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of
+these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a
+``field``."""
 
 
 def statements_of(rule: str, facts: Facts, source: str) -> list[Notice]:
@@ -174,6 +187,12 @@ def _has(notice: Notice, fields: str) -> bool:
     return True
 
 
+def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
+    """Whether the log names releases of NCCL, or only such before a limit."""
+    named = [versions.order(text) for text in facts.job.nccl_versions if "inferred" not in text]
+    return bool(named) and (not limit or max(named) < versions.order(limit))
+
+
 def _is_running(facts: Facts) -> bool:
     """Whether all communicators in use work, and no call of NCCL failed."""
     states = {comm.state for comm in usage.in_use(facts.job)}
@@ -198,7 +217,7 @@ def fill_in(text: str, hit: Hit) -> str:
 
     def fill(match: re.Match[str]) -> str:
         kind, name, form, word = match.groups()
-        if form or name in hit.named or name in ("settings", "paths"):
+        if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
             return _in_words(hit.value_of(name), form, word) or LACKING
         if kind == "count":
             return count(len(hit.notices), name)
@@ -229,7 +248,7 @@ def choose_parts(text: str, hit: Hit) -> str:
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
     """Return the sources of the figures that a text quotes."""
-    quoted = [hit.named.get(match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
+    quoted = [hit.value_of(match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
     estimates = [one.references for one in quoted if isinstance(one, Estimate)]
     return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 

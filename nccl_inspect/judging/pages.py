@@ -53,7 +53,8 @@ a step for each of its values.
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
 number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
-and ``{settings source}`` for where they come from. The sources of rates in ``impact`` are those of the finding.
+and ``{settings source}`` for where they come from. The sources of rates in ``impact`` are those of the finding;
+``{SHM}`` is a figure of :mod:`nccl_inspect.judging.impact`.
 """
 
 import os
@@ -97,6 +98,8 @@ from nccl_inspect.judging.page_words import (
     tell_account,
 )
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import capital
 
 _Entries = Mapping[str, list[str]]
 
@@ -133,6 +136,7 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
+_EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
 def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
@@ -400,11 +404,12 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
         for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield fill(_in_general(f"{words[0].upper()}{words[1:]}."), _WIDTH, break_on_hyphens=False)
+            yield fill(capital(_in_general(f"{words}.")), _WIDTH, break_on_hyphens=False)
 
 
 def _in_general(text: str) -> str:
-    """Return a text of a block for all jobs."""
+    """Return a text of a block for all jobs; of two parts, one for each case, both."""
+    text = _EITHER.sub(r"«\1?\2, or \3»", text)
     while PART.search(text):
         text = PART.sub(r"\3", text)
     return PLACEHOLDER.sub(lambda match: f"<{match[4] or match[2]}>", text)

@@ -21,7 +21,6 @@ from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.process_ends.ends import process_ends
-from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
@@ -43,7 +42,6 @@ def find(facts: Facts) -> Iterator[Hit]:
             "cut": cut,
             "undecided": standstill.undecided(facts),
             "over PCIe": over_pcie or any(_BY_PCIE.search(name) for name in gpu_names(facts.job)),
-            "stacks": STACKS,
             "steps": "",
         }
         yield Hit([], named, (), paths.ends(), paths.hosts(), cut, open_paths=paths)
@@ -65,7 +63,6 @@ def find(facts: Facts) -> Iterator[Hit]:
             "suspects": suspects(facts),
             "together": together,
             "steps": list(ras.IN_STEP_FIX) if together else "",
-            "stacks": STACKS,
             "sure": stuck or tables or is_timed_out(silent),
         }
         ranks = [rank for rank in comm.ranks if rank is not None]
