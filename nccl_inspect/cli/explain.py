@@ -62,9 +62,7 @@ def _piped() -> list[str]:
         NcclInspectError: there are none, or too many.
     """
     if sys.stdin is None or sys.stdin.isatty():
-        raise NcclInspectError(
-            "nothing to explain", "name a rule or give a line; run 'nccl-inspect rules' to list the rules"
-        )
+        raise NcclInspectError("nothing to explain", f"name a rule or give a line; {explaining.LIST_RULES}")
     nonempty = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
     if not nonempty:
         raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")

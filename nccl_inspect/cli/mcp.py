@@ -39,7 +39,7 @@ def command(roots: tuple[str, ...], port: int | None, options: reading.Options) 
     """Serve assistants over the Model Context Protocol: a client starts this command and queries it.
 
     Tools: summarize, paths, explain, diff, check, rules, evidence; resources: the rule pages and the message reference;
-    prompts: why a job hangs, why it is slow. Requires the extra: pip install 'nccl-inspect[mcp]'.
+    prompts: why a job hangs, why it is slow. Requires the SDK: pip install mcp.
 
     Nothing is written, run or sent. Files outside the folders are refused, even through links. What an assistant asks
     for goes to wherever that assistant runs: remove names from a log with 'nccl-inspect anonymize' first.
@@ -49,7 +49,7 @@ def command(roots: tuple[str, ...], port: int | None, options: reading.Options) 
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
             raise
-        raise NcclInspectError("the MCP SDK is missing or too old", "pip install 'nccl-inspect[mcp]'") from None
+        raise NcclInspectError("the MCP SDK is missing or too old", "pip install -U mcp") from None
     reads = reader.LogReader(folders.Folders(roots or (".",)), shared.with_settings_file(options))
     reading.Judge(shared.with_settings_file(options))  # errors in the options are reported before a client asks
     if port is None:

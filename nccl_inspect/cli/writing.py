@@ -24,7 +24,8 @@ def style(no_color: bool, target: str, verbose: bool = False) -> Style:
     """The style of a report; only terminals get indented documents, and colors unless these are forced."""
     is_seen = target == "-" and sys.stdout.isatty()
     is_wanted = target == "-" and any(os.environ.get(name, "0") != "0" for name in _FORCED)
-    color = (is_seen or is_wanted) and not no_color and "NO_COLOR" not in os.environ
+    is_able = is_seen and os.environ.get("TERM") != "dumb"
+    color = (is_able or is_wanted) and not no_color and "NO_COLOR" not in os.environ
     return Style(width=columns(target, 100), color=color, verbose=verbose, indent=is_seen)
 
 

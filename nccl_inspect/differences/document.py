@@ -41,7 +41,7 @@ def to_dict(difference: Difference) -> dict[str, Any]:
 def _run(job: Job) -> dict[str, Any]:
     return {
         "sources": [source.name for source in job.sources],
-        **picked(job, "verdict", "world_size", "nccl_versions", "config"),
+        **picked(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
     }
 
 

@@ -13,7 +13,7 @@ from nccl_inspect.scanning import meaning, nearness
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
 
-LIST_RULES = "run 'nccl-inspect rules' to list the rules"
+LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"
 _SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 
 _RESULTS = {

@@ -21,7 +21,7 @@ _SPECIAL = {
     stat.S_IFDIR: log_detection.FOLDER_LINK,
 }
 _LINKS = {errno.ENOENT: log_detection.NO_LINK, errno.ELOOP: log_detection.LOOP}
-_DENIED = "no permission to read it"
+_DENIED = "no read permission"
 
 
 def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[File]:

@@ -24,7 +24,7 @@ def to_dict(checked: Checked, strict: bool) -> dict[str, Any]:
             "state": checked.state,
             "strict": strict,
             "is_met": checked.is_met(strict),
-            "verdict": checked.job.verdict,
+            **picked(checked.job, "verdict", "partial"),
             "expectations": [
                 {
                     **picked(outcome, "key", "wanted"),

@@ -36,8 +36,8 @@ _MAX_KINDS = 4
 _MAX_SIGNS = 2
 _IN_HEADLINE = ("failures", "log quality")
 """Categories of what the headline says if nothing leads: where the log ends, or what it lacks."""
-_LEFT_OUT_FIRST = ("open", "sign", "more", "job", "cost", "since")
-"""Labels of the lines to drop if there are too many, in this order."""
+_LEFT_OUT_FIRST = ("open", "sign", "sign", "evidence", "cost", "evidence", "since", "job")
+"""Labels of the lines to drop if there are too many, in this order: the last one of each label."""
 
 
 class BriefLine(NamedTuple):
@@ -54,11 +54,13 @@ class BriefLine(NamedTuple):
 def lines(job: Job) -> list[BriefLine]:
     """The lines of a judged job; of several jobs those of the worst, and one about the others."""
     first = head.of(job)
-    summary = list(_sound(job, first) if job.verdict == "ok" else _unsound(job, first))
+    headline = f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline
+    rest = _sound(job) if job.verdict == "ok" else _unsound(job, first)
+    summary = [BriefLine("", headline), *rest]
     for label in _LEFT_OUT_FIRST:
-        if len(summary) <= MAX_LINES:
-            break
-        summary = [line for line in summary if line.label != label]
+        rows = [row for row, line in enumerate(summary) if line.label == label]
+        if rows and len(summary) > MAX_LINES:
+            del summary[rows[-1]]
     return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in summary]
 
 
@@ -73,9 +75,8 @@ def render(job: Job, form: str = "text") -> str:
     return "".join(f"{write(line)}\n" for line in lines(job))
 
 
-def _sound(job: Job, first: Head) -> Iterator[BriefLine]:
-    """Three lines: the verdict, the job and its paths."""
-    yield BriefLine("", first.headline)
+def _sound(job: Job) -> Iterator[BriefLine]:
+    """Two lines: the job and its paths."""
     yield from _of_several(job)
     yield from _job(job)
     kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in by_kind(job.paths)]
@@ -86,7 +87,6 @@ def _sound(job: Job, first: Head) -> Iterator[BriefLine]:
 def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     lead = lead_of(job)
     told = _told(lead, job) if lead else None
-    yield BriefLine("", f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline)
     yield from _labelled("where", first.where)
     if has_story(job):
         yield BriefLine("story", story.in_one(job))

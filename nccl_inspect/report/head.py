@@ -96,7 +96,9 @@ def _where(job: Job, lead: Finding | None, places: list[Place], reporters: list[
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
         return "; ".join(filter(None, (words, none, f"only there: {shortened(beside, 2)}" if beside else "")))
     line = _culprits(job)
-    return "; ".join(filter(None, (line, words if len(places) <= _MOST_PLACES or not line else "")))
+    return "; ".join(
+        filter(None, (line, words if (words not in line and len(places) <= _MOST_PLACES) or not line else ""))
+    )
 
 
 def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:

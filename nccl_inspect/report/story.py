@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -72,4 +73,5 @@ def _sentence(entry: Entry) -> str:
     who = ranks_word(entry.ranks) if entry.ranks else shortened(entry.hosts, _MOST_HOSTS)
     if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
         return f"a process {entry.what}" if entry.what.startswith(_VERBS) else entry.what
-    return f"{who} {entry.what}" if entry.what.startswith(_VERBS) else f"{who}: {entry.what}"
+    what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what
+    return f"{who} {what}" if entry.what.startswith(_VERBS) else f"{who}: {what}"

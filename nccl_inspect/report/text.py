@@ -221,10 +221,12 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
         yield from block("source", printable(str(reference)), style)
     if finding.confirm:
         yield from _at_most(block("confirm", printable(finding.confirm), style), most, style)
-    for index, fix in enumerate(shown.steps(finding, finding.fix, _FIXES[style.tight])):
+    steps = shown.steps(finding, finding.fix, _FIXES[style.tight])
+    for index, fix in enumerate(steps[: _FIXES[style.tight]] if style.tight else steps):
         label = "fix" if index == 0 else ""
         lines = step_block(label, printable(fix), style)
-        yield from step_block(label, code_of(printable(fix)), style) if style.tight and len(lines) > 1 else lines
+        short = step_block(label, code_of(printable(fix)), style) if style.tight and len(lines) > 1 else lines
+        yield from _at_most(short, 1, style) if style.tight == _TIGHTEST else short  # the head has it whole
     yield from _evidence(shown.evidence(finding.evidence, _EVIDENCE[style.tight]), style, names)
 
 
@@ -293,11 +295,13 @@ def _open(job: Job, style: Style) -> Iterator[str]:
     if not job.not_judged:
         return
     yield paint("not judged", "bold", style)
+    command = capture.command(job)
     for entry in job.not_judged:
         most = _PARAGRAPH[style.tight]
         yield from _at_most(block(entry.rule, printable(entry.reason), style, hang=len(entry.rule) + 2), most, style)
-        yield from _at_most(block("needs", printable(entry.needs), style, indent=4, hang=7), most, style)
-    if command := capture.command(job):
+        if style.tight < _TIGHTEST or not command:
+            yield from _at_most(block("needs", printable(entry.needs), style, indent=4, hang=7), most, style)
+    if command:
         yield from block("to capture it", printable(command), style, indent=2, hang=15)
 
 

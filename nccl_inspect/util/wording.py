@@ -201,6 +201,7 @@ def some_names(names: Iterable[str], limit: int = 3) -> str:
     names = list(dict.fromkeys(names))
     parts = folded(names) if len(names) > limit else names
     own = set(names)
+    limit += len(parts) == limit + 1  # a name is no longer than "… 1 more"
     more = sum(1 if part in own else len(expand(part)) for part in parts[limit:])
     return ", ".join(parts[:limit]) + (f", … {more} more" if more else "")
 

@@ -103,7 +103,7 @@ def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.Mo
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     done = execute("mcp")
-    says = b"nccl-inspect: the MCP SDK is missing or too old; pip install 'nccl-inspect[mcp]'\n"
+    says = b"nccl-inspect: the MCP SDK is missing or too old; pip install -U mcp\n"
     assert (done.returncode, done.stderr) == (2, says)
 
 

@@ -106,7 +106,8 @@ def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> 
     assert ESCAPE not in run("summarize", SLOW, env={"TERM": "xterm"}).stdout
     assert b"\x1b[33mDEGRADED\x1b[0m" in on_a_terminal(["summarize", SLOW])
     assert ESCAPE not in on_a_terminal(["summarize", SLOW, "--no-color"])
-    assert ESCAPE not in on_a_terminal(["summarize", SLOW], {"NO_COLOR": "1"})
+    for unwanted in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert ESCAPE not in on_a_terminal(["summarize", SLOW], unwanted)
     target = tmp_path / "report.txt"
     assert on_a_terminal(["summarize", SLOW, "-o", str(target)]) == b""
     assert ESCAPE not in target.read_bytes()

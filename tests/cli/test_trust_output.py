@@ -25,6 +25,7 @@ from nccl_inspect.errors import NoInputError
 SOUND = ROOT / "sample_logs" / "p2p-nvlink-8gpu" / "job.log"
 READERS = (
     *("summarize", "paths", "hosts", "nics", "env", "ranks", "topology", "traffic", "events", "annotate"),
+    *("timings", "memory", "bandwidth"),
     *("anonymize --overwrite -o copies", "summarize --format junit", "diff", "check --policy policy.toml"),
     *("summarize --fail-on error", "diff --fail-on error"),
 )
@@ -112,8 +113,10 @@ def test_output_is_whole_or_ends_with_a_line_and_the_status_says_so(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_interrupted_report_is_marked_in_every_format() -> None:
+def test_an_interrupted_report_is_marked_in_every_format(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text("world_size = 8\n")
     marks = {
+        "text summarize - --brief": b" (partial: reading was interrupted)\n",
         "text": b"partial: interrupted after 446 lines\n",
         "json": b'"partial":true',
         "junit": b'<error message="interrupted after 446 lines" type="partial" />',
@@ -122,14 +125,17 @@ def test_an_interrupted_report_is_marked_in_every_format() -> None:
         "markdown": b"(partial: reading was interrupted)",
         "prometheus": b"nccl_inspect_partial 1.0\n",
         "html": b"interrupted",
+        f"json check - --policy {tmp_path}/policy.toml": b'"partial": true',
+        f"json diff {SOUND} -": b'"partial": true',
     }
     wrong: list[object] = []
-    for form, mark in marks.items():
-        with begun("summarize", "-", "--format", form, data=SOUND.read_bytes()) as process:
+    for call, mark in marks.items():
+        form, *command = call.split()
+        with begun(*(command or ["summarize", "-"]), "--format", form, data=SOUND.read_bytes()) as process:
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate()
         if process.returncode != 143 or mark not in out:
-            wrong.append((form, process.returncode, out[:300], err))
+            wrong.append((call, process.returncode, out[:300], err))
     assert not wrong
 
 

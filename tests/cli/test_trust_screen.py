@@ -13,20 +13,23 @@ from repository import ROOT
 
 SAMPLES = ROOT / "sample_logs"
 LOGS = "efa-provider-missing-socket-fallback peer-killed rank-missing-hang socket-2node-tp4-dp2 timestamps"
-FILES = [SAMPLES / name / "job.log" for name in LOGS.split()]
+FILES = [*(SAMPLES / name / "job.log" for name in LOGS.split()), SAMPLES / "faults" / "assert.log.gz"]
+CLUES = "node-1:1:2 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA {0} 'mlx5_{0}'\n"
+"""Lines of a log whose brief form has more to say than fits ten lines."""
 
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 80 columns, whatever the environment of the tests says."""
-    for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"):
+    for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "TERM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_the_first_screen_agrees_with_the_findings_below_it() -> None:
+def test_the_first_screen_agrees_with_the_findings_below_it(tmp_path: Path) -> None:
     wrong: list[object] = []
-    for log in FILES:
+    (tmp_path / "job.log").write_text("".join(map(CLUES.format, range(3))))
+    for log in (*FILES, tmp_path / "job.log"):
         job = json.loads(invoke("summarize", str(log), "--format", "json").stdout)
         shown = invoke("summarize", str(log)).stdout.splitlines()
         brief = invoke("summarize", str(log), "--brief").stdout.splitlines()
@@ -37,13 +40,16 @@ def test_the_first_screen_agrees_with_the_findings_below_it() -> None:
         rule = next((line.split()[3] for line in brief if line.startswith("more: nccl-inspect explain")), "")
         lines = {f"{Path(line['source']).name}:{line['line']}" for line in findings[rule]["evidence"]}
         quoted = [line.split(": ")[1] for line in brief if line.startswith("evidence: ")]
-        whole = [line for line in shown if line.startswith("  evidence") or re.match(r" {12}job\.log:", line)]
+        whole = [
+            line for line in shown if line.startswith("  evidence") or re.match(r" {12}(job|assert)\.log\S*:", line)
+        ]
         sound = {
             "do is the first fix": job["head"]["do"] == lead["fix"][0] and f"fix: {lead['fix'][0]}" in brief,
             "evidence shows the cause": quoted and lines.issuperset(quoted),
-            "more names the cause": rule == lead["rule"] or rule in lead["because"],
+            "more names the cause": len(brief) <= 10 and (rule == lead["rule"] or rule in lead["because"]),
             "a finding fits a screen": len(findings) > 1 or len(shown) <= 30,
             "evidence takes a line each": whole and all(len(line) <= 80 for line in whole),
+            "several are many": not re.search(r"ranks [\d,-]+ was ", "".join(brief)),
             "names are ranges": not re.search(r"-0, \S+-1, \S+-2, … \d+ more", "".join((*shown, *brief))),
         }
         wrong += [(log, what, brief) for what, is_so in sound.items() if not is_so]

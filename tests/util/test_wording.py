@@ -78,8 +78,9 @@ def test_ranks_and_names_are_short() -> None:
     assert len(numbers_of(words)) + int(more.removesuffix(" more")) == 40
     assert some_names(["n1", "n2", "n3"]) == "n1, n2, n3"
     assert some_names([f"n{at}" for at in range(9)]) == "n[0-8]"
-    assert some_names(["a1", "a2", "b", "c", "d3", "d4"]) == "a[1-2], b, c, … 2 more"
-    assert some_names(["a[1]", "b", "c", "d[0-9]"]) == "a[1], b, c, … 1 more"
+    assert some_names(["a1", "a2", "b", "c", "d3", "d4"]) == "a[1-2], b, c, d[3-4]"
+    assert some_names(["a1", "a2", "b", "c", "d3", "d4", "e"]) == "a[1-2], b, c, … 3 more"
+    assert some_names(["a[1]", "b", "c", "d[0-9]", "e"]) == "a[1], b, c, … 2 more"
     assert all(expand(name) == [name] for name in ("n[]", "n[3-1]", "n[a]", "n[1-", "n", "n[0-999999999]"))
 
 

@@ -91,7 +91,7 @@ def _zstd_of_python() -> tuple[Callable[[], _Decoder], type[Exception]]:
     except ImportError:
         raise StreamError(
             "it is packed with zstd, and Python's package for that is not installed",
-            f"pip install 'nccl-inspect[zstd]', or: {_ZSTD_COMMAND}",
+            f"pip install zstandard, or: {_ZSTD_COMMAND}",
         ) from None
     options = {zstd.DecompressionParameter.window_log_max: _MEMORY.bit_length() - 1}
     return (lambda: cast(_Decoder, zstd.ZstdDecompressor(options=options))), zstd.ZstdError

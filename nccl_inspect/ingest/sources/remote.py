@@ -16,7 +16,6 @@ from nccl_inspect.util.secrets import masked
 _WEB = re.compile(r"https?://[^?#]*")
 WHOLE = 4 << 20
 """Bytes up to which an object is fetched by one request: a store answers slowly, and then fast."""
-_EXTRA = "pip install 'nccl-inspect[url]'"
 _MAX_WORDS = 200
 
 
@@ -154,23 +153,23 @@ def _system(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs  # takes its time to load
     except ImportError:
-        raise StreamError("a URL is read with fsspec, which is not installed", _EXTRA) from None
+        raise StreamError("a URL is read with fsspec, which is not installed", "pip install fsspec") from None
     try:
         system, path = url_to_fs(url)
     except ImportError as error:
-        raise StreamError(_words(error), f"{_EXTRA} {_library(url)}".rstrip()) from None
+        raise StreamError(_words(error), _library(url)) from None
     except Exception as error:
         raise _problem(error) from None
     return system, path
 
 
 def _library(url: str) -> str:
-    """The package that fsspec needs for a protocol, where it is one of its own."""
+    """How to install what fsspec needs for a protocol: a package of its own, or those that its error names."""
     from fsspec.registry import known_implementations
 
     protocol = re.split("::|://", url)[0]
     package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
-    return "" if package == "fsspec" else package
+    return f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
 
 
 @contextmanager

@@ -10,13 +10,12 @@ from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.fallback import is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import folded
 
 _WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin reports this for every provider without it; EFA has it on some instance types."""
 _SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
 """Values that disable it."""
-_NUMBERED = later(r"(.*?)(\d+)")
 _WITHOUT = later(r"roce(?:P2)?p1s0f[01]")
 """The NICs of DGX Spark (GB10) as Linux names them: that machine has no GPUDirect RDMA."""
 _MAYBE_WITHOUT = later(r"(?:rdmap|efa_).*")
@@ -79,12 +78,8 @@ def nics(notices: Iterable[Notice]) -> list[str]:
 
 
 def in_ranges(names: Iterable[str]) -> str:
-    """Names that end with a number, shortened: ``mlx5_0-3, mlx5_bond_0``."""
-    numbers: dict[str, list[int]] = {}
-    for name in names:
-        match = _NUMBERED.fullmatch(name)
-        numbers.setdefault(match[1] if match else name, []).extend([int(match[2])] if match else [])
-    return ", ".join(f"{name}{ranges(indices)}" for name, indices in numbers.items())
+    """Names that differ in numbers, as one: ``mlx5_[0-3], mlx5_bond_0``."""
+    return ", ".join(folded(names))
 
 
 def _gpu(notice: Notice) -> object:
