@@ -97,6 +97,7 @@ def judge(facts: Facts) -> Results:
 def _staged(facts: Facts, paths: Selection) -> _Staged:
     is_capable = bool(facts.platform and facts.platform.gdr)
     refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
+    refused = refused or facts.with_role("dmabuf-missing")
     off = [] if over_tcp_provider(facts) else gdr_statements.disabling_settings(facts)
     is_sure = is_capable or bool(refused or off or (weak and over_tcp_provider(facts))) or _should_have_it(facts, paths)
     return _Staged(paths, [*refused, *weak], off, is_capable, is_sure)

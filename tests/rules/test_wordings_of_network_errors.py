@@ -51,7 +51,12 @@ _ASYNC = {
     ),
 }
 _NUMBERS = {
-    "Call to ibv_modify_qp failed with error {}": ("Connection timed out", "Connection timed out errno 110", "-110", "110"),
+    "Call to ibv_modify_qp failed with error {}": (
+        "Connection timed out",
+        "Connection timed out errno 110",
+        "-110",
+        "110",
+    ),
     "socketStartConnect: Connect to 10.0.0.2<4> failed : {}": ("Connection refused", "111", "errno 111", "error -111"),
     "Call to ibv_reg_mr failed with error {}": ("Bad address", "Bad address errno 14", "-14", "Unknown error 14"),
 }
