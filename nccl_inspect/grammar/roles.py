@@ -48,6 +48,7 @@ ROLES = {
     # Networks
     "no-ib": "NCCL finds no InfiniBand or RoCE NIC, or no library to look for one.",
     "no-network": "NCCL has none of the networks that it was asked for.",
+    "dmabuf-missing": "Kernel, driver or settings rule out DMA-BUF: GPUDirect RDMA needs the peer-memory module then.",
     "gdr-refused": "Driver or plugin say that a NIC cannot reach GPU memory.",
     "gdr-too-far": "NCCL knows that GPUDirect RDMA is supported, and GPU and NIC are too far apart for it.",
     "size-mismatch": "A network got a message of another size than the receiver expects.",

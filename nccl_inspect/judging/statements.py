@@ -23,6 +23,33 @@ _NO_REPORT = events.ProcessEnded(order="own")
 _RANK_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
+_NUMBER = later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
+_ERRNO = {
+    1: "Operation not permitted",
+    2: "No such file or directory",
+    5: "Input/output error",
+    12: "Cannot allocate memory",
+    13: "Permission denied",
+    14: "Bad address",
+    19: "No such device",
+    22: "Invalid argument",
+    24: "Too many open files",
+    28: "No space left on device",
+    32: "Broken pipe",
+    97: "Address family not supported by protocol",
+    98: "Address already in use",
+    99: "Cannot assign requested address",
+    101: "Network is unreachable",
+    103: "Software caused connection abort",
+    104: "Connection reset by peer",
+    110: "Connection timed out",
+    111: "Connection refused",
+    113: "No route to host",
+    121: "Remote I/O error",
+}
+"""Errors of Linux by number (asm-generic/errno.h), in the words of its C library."""
+_RESULTS = 8
+"""Results of NCCL are smaller numbers."""
 
 
 def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
@@ -94,7 +121,15 @@ def value(notice: Notice, name: str) -> Any:
     """A field of a statement; None if it has no such field."""
     if not isinstance(notice.event, events.Notice):
         return None
-    return engine.unlisted(notice.event, name) if name[:2] == "__" else dict(notice.event.values).get(name)
+    found = engine.unlisted(notice.event, name) if name[:2] == "__" else dict(notice.event.values).get(name)
+    return in_words(found) if name == "error" and isinstance(found, str) else found
+
+
+def in_words(error: str) -> str:
+    """Return the words for an error of the system that is a mere number: ``-110``, ``error 111``."""
+    match = _NUMBER.fullmatch(error) if error[-1:].isdigit() else None
+    is_errno = match is not None and bool(match[1] or int(match[2]) >= _RESULTS)
+    return _ERRNO.get(int(match[2]), error) if match and is_errno else error
 
 
 def error_of(notice: Notice) -> str:

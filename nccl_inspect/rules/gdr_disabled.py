@@ -40,6 +40,7 @@ def find(facts: Facts) -> Iterator[Hit]:
 def _find_staged(facts: Facts, paths: Selection) -> Hit:
     refused = facts.with_event(GdrDecision, lambda event: not event.enabled)
     refused = [notice for notice in refused if "NET/Socket" not in notice.message]
+    refused = refused or facts.with_role("dmabuf-missing")
     weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
     reasons, over_tcp = [*refused, *weak], over_tcp_provider(facts)
     off = [] if over_tcp else gdr_statements.disabling_settings(facts)

@@ -58,7 +58,9 @@ def _with_words(message: str, grammar: Grammar) -> Production | None:
     places = Counter(word for text in texts.values() for word in set(text))
     words = _words(message)
     if words and words[-1] not in places:  # it may have been cut
-        words[-1] = min((word for word in places if word.startswith(words[-1])), key=len, default=words[-1])
+        words[-1] = max(
+            (word for word in places if word.startswith(words[-1])), key=places.__getitem__, default=words[-1]
+        )
     weights = {word: log(1 + len(texts) / places.get(word, 1)) for word in words}
 
     def likeness(production: Production) -> tuple[float, bool, float]:

@@ -20,6 +20,17 @@ LOGS = (
     ("[E421 02:05:38.7 ProcessGroupGloo.cpp:143] Gloo connectFullMesh failed with [x.cc:1] no", "gloo-not-connected"),
     ("ERR:  error opening driver (errno=2/No such file or directory)", "gdrcopy-failed"),
     ("GPU 3 has fallen off the bus", "gpu-hardware-error"),
+    (
+        "/opt/nvshmem/src/modules/bootstrap/pmix/bootstrap_pmix.c:74: non-zero status: 7 PMIx_Fence failed",
+        "nvshmem-failed",
+    ),
+    ("n:1:1 [0] /x/topo.cpp:7 NVSHMEM WARN PE 3 has no peer NIC", "nvshmem-degraded"),
+    ("W0421 11:56:59.77  709 libfabric_topology.cpp:90] hwloc finds no NIC", "kv-transfer-degraded"),
+    ("W0325 09:33:41.55  82 config.cpp:96] Ignore value from environment variable MC_IB_TC", "kv-transfer-degraded"),
+    ("E0325 09:33:41.55  82 mnnvl_transport.cpp:7] cannot import a handle", "kv-transfer-failed"),
+    ("[6.5] mlx5_core 0000:61:00.0: poll_health:800:(pid 0): device's health compromised", "nic-driver-error"),
+    ("[6.5] NVRM: memFabric_IMPL: Inband request Multicast Team Setup failed!", "fabric-manager-down"),
+    ("2026-02-11 10:20:31 MSCCLPP 21763 WARN NET ib.cc:120 mlx5_3:1 is not active", "mscclpp-failed"),
     ("  what():  TcpBootstrap connection timeout (mscclpp failure: Timeout)", "mscclpp-failed"),
 )
 ORDINARY = """\

@@ -50,6 +50,16 @@ _ASYNC = {
         "async fatal event on QP (0x7f01a0) qpn=3 handle=3 send_cq=3 recv_cq=3 state=3 sq_psn=3 rq_psn=3: {event}",
     ),
 }
+_NUMBERS = {
+    "Call to ibv_modify_qp failed with error {}": (
+        "Connection timed out",
+        "Connection timed out errno 110",
+        "-110",
+        "110",
+    ),
+    "socketStartConnect: Connect to 10.0.0.2<4> failed : {}": ("Connection refused", "111", "errno 111", "error -111"),
+    "Call to ibv_reg_mr failed with error {}": ("Bad address", "Bad address errno 14", "-14", "Unknown error 14"),
+}
 
 
 def _findings(messages: str) -> list[tuple[str, str]]:
@@ -66,6 +76,7 @@ def test_each_status_and_event_leads_where_its_oldest_wording_leads() -> None:
     for event, (text, *kinds) in _EVENTS.items():
         wordings = (wording for kind in ("", *kinds) for wording in _ASYNC[kind])
         cases[event] = [f"NET/IB : mlx5_0:1 {wording.format(event=text)}" for wording in wordings]
+    cases |= {text: [text.format(error) for error in errors] for text, errors in _NUMBERS.items()}
     wrong = []
     for name, texts in cases.items():
         expected, *others = map(_findings, texts)
