@@ -328,7 +328,7 @@ def _place(source: str, path: str) -> int:
 @cache
 def message_paths() -> list[str]:
     """Return where envelopes of one record have the message."""
-    readers = (getattr(module, "READ", None) for module in envelopes.shipped().values())
+    readers = (getattr(envelope, "read", None) for envelope in envelopes.shipped().values())
     paths = dict.fromkeys(path for reader in readers if (path := getattr(reader, "message", "")))
     return [path for path in paths if "[]" not in path]
 
