@@ -248,8 +248,8 @@ def _parts() -> tuple[Parts, ...]:
 @cache
 def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
     by_byte: dict[bytes, list[re.Pattern[bytes]]] = {}
-    for prefix in shipped().values():
-        for first in prefix.first if isinstance(prefix, Prefix) else b"":
+    for prefix in (one for one in shipped().values() if isinstance(one, Prefix)):
+        for first in prefix.first:
             by_byte.setdefault(bytes([first]), []).append(prefix.pattern)
     return by_byte
 
@@ -258,8 +258,8 @@ def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
 def _whole() -> dict[bytes, list[_Opening]]:
     """By the first byte of a line, how it may open, and who reads it then."""
     by_byte: dict[bytes, list[Whole]] = {}
-    for envelope in shipped().values():
-        for first in envelope.first if isinstance(envelope, Whole) else b"":
+    for envelope in (one for one in shipped().values() if isinstance(one, Whole)):
+        for first in envelope.first:
             by_byte.setdefault(bytes([first]), []).append(envelope)
     return {first: list(_openings(some)) for first, some in by_byte.items()}
 

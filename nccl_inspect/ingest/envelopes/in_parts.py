@@ -9,7 +9,7 @@ from nccl_inspect.ingest.exports.json_records import JSON, JSON_FIRST, JsonReade
 from nccl_inspect.ingest.lines.envelope_fields import ISO, LOGTAG, PART, Parts, Prefix, Stated, Whole
 from nccl_inspect.util.patterns import later
 
-IN_PARTS = {
+IN_PARTS: dict[str, Prefix | Whole] = {
     # Container runtimes (CRI: containerd, CRI-O), as in ``/var/log/pods``: time, stream and whether the line continues.
     "cri": Prefix(
         b"0123456789",
