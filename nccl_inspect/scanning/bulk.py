@@ -249,23 +249,18 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen + size > self._large:
             try:
-                from nccl_inspect.scanning import columns, heads, records, text_forms  # these load numpy
+                from nccl_inspect.scanning import columns, heads, records  # these load numpy
             except ImportError:
                 self._large = inf
                 return None
             known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
-            texts = text_forms.TextForms(self._sound_text, self._sound_meaning, self._seen_texts, self._texts.keep)
-            self._columns = columns.Columns(self._grammar, texts, known)
+            self._columns = columns.Columns(self._grammar, self._sound_text, known)
             self._records = records.Records(self._columns, known)
         return self._columns
 
     def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:
         """Return who printed lines with these prefixes, as far as they were seen lately."""
         return map(self._origins.young.get, heads)
-
-    def _seen_texts(self, rests: Iterable[bytes]) -> Iterable[Text | None]:
-        """Return what levels and messages of lines mean, as far as they were seen lately."""
-        return map(self._texts.young.get, rests)
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
         """Return what level and message of a line mean, if they are sound and mean the same wherever they stand."""
@@ -275,13 +270,6 @@ class BulkScanner(Scanner):
             if self.wrapped:  # else it means the same wherever it stands
                 text = self._texts.young.get(rest)
         return None if text is None or text.damaged else text
-
-    def _sound_meaning(self, rest: bytes, origin: Origin) -> Text | None:
-        """Return the same for a text that nobody printed: nothing is remembered."""
-        if rest[:5] not in prefix.BEGINNINGS or self._key(rest, origin) != rest:
-            return None
-        text = self._meaning(rest, rest)
-        return None if text.damaged else text
 
     def unwrap(self) -> None:
         """Know from here on that lines are in envelopes."""

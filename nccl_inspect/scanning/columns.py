@@ -7,19 +7,19 @@ is not proved to be a connection line is left to the scanner, line by line. Only
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.ingest.lines.prefix import MARK
+from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.scanning.connection_table import MAX_CHANNEL, ConnectionTable
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.forms import CHANNEL, TAIL, Forms
 from nccl_inspect.scanning.heads import Known, Spans, heads_of
 from nccl_inspect.scanning.line_table import Heads, LineTable
 from nccl_inspect.scanning.spans import Block, Mask, Rows, number_of
-from nccl_inspect.scanning.text_forms import TextForms
 
 _WIDEST = 256
 """Bytes of a prefix, or of a text, that is read in columns."""
@@ -45,19 +45,18 @@ class Columns:
 
     Args:
         grammar: what recognises them.
-        texts: read what they mean.
+        text_of: what level and message of a line mean to its reader; None where that depends on the line.
         known: what is known of prefixes.
     """
 
-    def __init__(self, grammar: Grammar, texts: TextForms, known: Known) -> None:
-        self._forms = Forms(grammar, texts.text_of)
-        self._texts = texts
+    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text | None], known: Known) -> None:
+        self._forms = Forms(grammar, text_of)
+        self._text_of = text_of
         self._known = known
 
     def forget(self) -> None:
         """Forget what was learned of texts: from here on they may mean something else."""
         self._forms.forget()
-        self._texts.forget()
 
     def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
         """Read a block.
@@ -135,8 +134,8 @@ class Columns:
         texts: list[Text] = []
         numbers = np.full(len(where), -1, np.int32)
         origins, printers = heads.printers.origins, heads.printer[at[where]].tolist()
-        meanings = self._texts.read(block, begin[where], end[where], lambda one: origins[printers[one]])
-        for index, meaning in enumerate(meanings):
+        for index, text in enumerate(block.pieces(begin[where], end[where])):
+            meaning = self._text_of(text, origins[printers[index]])
             if meaning is not None:
                 numbers[index] = len(texts)
                 texts.append(meaning)
