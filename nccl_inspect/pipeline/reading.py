@@ -24,7 +24,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.model.processes import line_order
 from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import ages, unrecognised
-from nccl_inspect.pipeline import excerpts, short_sources
+from nccl_inspect.pipeline import excerpts
 from nccl_inspect.pipeline.jobs import Choice, judged
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader
@@ -107,7 +107,7 @@ def _pieces(
         total = sum(part.size for group in groups for part in group)
         yield from workers.shared(state, groups, lambda size: progress(size, total) if progress else None)
         return
-    yield from short_sources.grouped(_of_all(given, progress))
+    yield from _of_all(given, progress)
 
 
 def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:

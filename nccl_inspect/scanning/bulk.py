@@ -8,7 +8,6 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
@@ -93,46 +92,6 @@ class BulkScanner(Scanner):
             # The next block of a flood is counted: for one alone numpy is not loaded.
             self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
 
-    def is_plain(self, lines: Lines) -> bool:
-        """Whether a short source can be read together with others: nothing but its lines matters."""
-        text = lines.text
-        return (
-            lines.mended is None
-            and not (len(text) > _SMALL and _is_sparse(text))
-            and not envelopes.needs_cleaning(text)
-            and not envelopes.has_partials(text)
-            and rejoined(lines, self._grammar) is lines
-        )
-
-    def reads_together(self, size: int) -> bool:
-        """Whether sources of some bytes together are read in columns."""
-        return self._columns_of(size) is not None
-
-    def read_together(self, several: Sequence[tuple[Lines, Counts, int]]) -> bool:
-        """Read plain sources as one block; False, and nothing happened, where one of them shows how to read others.
-
-        Args:
-            several: the lines of each, its counts, and the place before its first line.
-        """
-        assert self._columns is not None
-        split = self._in_columns(self._columns, b"\n".join([lines.text for lines, *_ in several]), 0)
-        if split is None:
-            return False
-        from nccl_inspect.scanning.shared_block import SharedBlock  # this loads numpy, as columns do
-
-        self._seen += sum(len(lines.text) for lines, *_ in several)
-        shared = SharedBlock(split, [len(lines) for lines, *_ in several], [before for *_, before in several])
-        block = Found(has_places=True)
-        block.lines, block.connections = split.lines, split.connections
-        self._begin(split.left)
-        for (_, counts, before), part in zip(several, shared.parts(), strict=True):
-            counts.number(part.size)
-            counts.add(part.sound, part.unknown)
-            if part.left:
-                self._each(part.numbers, part.left, counts, block, before)
-        self._collector.take(block)
-        return True
-
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
@@ -147,19 +106,8 @@ class BulkScanner(Scanner):
         self._each(numbers, cleaned, counts, block)
         self._collector.take(block)
 
-    def _each(
-        self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found, before: int = 0
-    ) -> None:
-        """Lines of a source one by one; most are known.
-
-        Args:
-            numbers: of the lines.
-            cleaned: the lines.
-            counts: of the source.
-            block: where they are kept.
-            before: what makes places of their numbers, where the block has those.
-        """
-        keep = partial(block.keep_from, before) if before else block.keep
+    def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
+        """Lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
         texts, timed = self._texts.young, block.timed
@@ -183,17 +131,16 @@ class BulkScanner(Scanner):
                     text, channel = self._text(rest, origin), None
                     texts = self._texts.young
                 if text is not None and not text.damaged:
-                    place = before + number
                     if frame is not None:
-                        timed[place] = frame, line
+                        timed[number] = frame, line
                     if rows and text.parsed is not None:
-                        rows.append((place, origin, text, channel))
+                        rows.append((number, origin, text, channel))
                     else:
-                        block.keep(place, block.origin(place, origin), text, channel)
+                        block.keep(number, block.origin(number, origin), text, channel)
                         unknown += text.parsed is None
                     quick += 1
                     continue
-            self._line(number, line, counts, keep)
+            self._line(number, line, counts, block.keep)
             texts = self._texts.young
         counts.add(quick, unknown)
 

@@ -44,14 +44,9 @@ NOTHING_KNOWN = Known()
 
 
 class Found:
-    """Sound lines by the process that printed them: the order of those of several processes does not matter.
+    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
 
-    Args:
-        has_places: whether lines of several sources are in it, so that their numbers are places.
-    """
-
-    def __init__(self, has_places: bool = False) -> None:
-        self.has_places = has_places
+    def __init__(self) -> None:
         self.by_process: dict[Process, list[Row]] = {}
         """In the order of the first lines."""
         self.unknown: list[tuple[int, Origin, Text, int]] = []
@@ -95,10 +90,6 @@ class Found:
         rows.append((number, origin, text, channel))
         if text.parsed is None:
             self.unknown.append((number, origin, text, 1))
-
-    def keep_from(self, before: int, number: int, origin: Origin, text: Text) -> None:
-        """Add a line of one of several sources, by the place before the first one of this source and its number."""
-        self.keep(before + number, origin, text)
 
 
 class Repeated(NamedTuple):

@@ -124,8 +124,8 @@ class Fold:
         return self.sources[-1]
 
     def take(self, block: Found) -> None:
-        """Take in lines of the source begun last, or of several; those of a process are in their order."""
-        base = 0 if block.has_places else position(len(self.sources) - 1, 0)
+        """Take in lines of the source begun last; those of a process are in their order."""
+        base = position(len(self.sources) - 1, 0)
         block.close()
         take = partial(self._take_of, block=block, base=base)
         if block.lines is not None:
