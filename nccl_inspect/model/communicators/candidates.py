@@ -40,11 +40,6 @@ class Ends(NamedTuple):
         """Whether the receiving end printed it."""
         return self.kind.direction == "receive"
 
-    @property
-    def other(self) -> tuple[int | None, str | None]:
-        """The rank and the GPU that the printing rank is connected with."""
-        return (self.src, self.src_dev) if self.receives else (self.dst, self.dst_dev)
-
 
 class Made(NamedTuple):
     """Connections that a thread made."""

@@ -29,7 +29,7 @@ from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV,
 from nccl_inspect.model.communicators.twins import Pair, Printed
 from nccl_inspect.model.fold.burst_part import part_of
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst
 from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, order_of, ranges
 
 _CHANNELS = (1 << 64) - 1
@@ -222,14 +222,6 @@ class Certainty:
         is_open = np.zeros(len(self._processes), bool)
         is_open[self._owner[self.member == NOTHING]] = True
         return np.flatnonzero(is_open[self._owner])
-
-    def direct(self) -> Iterator[tuple[ProcessLog, str | None]]:
-        """The GPUs to which these processes have direct connections, as brackets name them."""
-        rows = self._of_open()
-        rows = rows[self._local[rows]]
-        process, device = self._owner[rows], self._far[rows]
-        for row in distinct(process, device)[0].tolist():
-            yield self._processes[process[row]].log, self._devices[device[row]]
 
     def ends_of(self, bursts: Sequence[Burst]) -> Iterator[Ends]:
         """See :func:`.candidates.ends_of`."""
