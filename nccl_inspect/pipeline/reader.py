@@ -11,11 +11,14 @@ from nccl_inspect.bandwidth.lines import NEAR, goes_on, kept
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.elisions import PASTE, is_decorated, is_elided, spared
+from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import MAX_BENCHMARKS, NEAR_END, SourceCounts
+from nccl_inspect.model.statements.excerpts import has_communicator
 from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
+from nccl_inspect.scanning.found import Found
 
 Piece: TypeAlias = Source | Lines | NoInputError | Fold
 """A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
@@ -111,3 +114,51 @@ def _look_for_spared(source: SourceCounts, lines: Lines, before: int) -> None:
 
 def _number(lines: Lines, index: int, before: int) -> int:
     return lines.mended.numbers[index] if lines.mended else before + index + 1
+
+
+def may_be_excerpt(fold: Fold) -> bool:
+    """Whether there may be lines in it that only the reading of excerpts knows."""
+    counts = [source.counts for source in fold.sources]
+    if sum(source.bytes for source in fold.sources) > PASTE or has_communicator(fold):
+        return False
+    if any(log_detection.is_program(source.name) for source in fold.sources):
+        return False
+    if any(source.decorated for source in fold.sources):
+        return True
+    return any(counted.lines > counted.typed_lines + counted.related_lines for counted in counts)
+
+
+def read_excerpts(pieces: Iterable[Piece]) -> Fold:
+    """The fold of short texts.
+
+    Args:
+        pieces: their sources and lines.
+    """
+    reader = Reader()
+    open_: list[Lines] = []
+    for piece in pieces:
+        if isinstance(piece, Lines) and piece.mended is None:
+            open_.append(piece)
+            continue
+        _read_excerpt(reader.fold, open_)
+        reader.add(piece)
+    _read_excerpt(reader.fold, open_)
+    return reader.fold
+
+
+def _read_excerpt(fold: Fold, open_: list[Lines]) -> None:
+    """Read the lines of a source, which are all there now."""
+    if not open_:
+        return
+    from nccl_inspect.scanning.excerpts import Excerpt  # whole logs never need it
+
+    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.shipped())
+    excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
+    before = 0
+    for lines in open_:
+        account(source, lines, before)
+        before += len(lines)
+    fold.restored += excerpt.read
+    fold.productions.update(production.key for production in excerpt.productions)
+    fold.take(block)
+    open_.clear()

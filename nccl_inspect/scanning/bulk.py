@@ -20,15 +20,15 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame, in_most
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
-from nccl_inspect.scanning import flood, sparse
+from nccl_inspect.scanning import sparse
 from nccl_inspect.scanning.counts import TAIL, Counts, Text
 from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.collector import Collector
     from nccl_inspect.scanning.columns import Columns, Split
+    from nccl_inspect.scanning.found import Collector
     from nccl_inspect.scanning.records import Records
 
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
@@ -84,7 +84,7 @@ class BulkScanner(Scanner):
             self._by_line(lines, counts)
         elif lines.mended is None and _is_sparse(text):
             self._sparse(lines, counts)
-        elif (repeats := None if lines.mended else flood.found(lines)) and self._flood(repeats, counts):
+        elif (repeats := None if lines.mended else sparse.found(lines)) and self._flood(repeats, counts):
             pass
         elif envelopes.has_partials(text):
             self._by_line(lines, counts)
@@ -196,11 +196,11 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen + size > self._large:
             try:
-                from nccl_inspect.scanning import columns, heads, records  # these load numpy
+                from nccl_inspect.scanning import columns, records  # these load numpy
             except ImportError:
                 self._large = inf
                 return None
-            known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
+            known = columns.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
             self._columns = columns.Columns(self._grammar, self._sound_text, known)
             self._records = records.Records(self._columns, known)
         return self._columns
@@ -255,7 +255,7 @@ class BulkScanner(Scanner):
             self._templates[rest[_DIGITS_END:]] = text
         return text
 
-    def _flood(self, repeats: flood.Repeats, counts: Counts) -> bool:
+    def _flood(self, repeats: sparse.Repeats, counts: Counts) -> bool:
         """Count lines of which most are the same; False, and nothing happened, when they are not to be counted.
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.

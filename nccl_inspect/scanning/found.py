@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines import prefix
@@ -11,8 +12,8 @@ from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.counts import Text
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.connection_table import ConnectionTable
-    from nccl_inspect.scanning.line_table import LineTable
+    from nccl_inspect.scanning.line_table import ConnectionTable, LineTable
+
 
 Row: TypeAlias = tuple[int, Origin, Text, int | None]
 """A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
@@ -100,3 +101,16 @@ class Repeated(NamedTuple):
     number: int
     origin: Origin
     text: Text
+
+
+class Collector(Protocol):
+    """Holds who wants the lines."""
+
+    def take(self, found: Found) -> None:
+        """Take in lines; those of a process are in their order, but for those in the tables."""
+
+    def is_countable(self, text: Text) -> bool:
+        """Whether of such lines only the number, the first and the last one matter."""
+
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
+        """Take in countable lines in the order of their first ones."""

@@ -11,7 +11,7 @@ from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.exports import csv_tables, json_documents, json_records
+from nccl_inspect.ingest.exports import json_documents, json_records
 from nccl_inspect.ingest.lines import prefix, torn
 from nccl_inspect.ingest.lines.envelope_fields import Prefix
 from nccl_inspect.ingest.sources import log_detection
@@ -150,7 +150,7 @@ def through_document(data: bytes) -> None:
 
 
 def through_sheet(data: bytes) -> None:
-    sheet = csv_tables.Sheet(["@message"], ",")
+    sheet = json_documents.Sheet(["@message"], ",")
     list(sheet.feed(data))
     list(sheet.finish())
 

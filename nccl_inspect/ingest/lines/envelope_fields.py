@@ -100,7 +100,7 @@ Reader: TypeAlias = Callable[[bytes], list[Inner]]
 
 
 class Prefix(NamedTuple):
-    """What stands in front of a line."""
+    """A prefix is what a launcher or collector puts before a line."""
 
     first: bytes
     """The bytes with which it may begin; one byte excludes other envelopes."""
@@ -115,7 +115,7 @@ class Prefix(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """What a whole line is put into."""
+    """A whole-line envelope holds one line of a log, or several."""
 
     first: bytes
     opening: re.Pattern[bytes]

@@ -23,18 +23,19 @@ from nccl_inspect.model.communicators.candidates import (
     FittingMembers,
     Made,
     Slot,
+    Twins,
     Unit,
     Wanting,
     ends_of,
     fits,
     slots_of,
+    unanswered,
     units_of,
 )
+from nccl_inspect.model.communicators.candidates import printed as printed_by
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
-from nccl_inspect.model.communicators.twins import Twins, unanswered
-from nccl_inspect.model.communicators.twins import printed as printed_by
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record, record
 

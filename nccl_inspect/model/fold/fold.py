@@ -141,8 +141,7 @@ class Fold:
 
     def _take_columns(self, block: Found, base: int, take: Take) -> None:
         """Take in lines of which most were read in columns."""
-        from nccl_inspect.model.fold.step_table import Apart, StepTable  # large logs only
-        from nccl_inspect.model.fold.tables import Tables
+        from nccl_inspect.model.fold.step_table import Apart, StepTable, Tables  # large logs only
 
         tables, self._step_table = Tables(block, base), self._step_table or StepTable()
         extents, processes = tables.extents, self._processes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nccl_inspect.model.fold.call_counts import CallKey, Tally
     from nccl_inspect.model.fold.note import Note
     from nccl_inspect.model.fold.statement_table import StatementTable
-    from nccl_inspect.scanning.connection_table import Edges
+    from nccl_inspect.scanning.line_table import Edges
 
 _Thing = TypeVar("_Thing")
 _STEP = -1

@@ -22,7 +22,7 @@ from nccl_inspect.util.records import Record, record
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.note import Stated
     from nccl_inspect.model.fold.statement_table import StatementTable
-    from nccl_inspect.scanning.connection_table import Edges
+    from nccl_inspect.scanning.line_table import Edges
 
 MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
