@@ -34,13 +34,12 @@ from nccl_inspect.model.jobs.parts import Part
 from nccl_inspect.model.paths import build, gpu_classes, placement
 from nccl_inspect.model.paths.nics import NicNames
 from nccl_inspect.model.paths.table import Paths
-from nccl_inspect.model.processes import identity, runs
+from nccl_inspect.model.processes import gathering, identity
 from nccl_inspect.model.processes.gathering import Gathered, walked
-from nccl_inspect.model.statements import excerpts, job_end, unrecognised
+from nccl_inspect.model.statements import job_end, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import StatementLine, Statements, by_process
+from nccl_inspect.model.statements.index import Quotes, StatementLine, Statements, by_process
 from nccl_inspect.model.statements.notices import gathered_calls, joined, timeline_of
-from nccl_inspect.model.statements.quotes import Quotes
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
@@ -96,7 +95,7 @@ class _Builder:
         self._quotes = Quotes(fold.where)
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
-        self._earlier = runs.superseded(self._communicators, gathered.everything)
+        self._earlier = gathering.superseded(self._communicators, gathered.everything)
         over = {process for run in self._earlier for process in run.processes}
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
@@ -153,7 +152,7 @@ class _Builder:
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
             partial=self._fold.partial,
-            excerpt=excerpts.is_excerpt(self._fold, environment),
+            excerpt=unrecognised.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
             damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],

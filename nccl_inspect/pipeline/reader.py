@@ -10,12 +10,12 @@ from typing import TypeAlias
 from nccl_inspect.bandwidth.lines import NEAR, goes_on, kept
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.elisions import PASTE, is_decorated, is_elided, spared
+from nccl_inspect.ingest.lines.decoration import PASTE, is_decorated, is_elided, spared
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import MAX_BENCHMARKS, NEAR_END, SourceCounts
-from nccl_inspect.model.statements.excerpts import has_communicator
+from nccl_inspect.model.statements.unrecognised import has_communicator
 from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
 from nccl_inspect.scanning.found import Found

@@ -274,7 +274,7 @@ class ConnectionTable(Table):
 def _kind(event: ChannelConnect) -> tuple[object, ...]:
     """Return what an edge states besides numbers and devices.
 
-    See :func:`~nccl_inspect.model.fold.edge_key.edge_key`.
+    See :func:`~nccl_inspect.model.fold.process_log.edge_key`.
     """
     return event.direction, event.detail, event.gdr, event.shared
 

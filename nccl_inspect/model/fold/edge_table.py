@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.fold.edge_key import edge_key
-from nccl_inspect.model.fold.process_log import Burst, Edge, EdgeRows
+from nccl_inspect.model.fold.process_log import Burst, Edge, EdgeRows, edge_key
 from nccl_inspect.util.columns import Column, distinct, ranges
 from nccl_inspect.util.records import record
 

@@ -17,8 +17,6 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.call_counts import counted
-from nccl_inspect.model.fold.note import Note, Stated, Wording
 from nccl_inspect.model.fold.places import Move, position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -27,10 +25,15 @@ from nccl_inspect.model.fold.process_log import (
     Burst,
     BurstKey,
     Edge,
+    Note,
     ProcessLog,
+    Stated,
+    Step,
+    Wording,
+    Wordings,
+    counted,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
-from nccl_inspect.model.fold.step import Step
 from nccl_inspect.model.fold.uses import (
     BOOTSTRAP,
     CALL,
@@ -47,7 +50,6 @@ from nccl_inspect.model.fold.uses import (
     Use,
     used,
 )
-from nccl_inspect.model.fold.wordings import Wordings
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS

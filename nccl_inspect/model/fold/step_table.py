@@ -15,10 +15,19 @@ from numpy.typing import NDArray
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.grammar.engine import Parsed
-from nccl_inspect.model.fold.note import Stated, Wording
-from nccl_inspect.model.fold.process_log import LONG, MAX_NOTES, Burst, BurstKey, EdgeRows, ProcessLog
+from nccl_inspect.model.fold.process_log import (
+    LONG,
+    MAX_NOTES,
+    Burst,
+    BurstKey,
+    EdgeRows,
+    ProcessLog,
+    Stated,
+    Step,
+    Wording,
+    step_of,
+)
 from nccl_inspect.model.fold.statement_table import StatementTable
-from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.model.fold.uses import COUNTED, ENDS_ALL, ENDS_BURST, IN_ORDER, KEPT, fate_of
 from nccl_inspect.scanning.found import Extent, Found, Row
 from nccl_inspect.scanning.line_table import NONE, ConnectionTable, Heads, LineTable, Printed, edges, joined

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.model.fold.edge_key import edge_key
+from nccl_inspect.model.fold.process_log import edge_key
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.levels import STATEMENTS
 

@@ -16,7 +16,7 @@ from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.jobs import parts
 from nccl_inspect.model.jobs.parts import Part, Unions
 from nccl_inspect.model.jobs.shares import Claim
-from nccl_inspect.model.processes import runs
+from nccl_inspect.model.processes import gathering
 from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.levels import STATEMENTS
@@ -539,7 +539,7 @@ def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
     """
     from nccl_inspect.model.jobs.shares import Claim, shares  # most jobs have one run
 
-    earlier = runs.superseded(gathered.communicators, gathered.everything)
+    earlier = gathering.superseded(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
     lives = {life.process for life in gathered.living}
     return shares(fold, gathered, [*(Claim(run.processes) for run in earlier), Claim(lives - over)])

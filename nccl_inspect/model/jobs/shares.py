@@ -21,11 +21,9 @@ from nccl_inspect.event.base import Event, Process, is_named
 from nccl_inspect.event.process_ended import ProcessEnded
 from nccl_inspect.event.types import CommEnd, ErrorCascade
 from nccl_inspect.grammar import engine
-from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import position, source_and_line
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.model.fold.step import Step
 from nccl_inspect.model.processes import identity as processes
 from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
