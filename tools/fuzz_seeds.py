@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.envelope_fields import Whole
 
 ROOT = Path(__file__).parent.parent
 _MAX_SEED = 12_000
@@ -106,9 +107,9 @@ def wrapped() -> tuple[bytes, ...]:
     line = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
     quoted = json.dumps(line.decode())[1:-1].encode()
     return tuple(
-        sample.replace(b"LINE", quoted) if hasattr(module, "READ") else sample + line
-        for module in envelopes.shipped().values()
-        for sample in module.SAMPLES
+        sample.replace(b"LINE", quoted) if isinstance(one, Whole) else sample + line
+        for one in envelopes.shipped().values()
+        for sample in one.samples
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts import owner, reruns
 from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Identity, Traits, contradiction, strength
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.model.processes import runs
+from nccl_inspect.model.processes import gathering
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.fold import Fold
@@ -23,7 +23,7 @@ _DAY = 86_400.0
 
 def of_job(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
     """The evidence as it is used for one job: with its hosts, and with a reason where it is of another job."""
-    over = runs.superseded(gathered.communicators, gathered.everything) if job.earlier_runs else []
+    over = gathering.superseded(gathered.communicators, gathered.everything) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
     traits = Traits.of(gathered, [source.name for source in job.sources], earlier)
     checked = [_checked(artifact, traits) for artifact in artifacts]

@@ -8,6 +8,8 @@ the head of a table, and a few of each block for the speed of a training: logs a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
+from operator import not_
 
 from nccl_inspect.util.patterns import later
 
@@ -88,12 +90,18 @@ def kept(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:
 
 def _lines(text: bytes, place: int) -> Iterator[tuple[int, bytes]]:
     """Yield what is kept of some lines; a document in JSON that spans several is one."""
-    words, of_speed = ([word for word in some if word in text] for some in (_WORDS, _SPEED_WORDS))
+    lines = text.split(b"\n")
+    is_message = [b" NCCL " in line and b"\r" not in line and any(map(line.__contains__, _OF_NCCL)) for line in lines]
+    others = b"\n".join(compress(lines, map(not_, is_message)))
+    words, of_speed = ([word for word in some if word in others] for some in (_WORDS, _SPEED_WORDS))
     document: list[bytes] = []
     begun = 0
     has_documents = any(key in text for key in KEYS)
-    for number, line in enumerate(text.split(b"\n"), place):
-        if has_documents and (document or line.rstrip() == b"{"):
+    for number, (line, is_of_nccl) in enumerate(zip(lines, is_message, strict=True), place):
+        if is_of_nccl and not document:
+            if _BEGUN.match(line):
+                yield number, line[:_WIDEST]
+        elif has_documents and (document or line.rstrip() == b"{"):
             begun = begun if document else number
             document.append(line)
             if line.rstrip() == b"}":

@@ -13,7 +13,7 @@ from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.elisions import PASTE
+from nccl_inspect.ingest.lines.decoration import PASTE
 from nccl_inspect.ingest.lines.generations import Memory
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline import reading

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nccl_inspect import report
-from nccl_inspect.cli import shared, writing
+from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.errors import suggestion
 
@@ -49,6 +49,7 @@ def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> 
 @shared.gate_options
 @shared.read_options
 @shared.output_options
+@click.option("--cluster", metavar="ADDRESS", hidden=True)
 @shared.verbose_option("Show evidence lines in full.")
 @click.option(
     "--brief",
@@ -76,10 +77,13 @@ def command(
     only: frozenset[str],
     indent: bool | None,
     fail_on: str,
+    cluster: str | None,
     options: Options,
     out: writing.Output,
 ) -> int:
     """Report the verdict, job, network, paths and findings of one job."""
+    if cluster:
+        print_stderr(f"--cluster {cluster}: no cluster is used: the log is read here")
     if is_brief and form not in _BRIEF:
         raise click.UsageError(f"--brief supports {' or '.join(_BRIEF)}, not {form}; omit one of them")
     if form != "json" and (only or indent is not None):

@@ -9,7 +9,7 @@ from nccl_inspect.explain import lead as leads
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.judging.engine import CATEGORIES, registered
-from nccl_inspect.scanning import meaning, nearness
+from nccl_inspect.scanning import meaning
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import listed
 
@@ -55,7 +55,7 @@ def line(text: str) -> Explanation:
     if sense is None:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
         result = _RESULTS.get(words, text.strip())
-        known = nearness.nearest(result, engine.shipped()) if result in _RESULTS.values() else None
+        known = meaning.similar_message(result, engine.shipped()) if result in _RESULTS.values() else None
         return line(known.sample) if known else _nearest(text)
     parts = _parts(sense)
     if sense.origin and (printer := _printer(sense.origin)):
@@ -84,7 +84,7 @@ def _nearest(text: str) -> Explanation:
         NcclInspectError: there is no such line.
     """
     is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
-    near = None if is_named else nearness.nearest(text, engine.shipped())
+    near = None if is_named else meaning.similar_message(text, engine.shipped())
     if near is None:
         raise _unknown(text)
     rules = [entry.rule for entry in registered() if entry.rule.name == near.meaning.production.rule]

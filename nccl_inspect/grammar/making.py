@@ -6,9 +6,7 @@ The result is that of :meth:`nccl_inspect.event.base.Event.build` with the value
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nccl_inspect.event.types import KINDS, Event, Message
@@ -22,46 +20,10 @@ Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
 """The event of a match of a message."""
 
 
-def is_plain(production: Production) -> bool:
-    """Whether the fields of its events are those of its messages, or one field has them all."""
-    return _is_arranged_by(Event, production) or _is_arranged_by(Message, production)
-
-
 def _is_arranged_by(kind: type[Event], production: Production) -> bool:
     own: Any = KINDS[production.event].arrange
     its: Any = kind.arrange
     return own.__func__ is its.__func__
-
-
-def blank(production: Production, same: Mapping[str, object]) -> Event:
-    """Return what events of a plain production have in common.
-
-    Args:
-        production: of them all.
-        same: the values of fields that are the same in all.
-    """
-    names = dict.fromkeys(name for name, _, _ in production.shape.fields)
-    return KINDS[production.event].build(production, {**names, **same}, "")
-
-
-def events(common: Event, columns: Mapping[str, Sequence[object]], messages: Sequence[str]) -> list[Event]:
-    """Many events of a plain production.
-
-    Args:
-        common: what they have in common: see :func:`blank`.
-        columns: the values of other fields, event by event.
-        messages: what was printed.
-    """
-    kind: Any = type(common)
-    size = len(messages)
-    if isinstance(common, Message):
-        listed = (zip(repeat(name), columns.get(name) or repeat(value, size)) for name, value in common.values)
-        columns = {"values": list(zip(*listed, strict=True))}
-    made: list[Event] = list(map(kind.__new__, repeat(kind, size)))
-    for name, put in slots(kind).items():
-        values = messages if name == "message" else columns.get(name) or repeat(getattr(common, name))
-        deque(map(put, made, values), maxlen=0)
-    return made
 
 
 def maker(production: Production) -> Maker:
@@ -70,7 +32,7 @@ def maker(production: Production) -> Maker:
     shape = production.shape
     if _is_arranged_by(Message, production):
         return _maker_in_one(production)
-    if not is_plain(production):
+    if not _is_arranged_by(Event, production):
         return lambda match, message: kind.build(production, shape.values(match), decode(message))
 
     fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}

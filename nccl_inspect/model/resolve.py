@@ -18,7 +18,6 @@ from nccl_inspect.model.communicators import (
     edges,
     lifetime,
     names,
-    parallelism,
     rings_and_trees,
     stated_world,
 )
@@ -32,16 +31,15 @@ from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.parts import Part
-from nccl_inspect.model.paths import build, gpu_classes, placement, unfinished
+from nccl_inspect.model.paths import build, gpu_classes, placement
 from nccl_inspect.model.paths.nics import NicNames
 from nccl_inspect.model.paths.table import Paths
-from nccl_inspect.model.processes import identity, isolation, last_lines, launcher_labels, runs
+from nccl_inspect.model.processes import gathering, identity
 from nccl_inspect.model.processes.gathering import Gathered, walked
-from nccl_inspect.model.statements import calls, excerpts, job_end, timeline, unrecognised
+from nccl_inspect.model.statements import job_end, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import StatementLine, Statements, by_process
-from nccl_inspect.model.statements.notices import joined
-from nccl_inspect.model.statements.quotes import Quotes
+from nccl_inspect.model.statements.index import Quotes, StatementLine, Statements, by_process
+from nccl_inspect.model.statements.notices import gathered_calls, joined, timeline_of
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
@@ -97,7 +95,7 @@ class _Builder:
         self._quotes = Quotes(fold.where)
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
-        self._earlier = runs.superseded(self._communicators, gathered.everything)
+        self._earlier = gathering.superseded(self._communicators, gathered.everything)
         over = {process for run in self._earlier for process in run.processes}
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
@@ -115,14 +113,14 @@ class _Builder:
             name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
-        self._ranks.update(launcher_labels.of_nobody(logs))
+        self._ranks.update(identity.ranks_of_nobody(logs))
 
     def job(self) -> Job:
         statements = self._statements
         notices = joined(statements.all, self._ranks, self._releases, self._quotes.message, self._completed_last)
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self._layouts = rings_and_trees.Layouts()
-        self._likely = parallelism.likely(self._communicators, self._world)
+        self._likely = names.likely_parallelism(self._communicators, self._world)
         releases = (
             _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices) or self._inferred_version()
         )
@@ -141,7 +139,7 @@ class _Builder:
             nccl_versions=releases,
             cuda_versions=sorted({versions.cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
-            isolated_hosts=isolation.hosts(self._processes),
+            isolated_hosts=identity.isolated_hosts(self._processes),
             network=self._network(notices),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
@@ -154,13 +152,13 @@ class _Builder:
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
             partial=self._fold.partial,
-            excerpt=excerpts.is_excerpt(self._fold, environment),
+            excerpt=unrecognised.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
             damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],
             repeated=sorted(map(self._quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
             raised=self._raised(),
-            raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
+            raised_by=identity.raised_by(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
             benchmarks=[line for source in self._fold.numbered.values() for line in _shown(source, source.results())],
             repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
@@ -170,10 +168,10 @@ class _Builder:
         ).defer(
             gpus=self._gpus,
             local_ranks=lambda: communicator.local_ranks(self._world),
-            calls=lambda: calls.gathered(self._processes, self._global_rank),
+            calls=lambda: gathered_calls(self._processes, self._global_rank),
             without_nvls=self._without_nvls,
             last_lines=lambda: [self._last_line(process.log) for process in self._processes],
-            timeline=lambda: timeline.of(self._processes, self._global_rank, self._fold.where),
+            timeline=lambda: timeline_of(self._processes, self._global_rank, self._fold.where),
         )
 
     def _unplaced(self) -> int:
@@ -371,7 +369,7 @@ class _Builder:
             self._fold.where(log.first)[2] if source_and_line(log.first)[0] == source_and_line(log.last)[0] else 0
         )
         stated, text = self._last_stated.get, self._quotes.message
-        return line.defer(evidence=lambda: last_lines.kept(log, stated(log.process), text))
+        return line.defer(evidence=lambda: identity.last_line(log, stated(log.process), text))
 
     def _inferred_version(self) -> list[str]:
         version = versions.infer(set(self._releases.values()))
@@ -399,7 +397,7 @@ class _Builder:
 
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.numbered.items()}
-        last = unfinished.connections((process.log for process in self._processes), ends)
+        last = build.unfinished_connections((process.log for process in self._processes), ends)
         return list(map(self._quotes.edge, last[:MAX_EVIDENCE]))
 
     def _without_nvls(self) -> list[Evidence]:

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TypeAlias
 
 from nccl_inspect.bandwidth.lines import NEAR, goes_on, kept
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.elisions import PASTE, is_decorated, is_elided, spared
+from nccl_inspect.ingest.lines.decoration import PASTE, is_decorated, is_elided, spared
+from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.places import position
 from nccl_inspect.model.fold.source_counts import MAX_BENCHMARKS, NEAR_END, SourceCounts
+from nccl_inspect.model.statements.unrecognised import has_communicator
 from nccl_inspect.scanning.bulk import LARGE, BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
+from nccl_inspect.scanning.found import Found
 
-_Short: TypeAlias = tuple[Source, list[Lines]]
-"""A source with its only lines, or with none."""
-
-
-class Group:
-    """Short sources that follow each other."""
-
-    def __init__(self) -> None:
-        self.sources: list[_Short] = []
-        self.size = 0
-        """Bytes of all."""
-
-    def without_last(self) -> Iterator[Piece]:
-        """All but the last source as a group, then this one as it is: it proved not to be short."""
-        source, blocks = self.sources.pop()
-        if self.sources:
-            yield self
-        yield source
-        yield from blocks
-
-
-Piece: TypeAlias = Source | Lines | NoInputError | Fold | Group
-"""A source, then its lines, then the error that ended it if there was one; or whole short sources; or a fold of the
-lines of some sources."""
+Piece: TypeAlias = Source | Lines | NoInputError | Fold
+"""A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
 
 
 class Reader:
@@ -72,8 +52,6 @@ class Reader:
         elif isinstance(piece, Fold):
             self.fold.merge(piece)
             self._scanner.know(piece.known)
-        elif isinstance(piece, Group):
-            self._add_group(piece.sources)
         else:
             self.fold.sources[-1].problem = str(piece)
 
@@ -90,45 +68,6 @@ class Reader:
             self._learn()
             if self._scanner.wrapped:
                 _look_for_spared(source, lines, before)
-
-    def _add_group(self, group: Sequence[_Short]) -> None:
-        """Read short sources: neighbours together, as far as nothing but their lines matters."""
-        for is_plain, run in groupby(group, lambda short: all(map(self._scanner.is_plain, short[1]))):
-            sources = list(run)
-            size = sum(len(lines.text) for _, blocks in sources for lines in blocks)
-            if is_plain and self._scanner.reads_together(size):
-                self._add_together(sources)
-            else:
-                self._add_separately(sources)
-
-    def _add_together(self, sources: Sequence[_Short]) -> None:
-        """Read plain sources; halves of them where one shows how others are to be read and has to come before these."""
-        if len(sources) < 2:
-            self._add_separately(sources)
-            return
-        first = len(self.fold.sources)
-        several = []
-        for number, (source, blocks) in enumerate(sources, first):
-            counts = self.fold.start(source.name, source.newest_first).counts
-            several += [(lines, counts, position(number, 0)) for lines in blocks]
-        if self._scanner.read_together(several):
-            self._learn()
-            for (_, blocks), counted in zip(sources, self.fold.sources[first:], strict=True):
-                for lines in blocks:
-                    account(counted, lines, 0)
-                    if self._scanner.wrapped:
-                        _look_for_spared(counted, lines, 0)
-            return
-        del self.fold.sources[first:]
-        middle = len(sources) // 2
-        self._add_together(sources[:middle])
-        self._add_together(sources[middle:])
-
-    def _add_separately(self, sources: Sequence[_Short]) -> None:
-        for source, blocks in sources:
-            self.add(source)
-            for lines in blocks:
-                self.add(lines)
 
     def _learn(self) -> None:
         """Keep what the lines showed."""
@@ -175,3 +114,51 @@ def _look_for_spared(source: SourceCounts, lines: Lines, before: int) -> None:
 
 def _number(lines: Lines, index: int, before: int) -> int:
     return lines.mended.numbers[index] if lines.mended else before + index + 1
+
+
+def may_be_excerpt(fold: Fold) -> bool:
+    """Whether there may be lines in it that only the reading of excerpts knows."""
+    counts = [source.counts for source in fold.sources]
+    if sum(source.bytes for source in fold.sources) > PASTE or has_communicator(fold):
+        return False
+    if any(log_detection.is_program(source.name) for source in fold.sources):
+        return False
+    if any(source.decorated for source in fold.sources):
+        return True
+    return any(counted.lines > counted.typed_lines + counted.related_lines for counted in counts)
+
+
+def read_excerpts(pieces: Iterable[Piece]) -> Fold:
+    """The fold of short texts.
+
+    Args:
+        pieces: their sources and lines.
+    """
+    reader = Reader()
+    open_: list[Lines] = []
+    for piece in pieces:
+        if isinstance(piece, Lines) and piece.mended is None:
+            open_.append(piece)
+            continue
+        _read_excerpt(reader.fold, open_)
+        reader.add(piece)
+    _read_excerpt(reader.fold, open_)
+    return reader.fold
+
+
+def _read_excerpt(fold: Fold, open_: list[Lines]) -> None:
+    """Read the lines of a source, which are all there now."""
+    if not open_:
+        return
+    from nccl_inspect.scanning.excerpts import Excerpt  # whole logs never need it
+
+    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.shipped())
+    excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
+    before = 0
+    for lines in open_:
+        account(source, lines, before)
+        before += len(lines)
+    fold.restored += excerpt.read
+    fold.productions.update(production.key for production in excerpt.productions)
+    fold.take(block)
+    open_.clear()

@@ -12,7 +12,6 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.partition import Part
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Piece, Reader
-from nccl_inspect.pipeline.short_sources import grouped
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
 from nccl_inspect.scanning.scanner import Scanner
@@ -34,14 +33,14 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
     known = known_of(groups[0][0])
     with processes.Helpers() as helpers:
         started = [helpers.start(_work, group, known, os.getpid()) for group in groups[1:]]
-        yield from grouped(read(state, groups[0], progress))
+        yield from read(state, groups[0], progress)
         for group, helper in zip(groups[1:], started, strict=True):
             piece = helper.result()
             if isinstance(piece, Fold) and state.can_merge(piece):
                 yield piece
                 progress(sum(part.size for part in group))
             else:
-                yield from grouped(read(state, group, progress))
+                yield from read(state, group, progress)
 
 
 def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
@@ -64,7 +63,7 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
 
 def _work(group: Sequence[Part], known: Known, parent: int) -> Fold:
     reader = Reader(Fold(known))
-    for piece in grouped(read(reader.fold, group, lambda _: processes.end_unless_child_of(parent))):
+    for piece in read(reader.fold, group, lambda _: processes.end_unless_child_of(parent)):
         reader.add(piece)
     return reader.fold
 

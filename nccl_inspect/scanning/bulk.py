@@ -7,8 +7,8 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,18 +19,87 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame, in_most
+from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
-from nccl_inspect.scanning import flood, sparse
+from nccl_inspect.scanning import sparse
 from nccl_inspect.scanning.counts import TAIL, Counts, Text
 from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
-from nccl_inspect.scanning.wrapped_messages import rejoined
+from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.collector import Collector
     from nccl_inspect.scanning.columns import Columns, Split
+    from nccl_inspect.scanning.found import Collector
     from nccl_inspect.scanning.records import Records
+
+
+MOST = 1 << 16
+"""Bytes of a log that is looked through: what people paste is shorter."""
+_NARROWEST = 40
+_PIECES = 4
+"""Of a line, at most."""
+_GLUES = (b"", b" ")
+"""A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
+_QUOTE = later(rb"(?:> ?)+")
+_OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
+"""Text that marks a line as not continuing the one before."""
+_USUAL = b"NCCL INFO "
+"""What most such lines hold."""
+
+
+def rejoined(lines: Lines, grammar: Grammar) -> Lines:
+    """The first block of a source with broken lines put together; the same block where there are none.
+
+    Args:
+        lines: of a source, from its first one.
+        grammar: knows whole messages.
+    """
+    if lines.mended is not None or len(lines.text) > MOST or prefix.MARK not in lines.text:
+        return lines
+    given = envelopes.cleaned(lines.lines, lines.text)
+    broken = dict(_broken(given, grammar))
+    if not broken:
+        return lines
+    whole, numbers, at = list[bytes](), list[int](), 0
+    while at < len(given):
+        pieces, line = broken.get(at, (1, given[at]))
+        whole.append(line)
+        numbers.append(at + 1)
+        at += pieces
+    return Lines(whole, lines.size, Mended(numbers, len(given)))
+
+
+def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    """Yield where a broken line begins, how many lines it takes, and what it was."""
+    width = max(map(len, lines))
+    others = [place for place, line in enumerate(lines[1:]) if _USUAL not in line]
+    for place, line in zip(others, map(lines.__getitem__, others), strict=True):
+        if prefix.MARK in line and _OWN.search(lines[place + 1]) is None and len(line) >= _NARROWEST:
+            parts = prefix.split(line)
+            if parts and not _is_known(parts[1], grammar) and (made := _made(lines, place, width, grammar)):
+                yield place, made
+
+
+def _made(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
+    """The number of lines and what they are together; None when that is not a message."""
+    quote = _QUOTE.match(lines[place])
+    tried = [lines[place]]
+    for size, (above, line) in enumerate(zip(lines[place:], lines[place + 1 : place + _PIECES], strict=False), 2):
+        rest = _QUOTE.sub(b"", line, count=1) if quote else line
+        if _OWN.search(rest) or len(above) + len(rest.split(maxsplit=1)[0]) + 1 < width:
+            return None  # the word had had room
+        tried = [candidate.rstrip() + glue + rest for candidate in tried for glue in _GLUES]
+        for candidate in tried:
+            if (parts := prefix.split(candidate)) and _is_known(parts[1], grammar):
+                return size, candidate
+    return None
+
+
+def _is_known(rest: bytes, grammar: Grammar) -> bool:
+    message = rest.partition(b" ")[2]
+    return (grammar.parse(message) or grammar.parse_cut(message)) is not None
+
 
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what makes the origin of each where this is that of another time."""
@@ -85,53 +154,13 @@ class BulkScanner(Scanner):
             self._by_line(lines, counts)
         elif lines.mended is None and _is_sparse(text):
             self._sparse(lines, counts)
-        elif (repeats := None if lines.mended else flood.found(lines)) and self._flood(repeats, counts):
+        elif (repeats := None if lines.mended else sparse.found(lines)) and self._flood(repeats, counts):
             pass
         elif envelopes.has_partials(text):
             self._by_line(lines, counts)
         else:
             # The next block of a flood is counted: for one alone numpy is not loaded.
             self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
-
-    def is_plain(self, lines: Lines) -> bool:
-        """Whether a short source can be read together with others: nothing but its lines matters."""
-        text = lines.text
-        return (
-            lines.mended is None
-            and not (len(text) > _SMALL and _is_sparse(text))
-            and not envelopes.needs_cleaning(text)
-            and not envelopes.has_partials(text)
-            and rejoined(lines, self._grammar) is lines
-        )
-
-    def reads_together(self, size: int) -> bool:
-        """Whether sources of some bytes together are read in columns."""
-        return self._columns_of(size) is not None
-
-    def read_together(self, several: Sequence[tuple[Lines, Counts, int]]) -> bool:
-        """Read plain sources as one block; False, and nothing happened, where one of them shows how to read others.
-
-        Args:
-            several: the lines of each, its counts, and the place before its first line.
-        """
-        assert self._columns is not None
-        split = self._in_columns(self._columns, b"\n".join([lines.text for lines, *_ in several]), 0)
-        if split is None:
-            return False
-        from nccl_inspect.scanning.shared_block import SharedBlock  # this loads numpy, as columns do
-
-        self._seen += sum(len(lines.text) for lines, *_ in several)
-        shared = SharedBlock(split, [len(lines) for lines, *_ in several], [before for *_, before in several])
-        block = Found(has_places=True)
-        block.lines, block.connections = split.lines, split.connections
-        self._begin(split.left)
-        for (_, counts, before), part in zip(several, shared.parts(), strict=True):
-            counts.number(part.size)
-            counts.add(part.sound, part.unknown)
-            if part.left:
-                self._each(part.numbers, part.left, counts, block, before)
-        self._collector.take(block)
-        return True
 
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
@@ -147,19 +176,8 @@ class BulkScanner(Scanner):
         self._each(numbers, cleaned, counts, block)
         self._collector.take(block)
 
-    def _each(
-        self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found, before: int = 0
-    ) -> None:
-        """Lines of a source one by one; most are known.
-
-        Args:
-            numbers: of the lines.
-            cleaned: the lines.
-            counts: of the source.
-            block: where they are kept.
-            before: what makes places of their numbers, where the block has those.
-        """
-        keep = partial(block.keep_from, before) if before else block.keep
+    def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
+        """Lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
         texts, timed = self._texts.young, block.timed
@@ -183,17 +201,16 @@ class BulkScanner(Scanner):
                     text, channel = self._text(rest, origin), None
                     texts = self._texts.young
                 if text is not None and not text.damaged:
-                    place = before + number
                     if frame is not None:
-                        timed[place] = frame, line
+                        timed[number] = frame, line
                     if rows and text.parsed is not None:
-                        rows.append((place, origin, text, channel))
+                        rows.append((number, origin, text, channel))
                     else:
-                        block.keep(place, block.origin(place, origin), text, channel)
+                        block.keep(number, block.origin(number, origin), text, channel)
                         unknown += text.parsed is None
                     quick += 1
                     continue
-            self._line(number, line, counts, keep)
+            self._line(number, line, counts, block.keep)
             texts = self._texts.young
         counts.add(quick, unknown)
 
@@ -249,23 +266,18 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen + size > self._large:
             try:
-                from nccl_inspect.scanning import columns, heads, records, text_forms  # these load numpy
+                from nccl_inspect.scanning import columns, records  # these load numpy
             except ImportError:
                 self._large = inf
                 return None
-            known = heads.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
-            texts = text_forms.TextForms(self._sound_text, self._sound_meaning, self._seen_texts, self._texts.keep)
-            self._columns = columns.Columns(self._grammar, texts, known)
+            known = columns.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
+            self._columns = columns.Columns(self._grammar, self._sound_text, known)
             self._records = records.Records(self._columns, known)
         return self._columns
 
     def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:
         """Return who printed lines with these prefixes, as far as they were seen lately."""
         return map(self._origins.young.get, heads)
-
-    def _seen_texts(self, rests: Iterable[bytes]) -> Iterable[Text | None]:
-        """Return what levels and messages of lines mean, as far as they were seen lately."""
-        return map(self._texts.young.get, rests)
 
     def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
         """Return what level and message of a line mean, if they are sound and mean the same wherever they stand."""
@@ -275,13 +287,6 @@ class BulkScanner(Scanner):
             if self.wrapped:  # else it means the same wherever it stands
                 text = self._texts.young.get(rest)
         return None if text is None or text.damaged else text
-
-    def _sound_meaning(self, rest: bytes, origin: Origin) -> Text | None:
-        """Return the same for a text that nobody printed: nothing is remembered."""
-        if rest[:5] not in prefix.BEGINNINGS or self._key(rest, origin) != rest:
-            return None
-        text = self._meaning(rest, rest)
-        return None if text.damaged else text
 
     def unwrap(self) -> None:
         """Know from here on that lines are in envelopes."""
@@ -320,7 +325,7 @@ class BulkScanner(Scanner):
             self._templates[rest[_DIGITS_END:]] = text
         return text
 
-    def _flood(self, repeats: flood.Repeats, counts: Counts) -> bool:
+    def _flood(self, repeats: sparse.Repeats, counts: Counts) -> bool:
         """Count lines of which most are the same; False, and nothing happened, when they are not to be counted.
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.

@@ -7,19 +7,368 @@ is not proved to be a connection line is left to the scanner, line by line. Only
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.ingest.lines.prefix import MARK
-from nccl_inspect.scanning.connection_table import MAX_CHANNEL, ConnectionTable
+from nccl_inspect.grammar.types import field_type
+from nccl_inspect.ingest.lines import timestamps
+from nccl_inspect.ingest.lines.prefix import MARK, Origin
+from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.forms import CHANNEL, TAIL, Forms
-from nccl_inspect.scanning.heads import Known, Spans, heads_of
-from nccl_inspect.scanning.line_table import Heads, LineTable
-from nccl_inspect.scanning.spans import Block, Mask, Rows, number_of
-from nccl_inspect.scanning.text_forms import TextForms
+from nccl_inspect.scanning.line_table import MAX_CHANNEL, NONE, ConnectionTable, Heads, LineTable, Part, Printers, Way
+from nccl_inspect.scanning.spans import ZERO, Block, Column, Mask, Rows, number_of, weights_of
+from nccl_inspect.util.records import slots
+from nccl_inspect.util.text import decode
+
+_MAX_HEADS = 64
+"""Of times in one block, by place and width; prefixes with further ones are compared as they are."""
+
+
+class Known(NamedTuple):
+    """Holds what a scanner knows of prefixes."""
+
+    seen: Callable[[Iterable[bytes]], Iterable[Origin | None]]
+    """Who printed lines with these prefixes, as far as they were seen lately."""
+    parsed: Callable[[bytes], Origin | None]
+    """Who printed a line with this prefix."""
+    proven: Callable[[bytes], Frame | None]
+    """What prefixes have in common that differ in their time."""
+    is_news: Callable[[bytes], bool]
+    """Whether the prefix changes how other lines are read."""
+
+
+class Spans(NamedTuple):
+    """Holds where lines with a prefix are in a block."""
+
+    row: Rows
+    """Which lines of the block these are."""
+    begin: Rows
+    mark: Rows
+    """Where the prefix of each ends."""
+    end: Rows
+
+    def at(self, chosen: Mask | Rows) -> Spans:
+        """Some of them."""
+        return Spans(*(column[chosen] for column in self))
+
+
+def heads_of(block: Block, spans: Spans, first: int, is_timed: bool, known: Known) -> Heads | None:
+    """The prefixes of some lines; None where one is news.
+
+    Args:
+        block: where the lines stand.
+        spans: where in it.
+        first: the number of the first line of the block.
+        is_timed: whether most prefixes have a time.
+        known: what is known of prefixes.
+    """
+    row, begin, mark, _ = spans
+    framed = _framed(block, begin, mark, known) if is_timed else _Framed(np.full(len(row), -1, np.int32), [])
+    if framed is None:
+        return None
+    printer, frames = framed
+    origins = [frame.origin for frame in frames]
+    left = np.flatnonzero(printer < 0)
+    number, where = number_of(block.alike((begin[left], mark[left])))
+    numbers = np.full(len(where), -1, np.int32)
+    found = origins_of(block.pieces(begin[left[where]], mark[left[where]]), known)
+    if found is None:
+        return None
+    for index, origin in enumerate(found):
+        if origin is not None:
+            numbers[index] = len(origins)
+            origins.append(origin)
+    printer[left] = numbers[number]
+    more: list[Frame | None] = [None] * (len(origins) - len(frames))
+    return Heads(block, begin, mark, row + first, printer, Printers(origins, frames and frames + more))
+
+
+def origins_of(heads: Sequence[bytes], known: Known) -> list[Origin | None] | None:
+    """Return who printed lines with these prefixes; None where one is news."""
+    origins = list(known.seen(heads))
+    for index, head in enumerate(heads):
+        if origins[index] is None:
+            if known.is_news(head):
+                return None
+            origins[index] = known.parsed(head)
+    return origins
+
+
+class _Framed(NamedTuple):
+    """Prefixes that differ in their time only."""
+
+    frame: Column
+    """By prefixes: an index into the frames; -1 for those that are compared as they are."""
+    frames: list[Frame]
+
+
+def _framed(block: Block, begin: Rows, mark: Rows, known: Known) -> _Framed | None:
+    """Return what prefixes have in common but for their times; None where one is news."""
+    start, stop = _times(block, begin, mark)
+    frame_of = np.full(len(begin), -1, np.int32)
+    rows = np.flatnonzero(stop > start)
+    begin, mark, start, stop = begin[rows], mark[rows], start[rows], stop[rows]
+    number, where = number_of(block.alike((begin, start), (stop, mark), also=stop - start))
+    last = np.zeros(len(where), np.int64)
+    last[number] = np.arange(len(rows))
+    numbers = np.full(len(where), -1, np.int32)
+    frames: list[Frame] = []
+    spans = start[where] - begin[where], stop[where] - begin[where]
+    firsts = zip(block.pieces(begin[where], mark[where]), *(span.tolist() for span in spans), strict=True)
+    for index, (head, since, until) in enumerate(firsts):
+        key = head[:since] + head[since:until].translate(ZERO) + head[until:]
+        frame = known.proven(key)
+        if frame is None:
+            if known.is_news(head):
+                return None
+            at = last[index]
+            for one in (head, block.data[begin[at] : mark[at]]):
+                known.parsed(one)
+            frame = known.proven(key)
+        if frame is not None and frame.begin == since and frame.rest == len(head) - until:
+            numbers[index] = len(frames)
+            frames.append(frame)
+    frame_of[rows] = numbers[number]
+    return _Framed(frame_of, frames)
+
+
+def _times(block: Block, begin: Rows, mark: Rows) -> tuple[Rows, Rows]:
+    """Return where the times in prefixes begin and end, if they look like those in others; else both is the same.
+
+    Whether that is the time of a prefix, its frame proves.
+    """
+    start, stop = begin.copy(), begin.copy()
+    left = np.arange(len(begin))
+    for _ in range(_MAX_HEADS):
+        if not len(left):
+            break
+        head = block.data[begin[left[0]] : mark[left[0]]]
+        form = head.translate(ZERO)
+        since, until = timestamps.place(form)
+        at = begin[left] + since
+        fits = mark[left] - begin[left] >= until
+        if since < until:
+            fits[fits] = _are_times(block, at[fits], form[since:until])
+        else:  # others of this width may have one: they are told apart as they stand
+            fits = mark[left] - begin[left] == len(head)
+        rows = left[fits]
+        start[rows] += since
+        stop[rows] += until
+        fits[0] = True
+        left = left[~fits]
+    return start, stop
+
+
+def _are_times(block: Block, at: Rows, form: bytes) -> Mask:
+    """Whether times of this form are at some places."""
+    fits = block.has_form(at, form)
+    after = block.bytes[at + len(form)]
+    fits &= (after < ord("0")) | (after > ord("9"))
+    if form[2:3] == b":":
+        hour, tens, minute, second = (block.bytes[at + place] for place in (0, 1, 3, 6))
+        fits &= (hour < ord("2")) | ((hour == ord("2")) & (tens < ord("4")))
+        fits &= (minute < ord("6")) & (second < ord("6"))
+    return fits
+
+
+CHANNEL = b"INFO Channel "
+TAIL = len(CHANNEL) + 2
+"""Bytes of level and text up to the end of the channel's number, which has two digits."""
+_LEVEL = len(b"INFO ")
+_FIELDS = ("conn", "src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank", "via_rank", "_via_dev")
+_NUMBER_WIDTH = 6
+"""Digits of a number that is read so: no rank has more."""
+_NAME_WIDTH = 9
+_MAX_FORMS = 10_000
+_DEVICE = field_type("id")
+
+
+class _Field(NamedTuple):
+    name: str
+    begin: int
+    """Bytes behind the number of the channel."""
+    digits: Sequence[int]
+    """The same of its digits."""
+    width: int
+    is_text: bool
+
+
+class _Form(NamedTuple):
+    """Texts that differ in digits only; places are bytes behind the number of the channel."""
+
+    way: int
+    width: int
+    fields: Sequence[_Field]
+    digits: list[int]
+    """The places of their digits."""
+    weights: NDArray[np.int64]
+    """What each digit counts in each field."""
+    firsts: list[int]
+    """Those of the digits that are not zero."""
+    fixed: list[int]
+    """The places of other digits: others there may make another message of it."""
+    same: NDArray[np.uint8]
+    """These digits."""
+
+
+class Read(NamedTuple):
+    """Texts in columns: the way of each, an index; -1 where it is to be read line by line."""
+
+    way: Column
+    columns: dict[str, Column]
+
+
+class Forms:
+    """Forms of connection lines.
+
+    Args:
+        grammar: what recognises a text.
+        text_of: what level and message of a line mean to its reader; None where that depends on the line.
+    """
+
+    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text | None]) -> None:
+        self._grammar = grammar
+        self._text_of = text_of
+        self._forms: dict[bytes, _Form | None] = {}
+        self.ways: list[Way] = []
+        self.texts: list[str] = []
+        self._text_numbers: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Forget what was learned: from here on texts may mean something else."""
+        self._forms.clear()
+
+    def read(self, block: Block, begin: Rows, end: Rows, origin_of: Callable[[int], Origin]) -> Read:
+        """Read texts.
+
+        Args:
+            block: where they stand.
+            begin: where each continues after the number of the channel.
+            end: where it ends.
+            origin_of: who printed it.
+        """
+        columns = {name: np.full(len(begin), NONE, np.int32) for name in _FIELDS}
+        way = np.full(len(begin), NONE, np.int32)
+        number, where = number_of(block.shaped(begin, end))
+        order = np.argsort(number, kind="stable")
+        rows = np.split(order, np.cumsum(np.bincount(number, minlength=len(where)))[:-1])
+        for at, of_shape in zip(where.tolist(), rows, strict=False):  # of nothing, numpy makes one part
+            text = block.data[begin[at] - TAIL : end[at]]
+            shape = text[TAIL:].translate(ZERO)
+            form = self._forms[shape] if shape in self._forms else self._learn(shape, text, origin_of(at))
+            if form is not None:
+                self._fill(form, of_shape, block, begin, way, columns)
+        return Read(way, columns)
+
+    def _fill(
+        self, form: _Form, rows: Rows, block: Block, begin: Rows, way: Column, columns: dict[str, Column]
+    ) -> None:
+        """Read texts of one form."""
+        start = begin[rows]
+        letters = block.windows(start, form.width)
+        is_sound = (letters[:, form.fixed] == form.same).all(axis=1) & (letters[:, form.firsts] != ord("0")).all(axis=1)
+        values = (letters[:, form.digits].astype(np.int64) - ord("0")) @ form.weights
+        for field, value in zip(form.fields, values.T, strict=True):
+            if field.is_text:
+                _, first, number = np.unique(value, return_index=True, return_inverse=True)
+                begins = (start[first] + field.begin).tolist()
+                value = np.array([self._text(block.data[at : at + field.width]) for at in begins], np.int32)[number]
+            columns[field.name][rows] = value
+        way[rows] = np.where(is_sound, form.way, NONE)
+
+    def _text(self, text: bytes) -> int:
+        number = self._text_numbers.setdefault(decode(text), len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(decode(text))
+        return number
+
+    def _learn(self, shape: bytes, rest: bytes, origin: Origin) -> _Form | None:
+        if len(self._forms) >= _MAX_FORMS:
+            self._forms.clear()
+        form = self._forms[shape] = self._form(rest, origin)
+        return form
+
+    def _form(self, rest: bytes, origin: Origin) -> _Form | None:
+        """The form of the text of a line; None where it has none."""
+        text = self._text_of(rest, origin)
+        parsed = text.parsed if text else None
+        if text is None or parsed is None or parsed.kind is not ChannelConnect or rest[_LEVEL:] != text.message:
+            return None
+        spans = self._spans(text.message)
+        if spans is None:
+            return None
+        begin, end = TAIL - _LEVEL - 2, TAIL - _LEVEL
+        parts: list[str | Part] = []
+        fields: list[_Field] = []
+        at = 0
+        free = set[int]()
+        for start, stop, part in spans:
+            digits = [place for place in range(start, stop) if rest[_LEVEL + place : _LEVEL + place + 1].isdigit()]
+            is_channel = part.name == "channel"
+            if is_channel != ((start, stop) == (begin, end)):
+                return None
+            if not is_channel:
+                if part.name not in _FIELDS or len(digits) > (_NAME_WIDTH if part.is_text else _NUMBER_WIDTH):
+                    return None
+                if not part.is_text and len(digits) < stop - start:
+                    return None
+                fields.append(_Field(part.name, start - end, [one - end for one in digits], stop - start, part.is_text))
+            free.update(digits)
+            parts += [decode(text.message[at:start]), part]
+            at = stop
+        parts.append(decode(text.message[at:]))
+        if not self._is_general(text.message, free):
+            return None
+        fixed = [
+            place for place, byte in enumerate(text.message) if 48 <= byte < 58 and place not in free and place >= end
+        ]
+        event = parsed.event
+        assert isinstance(event, ChannelConnect)
+        names = slots(ChannelConnect)
+        numbers = tuple(part.name for _, _, part in spans if part.name in names)
+        self.ways.append(Way(event, text.level, parts, numbers))
+        digits = [place for field in fields for place in field.digits]
+        return _Form(
+            way=len(self.ways) - 1,
+            width=len(text.message) - end,
+            fields=fields,
+            digits=digits,
+            weights=weights_of([len(field.digits) for field in fields]),
+            firsts=[field.begin for field in fields if field.width > 1 and not field.is_text],
+            fixed=[place - end for place in fixed],
+            same=np.frombuffer(text.message, np.uint8)[fixed],
+        )
+
+    def _spans(self, message: bytes) -> list[tuple[int, int, Part]] | None:
+        """The places of the numbers and device names in a message, in their order; None for no known one."""
+        parsed = self._grammar.parse(message)
+        match = parsed.production.match(message) if parsed else None
+        if parsed is None or match is None:
+            return None
+        spans = []
+        for name, kind, group in parsed.production.shape.fields:
+            if match[group] is not None and (kind.read is int or kind is _DEVICE):
+                spans.append((*match.span(group), Part(name, len(kind.write(0)), kind is _DEVICE)))
+        return sorted(spans, key=lambda span: span[:2])
+
+    def _is_general(self, message: bytes, free: set[int]) -> bool:
+        """Whether the message means the same with other digits in these places."""
+        own = self._grammar.parse(message)
+        spans = [span[:2] for span in self._spans(message) or ()]
+        for digit in b"19":
+            other = bytes(digit if place in free else byte for place, byte in enumerate(message))
+            parsed = self._grammar.parse(other)
+            if own is None or parsed is None or parsed.production is not own.production:
+                return False
+            if [span[:2] for span in self._spans(other) or ()] != spans:
+                return False
+        return True
+
 
 _WIDEST = 256
 """Bytes of a prefix, or of a text, that is read in columns."""
@@ -45,19 +394,18 @@ class Columns:
 
     Args:
         grammar: what recognises them.
-        texts: read what they mean.
+        text_of: what level and message of a line mean to its reader; None where that depends on the line.
         known: what is known of prefixes.
     """
 
-    def __init__(self, grammar: Grammar, texts: TextForms, known: Known) -> None:
-        self._forms = Forms(grammar, texts.text_of)
-        self._texts = texts
+    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text | None], known: Known) -> None:
+        self._forms = Forms(grammar, text_of)
+        self._text_of = text_of
         self._known = known
 
     def forget(self) -> None:
         """Forget what was learned of texts: from here on they may mean something else."""
         self._forms.forget()
-        self._texts.forget()
 
     def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
         """Read a block.
@@ -135,8 +483,8 @@ class Columns:
         texts: list[Text] = []
         numbers = np.full(len(where), -1, np.int32)
         origins, printers = heads.printers.origins, heads.printer[at[where]].tolist()
-        meanings = self._texts.read(block, begin[where], end[where], lambda one: origins[printers[one]])
-        for index, meaning in enumerate(meanings):
+        for index, text in enumerate(block.pieces(begin[where], end[where])):
+            meaning = self._text_of(text, origins[printers[index]])
             if meaning is not None:
                 numbers[index] = len(texts)
                 texts.append(meaning)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines import prefix
@@ -11,8 +12,8 @@ from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.counts import Text
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.connection_table import ConnectionTable
-    from nccl_inspect.scanning.line_table import LineTable
+    from nccl_inspect.scanning.line_table import ConnectionTable, LineTable
+
 
 Row: TypeAlias = tuple[int, Origin, Text, int | None]
 """A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
@@ -44,14 +45,9 @@ NOTHING_KNOWN = Known()
 
 
 class Found:
-    """Sound lines by the process that printed them: the order of those of several processes does not matter.
+    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
 
-    Args:
-        has_places: whether lines of several sources are in it, so that their numbers are places.
-    """
-
-    def __init__(self, has_places: bool = False) -> None:
-        self.has_places = has_places
+    def __init__(self) -> None:
         self.by_process: dict[Process, list[Row]] = {}
         """In the order of the first lines."""
         self.unknown: list[tuple[int, Origin, Text, int]] = []
@@ -96,10 +92,6 @@ class Found:
         if text.parsed is None:
             self.unknown.append((number, origin, text, 1))
 
-    def keep_from(self, before: int, number: int, origin: Origin, text: Text) -> None:
-        """Add a line of one of several sources, by the place before the first one of this source and its number."""
-        self.keep(before + number, origin, text)
-
 
 class Repeated(NamedTuple):
     """A line that came many times."""
@@ -109,3 +101,16 @@ class Repeated(NamedTuple):
     number: int
     origin: Origin
     text: Text
+
+
+class Collector(Protocol):
+    """Holds who wants the lines."""
+
+    def take(self, found: Found) -> None:
+        """Take in lines; those of a process are in their order, but for those in the tables."""
+
+    def is_countable(self, text: Text) -> bool:
+        """Whether of such lines only the number, the first and the last one matter."""
+
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
+        """Take in countable lines in the order of their first ones."""

@@ -16,8 +16,7 @@ from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.envelope_fields import ISO, Inner, Stated
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
-from nccl_inspect.scanning.columns import Columns, Split, usual
-from nccl_inspect.scanning.heads import Known, Spans, origins_of
+from nccl_inspect.scanning.columns import Columns, Known, Spans, Split, origins_of, usual
 from nccl_inspect.scanning.line_table import Heads, Printers
 from nccl_inspect.scanning.spans import ZERO, Block, Column, Mask, Rows, number_of
 from nccl_inspect.util.text import decode, encode

@@ -288,7 +288,7 @@ class Scanner:
 
     def _quoted(self, line: bytes) -> tuple[Origin, Text] | None:
         """The statement of NCCL in a line that a logger, and no launcher, put something in front of."""
-        from nccl_inspect.scanning.quotations import quoted  # few logs have such lines
+        from nccl_inspect.scanning.excerpts import quoted  # few logs have such lines
 
         statement = quoted(line, self._grammar, prose=False)
         if statement and statement[1].parsed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -10,28 +9,104 @@ from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.ingest.lines import tracebacks
+from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import TAIL
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.grams import Grams
 
+
+_LOOK = 1 << 16
+"""Bytes of a block that show what most of it is."""
+_SAMPLES = 64
+_SAME = 4
+"""Lines are a flood when at most one in this many is distinct."""
+
+
+class Repeats(NamedTuple):
+    """The lines of a block, by what they say."""
+
+    numbers: Counter[bytes]
+    """How often each came."""
+    size: int
+    """Of them all."""
+    cycle: list[bytes]
+    """The lines that come in turn, or all of them."""
+    end: list[bytes]
+    """The last lines: at least as many."""
+
+    def places(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
+        """Return how many lines come before the first of each kind, and how many after the last one."""
+        return _places(self.cycle, self.numbers), _places(reversed(self.end), self.numbers)
+
+    def last_of(self, lines: Container[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Yield those of some kinds from the last one on, each with how many lines come after it."""
+        if not lines:
+            return
+        back = 0
+        while back < self.size:
+            for line in reversed(self.end if back == 0 else self.cycle):
+                if back < self.size and line in lines:
+                    yield back, line
+                back += 1
+
+
+def found(block: Lines) -> Repeats | None:
+    """Return what a block repeats; None when it does not."""
+    text = block.text
+    middle = max(0, len(text) - _LOOK) // 2  # a flood may begin after what a job prints first
+    sample = text[middle : middle + _LOOK].split(b"\n")
+    if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
+        return None
+    width = _cycle(text)
+    if width:
+        cycle, rest = text[: width - 1].split(b"\n"), text[len(text) // width * width :].split(b"\n")
+        times = len(text) // width
+        if rest == cycle[: len(rest)]:  # else the last line is a part of one
+            numbers = Counter({line: number * times for line, number in Counter(cycle).items()})
+            numbers.update(rest)
+            return Repeats(numbers, times * len(cycle) + len(rest), cycle, [*cycle, *rest])
+    lines = block.lines
+    numbers = Counter(lines)
+    return Repeats(numbers, len(lines), lines, lines) if len(numbers) * _SAME <= len(lines) else None
+
+
+def _cycle(text: bytes) -> int:
+    """The bytes of the lines that come in turn up to the end of a text; 0 when there are none."""
+    first = text[: text.find(b"\n", _LOOK // 16) + 1]
+    width = text.find(first, 1) if first else -1
+    while 0 < width < _LOOK and text[width - 1 : width] != b"\n":
+        width = text.find(first, width + 1)
+    return width if 0 < width < _LOOK and _is_periodic(text, width) else 0
+
+
+def _is_periodic(text: bytes, width: int) -> bool:
+    """Whether each byte is the same as that ``width`` bytes before; compared in parts, which are not copied."""
+    some = text[: _LOOK // width * width]
+    end = len(text) // len(some) * len(some)
+    again = (text.startswith(some, at) for at in range(0, end, len(some)))
+    return some.startswith(some[width:]) and all(again) and some.startswith(text[end:])
+
+
+def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
+    """Return how many lines come before the first of each kind."""
+    left = set(wanted)
+    places = {}
+    for place, line in enumerate(lines):
+        if line in left:
+            places[line] = place
+            left.remove(line)
+            if not left:
+                break
+    return places
+
+
 DIGITS = b"0123456789"
 _NAME = b"NCCL "
 _USUAL = b" NCCL INFO "
-_LINE_ENDS = re.compile(rb"(\n+)([^\n]*)")
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
-_FEW = 5
-"""Texts that are looked for one by one in less time than lines are compared."""
-_MANY = 40
-"""Signs that do not have that few texts in common."""
-_WIDTHS = range(4, 9)
-"""Bytes of such a text, which is part of several signs."""
-_SAMPLE = 1 << 17
-"""Bytes that show what lines of other programs look like."""
-_TRIES = 8
-"""Blocks in which other lines than NCCL's have rare letters; then all texts are looked for."""
 _LARGE = BLOCK // 2
 """Bytes of a block that are worth loading numpy, where letters do not tell."""
 _WASTE = 1 << 12
@@ -49,22 +124,11 @@ class Picked(NamedTuple):
     """What they look like."""
 
 
-class _Letters(NamedTuple):
-    """Holds what the lines of other programs consist of."""
-
-    common: bytes
-    """Their letters, with all digits: a line with others may hold a sign."""
-    texts: list[bytes]
-    """One is in each sign that consists of them, too."""
-    rare: bytes
-    """A letter of NCCL's name that is not one of them."""
-
-
 class Sieve:
     """Passes over lines of other programs that mean nothing.
 
-    The first block shows what they look like without their digits. Where they have few letters, the next blocks are
-    searched for others; else for all signs at once, with numpy.
+    They are compared by what they look like without their digits; from the second large block on, such a block is
+    searched for all signs at once, with numpy.
 
     Args:
         signs: gives what makes lines worth a look, besides NCCL's name; logs of NCCL's lines do without.
@@ -74,8 +138,7 @@ class Sieve:
         self._given = signs
         self._idle: set[bytes] = set()
         """What lines look like that mean nothing."""
-        self._letters: _Letters | None = None
-        self._tries = 0
+        self._has_begun = False
         self._grams: Grams | None = None
 
     @cached_property
@@ -89,48 +152,14 @@ class Sieve:
 
     def picked(self, text: bytes) -> Picked:
         """Return what is worth a look in a block."""
-        found = self._by_letters(text) if self._letters else None
-        if found is None and self._tries >= _TRIES and len(text) >= _LARGE:
-            found = self._by_grams(text)
-        if found is None:
-            found = self._by_shapes(text)
-            self._tries += 1
-            self._letters = self._learned() if self._tries < _TRIES else None
-            if self._letters is None:
-                self._tries = _TRIES
-        return found
+        found = self._by_grams(text) if self._has_begun and len(text) >= _LARGE else None
+        self._has_begun = True
+        return found or self._by_shapes(text)
 
     def is_idle(self, line: bytes) -> bool:
         """Whether a line means nothing."""
         shape = line.translate(None, DIGITS)
         return shape in self._idle or not self._worth({shape})
-
-    def _by_letters(self, text: bytes) -> Picked | None:
-        """Return what has rare letters; None where not all such lines have one of NCCL's, or others may hold a sign."""
-        assert self._letters is not None
-        if any(text.rfind(part) >= 0 for part in self._letters.texts):
-            return None
-        rare = text.translate(None, self._letters.common)
-        places, place = list[int](), -1
-        for match in _LINE_ENDS.finditer(b"\n" + rare):
-            place += len(match[1])
-            if match[2]:
-                places.append(place)
-        lines = _with(self._letters.rare, text)
-        if len(lines) != len(places):
-            return None
-        return Picked(place + 1, list(zip(places, lines, strict=True)), b"\n".join(lines).translate(None, DIGITS))
-
-    def _learned(self) -> _Letters | None:
-        """The letters of lines that mean nothing; None where too many signs consist of them."""
-        idle = b"\n".join(self._idle)
-        letters = {*(letter for letter in range(256) if letter in idle), *DIGITS} - {*b"\n"}
-        signs = [sign for sign in self._signs if letters.issuperset(sign)]
-        if len(signs) > _MANY:
-            return None
-        rare = bytes(letter for letter in _NAME if letter not in letters)[:1]
-        texts = _shared(signs, idle[:_SAMPLE])
-        return _Letters(bytes(letters), texts, rare) if rare and len(texts) <= _FEW else None
 
     def _by_grams(self, text: bytes) -> Picked | None:
         """Return what holds a sign, whatever the other lines look like; None without numpy."""
@@ -166,21 +195,6 @@ class Sieve:
             self._idle.clear()
         self._idle.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
         return worth
-
-
-def _shared(signs: Iterable[bytes], idle: bytes) -> list[bytes]:
-    """Some texts of which one is in each sign, and none in what lines look like that mean nothing."""
-    left, texts = set(signs), list[bytes]()
-    while left and len(texts) <= _FEW:
-        parts = Counter(part for sign in left for part in {sign, *_parts(sign)})
-        by_use = sorted(parts, key=lambda part: (parts[part], len(part), part), reverse=True)
-        texts.append(next((part for part in by_use if part not in idle), by_use[0]))
-        left = {sign for sign in left if texts[-1] not in sign}
-    return texts
-
-
-def _parts(sign: bytes) -> Iterator[bytes]:
-    return (sign[at : at + width] for width in _WIDTHS for at in range(len(sign) - width + 1))
 
 
 def _named(text: bytes, size: int) -> list[bytes]:

@@ -20,7 +20,7 @@ import simulation
 from wide_job import WideJob, collected
 
 import nccl_inspect
-from nccl_inspect.pipeline import excerpts, reading
+from nccl_inspect.pipeline import reader, reading
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.scanning.bulk import LARGE
 
@@ -130,7 +130,7 @@ def test_a_large_log_gives_its_truth_and_what_reading_line_by_line_gives(
         return {**job.to_dict(), "found": {(one.src, one.dst): (one.transport, gdr[one.gdr]) for one in job.paths}}
 
     in_columns = document()
-    for module in (reading, excerpts):
+    for module in (reading, reader):
         monkeypatch.setattr(module, "Reader", partial(Reader, large=math.inf))
     by_line = document()
     assert in_columns["found"] == truth

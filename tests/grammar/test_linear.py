@@ -11,8 +11,9 @@ from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.exports import csv_tables, json_documents, json_records
+from nccl_inspect.ingest.exports import json_documents, json_records
 from nccl_inspect.ingest.lines import prefix, torn
+from nccl_inspect.ingest.lines.envelope_fields import Prefix
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.model.statements import job_end, unrecognised
@@ -120,10 +121,11 @@ UNITS = {b"a", b"0", b" ", b"[", b"(", b'"', b"{", b"\\", b",", b":", b"a:", b":
 
 def test_the_time_of_a_reader_grows_with_the_line() -> None:
     readers = [(name, match, sample) for name, (match, sample) in READERS.items()]
-    for name, module in envelopes.shipped().items():
-        matches = [module.PATTERN.match] if hasattr(module, "PATTERN") else [module.OPENING.match, module.READ]
-        matches += [module.TRAILER[1].search] if hasattr(module, "TRAILER") else []
-        readers += [(name, match, sample) for sample in module.SAMPLES for match in matches]
+    for name, one in envelopes.shipped().items():
+        matches: list[Callable[[bytes], object]]
+        matches = [one.pattern.match] if isinstance(one, Prefix) else [one.opening.match, one.read]
+        matches += [one.trailer[1].search] if isinstance(one, Prefix) and one.trailer else []
+        readers += [(name, match, sample) for sample in one.samples for match in matches]
     slow = []
     for name, match, sample in readers:
         places = list(range(0, len(sample) + 1, 1 + len(sample) // 25))
@@ -148,7 +150,7 @@ def through_document(data: bytes) -> None:
 
 
 def through_sheet(data: bytes) -> None:
-    sheet = csv_tables.Sheet(["@message"], ",")
+    sheet = json_documents.Sheet(["@message"], ",")
     list(sheet.feed(data))
     list(sheet.finish())
 

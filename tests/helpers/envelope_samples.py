@@ -8,22 +8,22 @@ import json
 from collections.abc import Callable
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines.envelope_fields import CSV
+from nccl_inspect.ingest.lines.envelope_fields import CSV, Prefix, Whole
 
-MODULES = envelopes.shipped()
+ENVELOPES = envelopes.shipped()
 PREFIXES = {
     f"{name}-{index}": sample
-    for name, module in MODULES.items()
-    if hasattr(module, "PATTERN")
-    for index, sample in enumerate(module.SAMPLES)
-    if not module.SAMPLES[sample].partial
+    for name, envelope in ENVELOPES.items()
+    if isinstance(envelope, Prefix)
+    for index, sample in enumerate(envelope.samples)
+    if not envelope.samples[sample].partial
 }
 WHOLE = {
     f"{name}-{index}": sample
-    for name, module in MODULES.items()
-    if hasattr(module, "READ")
-    for index, sample in enumerate(module.SAMPLES)
-    if not module.SAMPLES[sample].partial
+    for name, envelope in ENVELOPES.items()
+    if isinstance(envelope, Whole)
+    for index, sample in enumerate(envelope.samples)
+    if not envelope.samples[sample].partial
 }
 
 

@@ -23,7 +23,7 @@ from same_jobs import capture, plain, told
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.exports import csv_tables, json_documents, record_lines
+from nccl_inspect.ingest.exports import json_documents, record_lines
 from nccl_inspect.ingest.lines import terminal_wraps
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources import files, partition
@@ -72,7 +72,9 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
         wrong += [] if event.where and event.where.time else [f"{kind}: its times are not kept"]
     for kind in exports.TABLES:
         head = exports.TABLES[kind]([])
-        if csv_tables.reader(head) is None or not isinstance(record_lines.reader_of(head), csv_tables.Sheet):
+        if json_documents.table_reader(head) is None or not isinstance(
+            record_lines.reader_of(head), json_documents.Sheet
+        ):
             wrong.append(f"{kind}: the names of its columns are not known at a glance")
     assert not wrong, "\n".join(wrong)
 
@@ -151,7 +153,7 @@ def test_nested_json_ends() -> None:
 
 @given(st.binary(max_size=300), st.sampled_from([b"[", b'{"events":[', b'"', b"@timestamp,@message\n", b'[{"log":"']))
 def test_no_bytes_break_the_readers_of_exports(data: bytes, head: bytes) -> None:
-    for reader in (json_documents.Document(), csv_tables.Sheet(["@message"], ","), terminal_wraps.Folded(80)):
+    for reader in (json_documents.Document(), json_documents.Sheet(["@message"], ","), terminal_wraps.Folded(80)):
         found = [*reader.feed(head + data), *reader.finish()]
         assert all(0 < one.number <= (head + data).count(b"\n") + 1 for one in found)
     nccl_inspect.read(head + data + b"\n" + LINE.encode())

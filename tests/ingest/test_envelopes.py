@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
-from envelope_samples import MODULES, PREFIXES, WHOLE, filled, wrapper
+from envelope_samples import ENVELOPES, PREFIXES, WHOLE, filled, wrapper
 from few_examples import FEW, every
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ import nccl_inspect
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.envelope_fields import Prefix, Whole
 from nccl_inspect.model.job import Job
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.scanner import Scanner
@@ -54,26 +54,26 @@ def shown(job: Job) -> tuple[object, ...]:
 ONE_PATH = [(0, 1, "P2P/CUMEM")]
 
 
-# --- each module
+# --- each envelope
 
 
 def test_an_envelope_takes_off_its_samples_and_states_what_they_say() -> None:
-    wrong = [f"{module.__file__}: {what}" for module in MODULES.values() for what in faults(module)]
+    wrong = [f"{name}: {what}" for name, one in ENVELOPES.items() for what in faults(one)]
     assert not wrong, "\n".join(wrong)
 
 
-def faults(module: ModuleType) -> Iterator[str]:
-    if not (module.__doc__ and module.SAMPLES):
-        yield "it needs samples, and a docstring that says whose envelope it is"
-    for sample, stated in module.SAMPLES.items():
-        if sample[0] not in module.FIRST:
-            yield f"FIRST lacks the first byte of {sample!r}"
+def faults(envelope: Prefix | Whole) -> Iterator[str]:
+    if not envelope.samples:
+        yield "it needs samples"
+    for sample, stated in envelope.samples.items():
+        if sample[0] not in envelope.first:
+            yield f"the first bytes lack that of {sample!r}"
         found: list[object]
-        if hasattr(module, "PATTERN"):
-            line, opening, found = sample + LINE, module.PATTERN, [envelopes.peel(sample + LINE)]
+        if isinstance(envelope, Prefix):
+            line, opening, found = sample + LINE, envelope.pattern, [envelopes.peel(sample + LINE)]
         else:
-            line, opening = filled(sample, LINE), module.OPENING
-            found = [(inner.text.rstrip(b"\n"), inner.stated) for inner in module.READ(line)]
+            line, opening = filled(sample, LINE), envelope.opening
+            found = [(inner.text.rstrip(b"\n"), inner.stated) for inner in envelope.read(line)]
         if not opening.match(line) or opening.match(LINE) or found != [(LINE, stated)]:
             yield f"{sample!r} gives {found}"
         origin = origin_of(line) if not stated.partial else None
@@ -85,16 +85,18 @@ def faults(module: ModuleType) -> Iterator[str]:
 @every(13)
 def test_a_line_in_parts_is_put_together(step: int) -> None:
     wrong = []
-    for module in (module for module in MODULES.values() if hasattr(module, "PARTS")):
-        parts = [(sample, stated) for sample, stated in module.SAMPLES.items() if stated.partial]
-        assert parts or module.PARTS.least, "a module has a sample of a part, unless only its length shows it"
+    for name, envelope in ENVELOPES.items():
+        if envelope.parts is None:
+            continue
+        parts = [(sample, stated) for sample, stated in envelope.samples.items() if stated.partial]
+        assert parts or envelope.parts.least, "an envelope has a sample of a part, unless only its length shows it"
         for sample, stated in parts:
-            end = next(last for last, of in module.SAMPLES.items() if of[1:] == (*stated[1:4], False))
+            end = next(last for last, of in envelope.samples.items() if of[1:] == (*stated[1:4], False))
             for cut in range(1, len(LINE), step):
                 both = ((sample, LINE[:cut]), (end, LINE[cut:]))
-                put = [one + text if hasattr(module, "PATTERN") else filled(one, text) for one, text in both]
+                put = [one + text if isinstance(envelope, Prefix) else filled(one, text) for one, text in both]
                 if shown(nccl_inspect.read(b"\n".join([*put, b""])))[0] != ONE_PATH:
-                    wrong.append(f"{module.__file__}: cut at {cut}")
+                    wrong.append(f"{name}: cut at {cut}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -20,8 +20,8 @@ from nccl_inspect.ingest.lines.timestamps import Timed
 LAUNCHERS = [
     *(
         one
-        for module in envelopes.shipped().values()
-        for one in module.SAMPLES
+        for envelope in envelopes.shipped().values()
+        for one in envelope.samples
         if b"LINE" not in one and b"\n" not in one
     ),
     *(b"", b"[2026-11-20 23:13:07] ", b"[2026-11-20 23:13:07.071868] ", b"1763680387.123456 ", b"23:13:07 "),
@@ -73,7 +73,7 @@ def test_the_origin_of_other_printers_is_that_of_parsing(launcher: bytes, printe
 
 # --- JSON objects: the reader that knows most of one is remembered by its shape, and is always the right one
 
-READERS = [one.READ for one in envelopes.shipped().values() if isinstance(getattr(one, "READ", None), JsonReader)]
+READERS = [read for one in envelopes.shipped().values() if isinstance(read := getattr(one, "read", None), JsonReader)]
 TEXTS = st.sampled_from(["", "a line", "3", "-1", "P", "2026-11-20T23:13:07Z"])
 VALUES = st.one_of(TEXTS, st.sampled_from([None, 0, 7, -1, 1.5, True, [], [104, 105], [300], [True], [1.5], ["a", ""]]))
 NAMES = """

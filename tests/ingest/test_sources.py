@@ -24,7 +24,7 @@ from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.ingest.sources import blocks, compression, log_detection, partition, remote, rotation
+from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, partition, remote
 from nccl_inspect.ingest.sources.streams import BLOCK, StreamError, pieces
 from nccl_inspect.pipeline import reading
 
@@ -285,9 +285,9 @@ def test_a_folder_gives_what_looks_like_a_log_in_natural_order(tmp_path: Path) -
 def test_files_that_one_log_was_spread_over_are_read_in_their_order(name: str, tmp_path: Path) -> None:
     for names in map(str.split, ROTATED.strip().splitlines()):
         given = sorted(names)
-        assert [given[place] for place in rotation.order(given)] == names
+        assert [given[place] for place in files.order(given)] == names
     for names in (["nccl.vm.17", "nccl.vm.18"], ["job.log.2", "job.log.1"], ["b.log", "a.log"]):
-        assert [names[place] for place in rotation.order(names)] == names
+        assert [names[place] for place in files.order(names)] == names
     lines = sample_data.contents("peer-killed")[0].splitlines(keepends=True)
     older, newer = b"".join(lines[:200]), b"".join(lines[200:])
     fill(tmp_path, {name: gzip.compress(older) if name.endswith(".gz") else older, "job.log": newer})

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nccl_inspect.model.communicators import edges
 from nccl_inspect.model.connection import SIDES
-from nccl_inspect.model.fold import process_log, statement_table, step_table, tables, wordings
+from nccl_inspect.model.fold import process_log, statement_table, step_table
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.bulk import LARGE
@@ -257,7 +257,7 @@ MOST, OF_PROCESS = 20, 2
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (process_log, tables):
+    for module in (process_log, step_table):
         monkeypatch.setattr(module, "MAX_NOTES", 20)
         monkeypatch.setattr(module, "LONG", 60)
     monkeypatch.setattr(process_log, "MAX_LONG", 3)
@@ -278,8 +278,8 @@ def test_statements_merge() -> None:
 
 @pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wordings, "MAX_WORDINGS", MOST)
-    monkeypatch.setattr(wordings, "OF_PROCESS", OF_PROCESS)
+    monkeypatch.setattr(process_log, "MAX_WORDINGS", MOST)
+    monkeypatch.setattr(process_log, "OF_PROCESS", OF_PROCESS)
 
 
 def stated(lines: list[bytes], large: float = math.inf) -> list[tuple[object, int]]:

@@ -20,7 +20,7 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Reader
-from nccl_inspect.scanning import bulk, flood
+from nccl_inspect.scanning import bulk, sparse
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.found import Found, Repeated
 from nccl_inspect.scanning.scanner import Scanner
@@ -222,7 +222,7 @@ def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
 )
 def test_lines_that_come_in_turn_are_counted(kinds: list[bytes], times: int, rest: list[bytes]) -> None:
     lines = kinds * times * 20 + rest
-    repeats = flood.found(Lines(lines, 0))
+    repeats = sparse.found(Lines(lines, 0))
     assert repeats is not None
     assert (repeats.numbers, repeats.size) == (Counter(lines), len(lines))
     begin, end = repeats.places()

@@ -17,7 +17,7 @@ from repository import ROOT
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.elisions import PASTE, is_elided
+from nccl_inspect.ingest.lines.decoration import PASTE, is_elided
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.excerpts import Excerpt
 from nccl_inspect.scanning.scanner import Scanner

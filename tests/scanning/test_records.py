@@ -9,8 +9,7 @@ from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.scanning.columns import Columns, Split
-from nccl_inspect.scanning.heads import Spans
+from nccl_inspect.scanning.columns import Columns, Spans, Split
 from nccl_inspect.scanning.line_table import Heads
 
 LINE = "vm-%d:7:7 [0] NCCL INFO Channel 0%d/0 : 0[0] -> 1[1] via P2P/CUMEM\n"

@@ -1,18 +1,7 @@
-"""What launchers and collectors put around a line, one module for each; a new file here is a new envelope.
+"""What launchers and collectors put around a line: prefixes, and envelopes of whole lines.
 
-Each module states ``FIRST``, the bytes with which its lines may begin (one byte excludes others), and
-``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.lines.envelope_fields.Stated`). It is of one
-of two kinds:
-
-- A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
-  ``stream`` are kept where it has them. Samples are prefixes. It may state ``TRAILER``, what it puts after a message: a
-  text that each holds, and the pattern.
-- A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
-  are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
-
-One whose lines may continue in the next one of the same stream is a module of
-:mod:`~nccl_inspect.ingest.envelopes.in_parts`. All others are not loaded before a line needs them: a plain log never
-does.
+A new one is an entry in ``prefixes.py`` or ``whole_lines.py``, with samples, or in ``in_parts.py`` if its lines may
+continue in the next one of the same stream. Only the last are loaded before a line needs them: a plain log never does.
 """
 
 from __future__ import annotations
@@ -20,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from importlib import import_module
-from types import ModuleType
 from typing import NamedTuple
 
-from nccl_inspect.ingest.envelopes import in_parts
+from nccl_inspect.ingest.envelopes.in_parts import IN_PARTS
 from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
-from nccl_inspect.ingest.lines.envelope_fields import Inner, Parts, Reader, Stated, worth
-from nccl_inspect.util.discovery import modules
+from nccl_inspect.ingest.lines.envelope_fields import Inner, Parts, Prefix, Reader, Stated, Whole, worth
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import decode, encode
@@ -246,54 +232,50 @@ def without_entities(message: bytes) -> bytes:
 
 
 @cache
-def shipped() -> dict[str, ModuleType]:
+def shipped() -> dict[str, Prefix | Whole]:
     """All envelopes by name."""
-    return {name: import_module(f"{__name__}.{name}") for name in modules(__file__)} | _in_parts()
+    from nccl_inspect.ingest.envelopes.prefixes import PREFIXES  # a plain log needs none
+    from nccl_inspect.ingest.envelopes.whole_lines import WHOLE_LINES
+
+    return {**PREFIXES, **WHOLE_LINES, **IN_PARTS}
 
 
 @cache
 def _parts() -> tuple[Parts, ...]:
-    return tuple(dict.fromkeys(module.PARTS for module in _in_parts().values()))
-
-
-@cache
-def _in_parts() -> dict[str, ModuleType]:
-    """Return those whose lines may continue in the next one, by name."""
-    return {name: import_module(f"{in_parts.__name__}.{name}") for name in modules(in_parts.__file__)}
+    return tuple(dict.fromkeys(envelope.parts for envelope in IN_PARTS.values() if envelope.parts))
 
 
 @cache
 def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
-    return {first: [module.PATTERN for module in modules_of] for first, modules_of in _by_first_byte("PATTERN").items()}
+    by_byte: dict[bytes, list[re.Pattern[bytes]]] = {}
+    for prefix in (one for one in shipped().values() if isinstance(one, Prefix)):
+        for first in prefix.first:
+            by_byte.setdefault(bytes([first]), []).append(prefix.pattern)
+    return by_byte
 
 
 @cache
 def _whole() -> dict[bytes, list[_Opening]]:
     """By the first byte of a line, how it may open, and who reads it then."""
-    return {first: list(_openings(modules)) for first, modules in _by_first_byte("READ").items()}
+    by_byte: dict[bytes, list[Whole]] = {}
+    for envelope in (one for one in shipped().values() if isinstance(one, Whole)):
+        for first in envelope.first:
+            by_byte.setdefault(bytes([first]), []).append(envelope)
+    return {first: list(_openings(some)) for first, some in by_byte.items()}
 
 
-def _openings(modules: Iterable[ModuleType]) -> Iterator[_Opening]:
-    by_pattern: dict[re.Pattern[bytes], list[ModuleType]] = {}
-    for module in modules:
-        by_pattern.setdefault(module.OPENING, []).append(module)
+def _openings(envelopes: Iterable[Whole]) -> Iterator[_Opening]:
+    by_pattern: dict[re.Pattern[bytes], list[Whole]] = {}
+    for envelope in envelopes:
+        by_pattern.setdefault(envelope.opening, []).append(envelope)
     for pattern, several in by_pattern.items():
-        reads = [module.READ for module in several if not hasattr(module, "FALLBACK")]
+        reads = [envelope.read for envelope in several if not envelope.is_fallback]
         objects = [read for read in reads if isinstance(read, JsonReader)]
         readers: list[Reader] = [JsonReaders(objects)] if objects else []
         readers += [read for read in reads if not isinstance(read, JsonReader)]
-        yield _Opening(pattern, readers, [module.READ for module in several if hasattr(module, "FALLBACK")])
-
-
-def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
-    """The modules that have a member, by the bytes with which their lines may begin."""
-    by_byte: dict[bytes, list[ModuleType]] = {}
-    for module in shipped().values():
-        for first in module.FIRST if hasattr(module, member) else b"":
-            by_byte.setdefault(bytes([first]), []).append(module)
-    return by_byte
+        yield _Opening(pattern, readers, [envelope.read for envelope in several if envelope.is_fallback])
 
 
 @cache
 def _trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
-    return [module.TRAILER for module in shipped().values() if hasattr(module, "TRAILER")]
+    return [one.trailer for one in shipped().values() if isinstance(one, Prefix) and one.trailer]

@@ -62,9 +62,9 @@ def reader_of(head: bytes, turned: bool = False) -> Reader | None:
     """Return what reads a source that begins so; None where its lines are read as they stand."""
     if not may_be_export(head):
         return terminal_wraps.reader(head)
-    from nccl_inspect.ingest.exports import csv_tables, json_documents  # few logs are exports
+    from nccl_inspect.ingest.exports import json_documents  # few logs are exports
 
-    return csv_tables.reader(head, turned) or json_documents.reader(head, turned)
+    return json_documents.table_reader(head, turned) or json_documents.reader(head, turned)
 
 
 def tells(head: bytes) -> bool:

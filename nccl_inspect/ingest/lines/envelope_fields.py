@@ -5,7 +5,8 @@ Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from nccl_inspect.util.patterns import later
@@ -17,6 +18,7 @@ PART = 1 << 14
 """Bytes at which container runtimes cut a line."""
 _NEAR = 256
 """Bytes at the beginning of a block that show whether an envelope opens its lines."""
+WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 """A day and time as syslog prints them."""
 
@@ -95,6 +97,35 @@ LOGTAG = Parts(b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"', near=b"{", 
 """The tag of container runtimes, as collectors pass it on in JSON."""
 Reader: TypeAlias = Callable[[bytes], list[Inner]]
 """Gives the lines in a whole-line envelope; none when the line is of another kind."""
+
+
+class Prefix(NamedTuple):
+    """A prefix is what a launcher or collector puts before a line."""
+
+    first: bytes
+    """The bytes with which it may begin; one byte excludes other envelopes."""
+    pattern: re.Pattern[bytes]
+    """It is matched at the start of a line; its groups ``time``, ``label``, ``rank`` and ``stream`` are kept."""
+    samples: Mapping[bytes, Stated]
+    """Prefixes, each with what is known from it."""
+    trailer: tuple[bytes, re.Pattern[bytes]] | None = None
+    """What is put after a message: a text that each holds, and the pattern."""
+    parts: Parts | None = None
+    """What lines hold that continue in the next one of the same stream."""
+
+
+class Whole(NamedTuple):
+    """A whole-line envelope holds one line of a log, or several."""
+
+    first: bytes
+    opening: re.Pattern[bytes]
+    """How such a line opens."""
+    read: Reader
+    samples: Mapping[bytes, Stated]
+    """Whole lines with ``LINE`` for the line."""
+    parts: Parts | None = None
+    is_fallback: bool = False
+    """Whether it reads only what no other one knows."""
 
 
 def worth(inners: list[Inner]) -> tuple[int, int]:

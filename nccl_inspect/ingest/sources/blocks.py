@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
 from nccl_inspect.ingest.sources import compression, files, log_detection
-from nccl_inspect.ingest.sources.encodings import as_utf8
 from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.limits import Allowance
-from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, counted, failing, grown, peeked
+from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, as_utf8, counted, failing, grown, peeked
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import printable
 

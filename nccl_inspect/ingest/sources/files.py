@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.sources import log_detection, rotation
+from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError, failing, pieces, whole
 from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.remote import Remote
+
 
 Place: TypeAlias = "Path | Remote"
 """Where a file is that any process can open."""
@@ -78,7 +80,7 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
     files = [file for item in several for file in _files(item, beside, passed or _forget) if _is_new(file, seen)]
-    return [files[place] for place in rotation.order([file.name for file in files])]
+    return [files[place] for place in order([file.name for file in files])]
 
 
 def require_path(name: str) -> None:
@@ -305,3 +307,39 @@ def unreadable(name: str, what: str, hint: str) -> File:
     """Return what can be opened only to say why it cannot."""
     problem = StreamError(what, hint)
     return File(name, failing(problem), 0, problem=problem)
+
+
+_PACKED = r"(?:\.(?:gz|zst|xz|bz2))?"
+_NUMBERED = later(rf"(?P<base>.+)\.(?P<number>\d{{1,3}}){_PACKED}")
+_DATED = later(rf"(?P<base>.+)[.-](?P<date>\d{{4}}-?\d\d-?\d\d(?:[-_T]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?){_PACKED}")
+_PREVIOUS = later(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-Za-z]+)?{_PACKED}")
+
+
+def order(names: Sequence[str]) -> list[int]:
+    """The places of files in the order to read them: rotated files come before the current one.
+
+    Args:
+        names: of the files, in the order in which they were given; of those that belong together only that changes.
+    """
+    if len(names) == 1:
+        return [0]
+    places = {name: place for place, name in enumerate(names)}
+
+    def key(place: int) -> tuple[int, bool, int, str]:
+        base, number, date = _put_aside(names[place])
+        if base in places:
+            return places[base], False, -number, date
+        return place, True, 0, ""
+
+    return sorted(range(len(names)), key=key)
+
+
+def _put_aside(name: str) -> tuple[str, int, str]:
+    """From which file it was put aside, how many came after it, and when; as far as its name shows."""
+    if match := _NUMBERED.fullmatch(name):
+        return match["base"], int(match["number"]), ""
+    if match := _DATED.fullmatch(name):
+        return match["base"], 0, re.sub(r"\D", "", match["date"])
+    if match := _PREVIOUS.fullmatch(name):
+        return match["stem"] + (match["suffix"] or ""), 0, ""
+    return "", 0, ""

@@ -23,18 +23,19 @@ from nccl_inspect.model.communicators.candidates import (
     FittingMembers,
     Made,
     Slot,
+    Twins,
     Unit,
     Wanting,
     ends_of,
     fits,
     slots_of,
+    unanswered,
     units_of,
 )
+from nccl_inspect.model.communicators.candidates import printed as printed_by
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
-from nccl_inspect.model.communicators.twins import Twins, unanswered
-from nccl_inspect.model.communicators.twins import printed as printed_by
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record, record
 
@@ -136,8 +137,6 @@ class _Work:
         """How often each process used a communicator, by the ids of logs."""
         self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
-        self._direct: defaultdict[Process, set[str | None]] = defaultdict(set)
-        """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         self._processes, self._certainty = processes, certainty
         bursts = [] if certainty else [process.bursts for process in processes]
@@ -146,13 +145,12 @@ class _Work:
             certainty.printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
             certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
         )
-        self._rules: tuple[_Rule, ...] = self._like_elsewhere, self._twins.exclude, self._on_ring_or_tree
+        self._rules: tuple[_Rule, ...] = self._twins.exclude, self._on_ring_or_tree
         self._is_same_pair = cache(_is_same_pair)
         if certainty:
             self._begin(certainty)
             return
-        for process, printed in zip(processes, bursts, strict=True):
-            self._direct[process.log.process].update(end.other[1] for end in ends_of(printed) if end.kind.is_local)
+        for process in processes:
             for member in process.members:  # what stands between START and COMPLETE
                 for slot, channels in slots_of(member.log, ends_of(member.bursts), RINGS_AND_TREES):
                     self._take(member, slot, channels)
@@ -164,8 +162,6 @@ class _Work:
         for member, order in certainty.first_uses():
             self._first_uses[self._kind(member.communicator)].add(member.log, order)
             self._uses[id(member.log)] = max(order, self._uses[id(member.log)])
-        for log, device in certainty.direct():
-            self._direct[log.process].add(device)
         for member, conn, ends in certainty.like():
             for slot, channels in slots_of(member.log, [ends], conn):
                 self._take(member, slot, channels)
@@ -278,19 +274,6 @@ class _Work:
             self.result.guessed.update(map(id, unit.bursts))
         self._assign(unit, *unit.left.values())
         return True
-
-    def _like_elsewhere(self, unit: Unit) -> _Test | None:
-        """Two GPUs that talk directly in one communicator do not use the network in another one."""
-        direct, host = self._direct[unit.log.process], unit.log.process.host
-        far = (end.other for end in unit.ends if not end.kind.is_local)
-        others = {rank for rank, device in far if rank is not None and device in direct}
-
-        def is_like(member: Member) -> bool:
-            assert member.communicator is not None
-            mates = map(member.communicator.mate, others)
-            return all(mate is None or mate.log.process.host != host for mate in mates)
-
-        return is_like if others else None
 
     def _on_ring_or_tree(self, unit: Unit) -> _Test | None:
         """Connections of set 0 join neighbours in rings and trees."""

@@ -6,6 +6,7 @@ fits several communicators, or none, or what another connection took, is left to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -16,21 +17,349 @@ from nccl_inspect.model.communicators.candidates import (
     Ends,
     FittingMembers,
     Made,
+    Pair,
+    Printed,
     Unit,
     burst_units,
+    conn_of,
     doubtful_units,
     edge_units,
     units_of,
 )
-from nccl_inspect.model.communicators.exclusion import Exclusion, number_of_bit
-from nccl_inspect.model.communicators.loose import LooseBursts
-from nccl_inspect.model.communicators.member_table import MemberTable
+from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
-from nccl_inspect.model.communicators.twins import Pair, Printed
-from nccl_inspect.model.fold.burst_part import part_of
-from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, part_of, ranks_column
+from nccl_inspect.model.fold.process_log import Burst
 from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, order_of, ranges
+
+_UNNAMED = -2
+"""Instead of the name of a GPU that no connection names."""
+
+
+class MemberTable:
+    """A row for each member.
+
+    Args:
+        processes: with their members.
+        devices: the numbers of the names of GPUs.
+    """
+
+    def __init__(self, processes: Sequence[ProcessMembers], devices: dict[str | None, int]) -> None:
+        self.all = [member for process in processes for member in process.members]
+        self.number = np.array([len(process.members) for process in processes], np.int64)
+        """By processes: how many members they have, and the first one."""
+        self.begin = np.cumsum(self.number) - self.number
+        hosts: dict[str, int] = {}
+        names: dict[frozenset[str], tuple[int, int]] = {}
+        for member in self.all:
+            if member.device_names not in names:
+                own = [devices.get(name, _UNNAMED) for name in sorted(member.device_names)] or [NOTHING]
+                names[member.device_names] = own[0], own[-1]
+        self._names = np.array([names[member.device_names] for member in self.all], np.int64).reshape(-1, 2).T
+        self.rank = np.array([member.rank for member in self.all], np.int64)
+        self.host = np.array([hosts.setdefault(member.log.process.host, len(hosts)) for member in self.all], np.int64)
+        self.first = np.array([member.first.place for member in self.all], np.int64)
+        self.last = np.array([member.ended.place if member.ended else math.inf for member in self.all])
+        self.eager = np.array([member.eager for member in self.all], bool)
+        self.room = np.array([max(m.counts.coll, m.counts.p2p) if m.counts else math.inf for m in self.all])
+        self._mates()
+
+    def _mates(self) -> None:
+        """List for each communicator the member with each of its ranks; those that claim too many list none."""
+        comms: dict[int, Communicator] = {}
+        for member in self.all:
+            assert member.communicator is not None
+            comms.setdefault(id(member.communicator), member.communicator)
+        index = {key: number for number, key in enumerate(comms)}
+        listed = np.array([len(comm.global_ranks) for comm in comms.values()], np.int64)
+        begin = np.cumsum(listed) - listed
+        comm = np.array([index[id(member.communicator)] for member in self.all], np.int64)
+        self.nranks = np.array([some.nranks for some in comms.values()], np.int64)[comm]
+        self._listed, self._begin = listed[comm], begin[comm]
+        self._by_rank = np.full(int(listed.sum()) + 1, NOTHING)
+        there = np.flatnonzero(self.rank < self._listed)
+        self._by_rank[self._begin[there] + self.rank[there]] = there
+        world = next((some.world for some in comms.values()), None)
+        if world is not None and id(world) in index:
+            number = index[id(world)]
+            of_world = np.append(self._by_rank[begin[number] : begin[number] + listed[number]], NOTHING)
+            global_ranks = joined([*(ranks_column(some.global_ranks) for some in comms.values()), np.array([NOTHING])])
+            self._by_rank = np.where(self._by_rank == NOTHING, of_world[global_ranks], self._by_rank)
+
+    def mate(self, member: Column, rank: Column) -> Column:
+        """See :meth:`~.communicator.Communicator.mate`."""
+        is_listed = (rank >= 0) & (rank < self._listed[member])
+        return self._by_rank[np.where(is_listed, self._begin[member] + rank, -1)]
+
+    def is_called(self, member: Column, device: Column) -> Column:
+        """See :meth:`~.members.Member.is_called`."""
+        one, other = self._names[0][member], self._names[1][member]
+        return (device == 0) | (one == NOTHING) | (one == device) | (other == device)
+
+    def are_few(self, most: int) -> Column:
+        """Whether a process has no more members than these, and all their ranks are listed; by processes."""
+        owner = np.repeat(np.arange(len(self.number)), self.number)
+        unlisted = np.bincount(owner[self._listed == 0], minlength=len(self.number))
+        return (self.number <= most) & (unlisted == 0)
+
+
+MOST_MEMBERS = 64
+"""Members of one process that each of its connections is compared with here."""
+_ALL = np.uint64((1 << MOST_MEMBERS) - 1)
+
+
+class LooseBursts:
+    """A row for each loose burst of the processes with few members.
+
+    Args:
+        processes: with their members.
+        members: all of these.
+        table: of all connections.
+        process: of each burst of the table the number of its process.
+        is_loose: of each burst of the table whether no member has it.
+    """
+
+    def __init__(
+        self,
+        processes: Sequence[ProcessMembers],
+        members: MemberTable,
+        table: EdgeTable,
+        process: Column,
+        is_loose: Column,
+    ) -> None:
+        self._members, self._table = members, table
+        is_small = members.are_few(MOST_MEMBERS)
+        self.passed_over = np.flatnonzero(~is_small).tolist()
+        """The other processes, by their numbers."""
+        at = np.flatnonzero(is_loose & is_small[process])
+        at = at[order_of(process[at], table.place[table.begins[at]])]
+        first, self.size = table.begins[at], table.begins[at + 1] - table.begins[at]
+        self.process, self.place, self.last = process[at], table.place[first], table.place[first + self.size - 1]
+        """The process of each burst, and its first and its last line."""
+        self.bursts = [table.bursts[burst] for burst in at.tolist()]
+        own = [NOTHING if burst.key.conn is None else burst.key.conn for burst in self.bursts]
+        self._own_conn = np.array(own, np.int64)
+        """Connection sets as printed."""
+        self.conn = self._own_conn.copy()
+        """The same, or as what follows shows."""
+        self._group = np.full(len(at), NOTHING)
+        groups: dict[tuple[int, ...], int] = {}
+        is_by_caller = np.array([some.by_caller for some in processes])[self.process]
+        rows = np.flatnonzero(~is_by_caller | (self._own_conn == RINGS_AND_TREES))
+        self._group[rows] = [
+            groups.setdefault((index, *processes[index].together(self.bursts[row])), len(groups))
+            for row, index in zip(rows.tolist(), self.process[rows].tolist(), strict=True)
+        ]
+        for row in np.flatnonzero(self._own_conn == NOTHING).tolist():
+            if conn_of(processes[self.process[row]], self.bursts[row]) is not None:
+                self.conn[row] = RINGS_AND_TREES
+        self._groups = len(groups)
+        self.begin = np.cumsum(self.size) - self.size
+        """The first of its connections among all rows, which are places in the table of all."""
+        self.rows = ranges(first, self.size)
+        self.burst = np.repeat(np.arange(len(self.bursts)), self.size)
+
+    def form_units(self, fitting: Column) -> None:
+        """Find out what belongs together, as :func:`.candidates.units_of` does, and what it fits.
+
+        Args:
+            fitting: of each row a bit for each member of its process that the connection fits.
+        """
+        group, rows = self._group, np.arange(len(self.rows))
+        common = np.bitwise_and.reduceat(fitting, self.begin)
+        fits = self._living(common, self.process, self.conn, self.place, self.place)
+        grouped = np.flatnonzero(group != NOTHING)
+        shared = np.full(self._groups + 1, _ALL)
+        np.bitwise_and.at(shared, group[grouped], fits[grouped])
+        shared[NOTHING] = 0
+        in_group = shared[group] != 0
+        alone = ~in_group & ((group == NOTHING) | ((fits == 0) & (self.size > 1)))
+        self.is_alone = alone
+        """Bursts whose connections are decided each on its own."""
+        self.is_alike = alone & self._are_alike(common, fitting)
+        """Those whose connections have the same candidates: they are one unit."""
+        is_split = alone & ~self.is_alike
+        singles = self._groups + np.arange(len(self.bursts))
+        self.unit_of_burst = np.where(in_group, group, singles)
+        self.unit = self.unit_of_burst[self.burst]
+        """By rows; units are groups of bursts, bursts, or connections."""
+        apart = rows[is_split[self.burst]]
+        self.unit[apart] = self._groups + len(self.bursts) + np.arange(len(apart))
+        self.units = self._groups + len(self.bursts) + len(apart)
+        first = np.zeros(self.units, np.int64)
+        """The first row of each unit."""
+        first[self.unit[::-1]] = rows[::-1]
+        burst = self.burst[first]
+        is_row = np.arange(self.units) >= self._groups + len(self.bursts)
+        self.process_of_unit = self.process[burst]
+        self.place_of_unit = np.where(is_row, self._table.place[self.rows[first]], self.place[burst])
+        self.conn_of_unit = np.where(is_row, self._own_conn[burst], self.conn[burst])
+        several = np.unique(group[grouped[self.conn[grouped] != self.conn_of_unit[group[grouped]]]])
+        self.conn_of_unit[several] = NOTHING
+        self.is_of_alike = np.zeros(self.units, bool)
+        self.is_of_alike[self.unit_of_burst[self.is_alike]] = True
+        self.candidates = np.zeros(self.units, np.uint64)
+        """By units, a bit for each member of the process."""
+        self.candidates[self.unit_of_burst] = np.where(in_group, shared[group], np.where(is_split, 0, fits))
+        own = self.unit[apart]
+        place = self.place_of_unit[own]
+        self.candidates[own] = self._living(
+            fitting[apart], self.process_of_unit[own], self.conn_of_unit[own], place, place
+        )
+        is_open = self.candidates & (self.candidates - np.uint64(1)) != 0
+        self.is_doubtful = (is_row | self.is_of_alike) & is_open
+        """Units that may be of several members, and then together."""
+
+    def _are_alike(self, common: Column, fitting: Column) -> Column:
+        """Bursts of send/recv whose connections all fit the same members, each of which lives at all of them or none.
+
+        Args:
+            common: of each burst a bit for each member that all of its connections fit.
+            fitting: the same of each row.
+        """
+        alike = np.bitwise_or.reduceat(fitting, self.begin) == common
+        own = common, self.process, self._own_conn
+        at_all, at_some = self._living(*own, self.place, self.last), self._living(*own, self.last, self.place)
+        return alike & (at_all == at_some) & (self._own_conn == SEND_RECV)
+
+    def _living(self, fits: Column, process: Column, conn: Column, since: Column, until: Column) -> Column:
+        """Return the bits of those members that can have connections of a set and live between two places."""
+        members = self._members
+        living = np.zeros(len(process), np.uint64)
+        for index in range(int(fits.max(initial=0)).bit_length()):
+            some = np.flatnonzero(fits & np.uint64(1 << index))
+            member = members.begin[process[some]] + index
+            lives = (members.first[member] <= since[some]) & (until[some] <= members.last[member])
+            lives &= ~(members.eager[member] & (conn[some] == RINGS_AND_TREES))
+            living[some[lives]] |= np.uint64(1 << index)
+        return living
+
+
+_MAX_TURNS = 16
+"""How often what was decided may decide more; a process that needs more turns is left."""
+_LOW, _HALF = np.uint64((1 << 32) - 1), np.uint64(32)
+_ONE = np.uint64(1)
+_FACTORS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+"""What spreads numbers over buckets: the highest bits of products with odd numbers."""
+
+
+class Exclusion:
+    """Holds which units of loose bursts are certain.
+
+    Args:
+        loose: the bursts, whose candidates are narrowed down.
+        slots: for each connection of the table a number, the same for those that a communicator has once.
+        channels: of each its channels as bits.
+        member: of each the number that the member in its process has which has it; -1 where none has.
+    """
+
+    def __init__(self, loose: LooseBursts, slots: Column, channels: Column, member: Column) -> None:
+        self._loose = loose
+        self.turn = np.full(loose.units, NOTHING)
+        """In which turn each unit was decided."""
+        self._is_open = (loose.candidates != 0) & ~loose.is_doubtful
+        self._in_conflict = np.zeros(int(loose.process.max()) + 1, bool)
+        """Processes in which the order matters."""
+        self._share(slots, channels, member)
+        self._decide()
+        self.turn[self._in_conflict[loose.process_of_unit]] = NOTHING
+
+    def _share(self, slots: Column, channels: Column, member: Column) -> None:
+        """Find the slots that several units want, or that somebody has."""
+        loose = self._loose
+        wanting = (loose.candidates != 0) & (loose.conn_of_unit != NOTHING)
+        self._members = int(loose.candidates.max()).bit_length()
+        own = np.flatnonzero(wanting[loose.unit])
+        taken = np.flatnonzero((member != NOTHING) & (member < self._members))
+        rows = np.concatenate([loose.rows[own], taken])
+        unit = np.concatenate([loose.unit[own], np.full(len(taken), NOTHING)])
+        for factor in _FACTORS:  # most slots have one line, and need no sorting
+            shift = np.uint64(63 - len(rows).bit_length())  # two to four buckets for each row
+            bucket = (slots[rows].astype(np.uint64) * factor >> shift).astype(np.int64)
+            some = np.flatnonzero((np.bincount(bucket) > 1)[bucket])
+            rows, unit = rows[some], unit[some]
+        _, slot, number = np.unique(slots[rows], return_inverse=True, return_counts=True)
+        some = np.flatnonzero((number > 1)[slot])
+        rows, slot, unit = rows[some], slot[some], unit[some]
+        self._used = np.zeros(len(number) * self._members, np.uint64)
+        """By slots and members."""
+        had = np.flatnonzero(unit == NOTHING)
+        np.bitwise_or.at(self._used, slot[had] * self._members + member[rows[had]], channels[rows[had]])
+        wanted = np.flatnonzero(unit != NOTHING)
+        rows, slot, unit = rows[wanted], slot[wanted], unit[wanted]
+        order = order_of(slot, unit)
+        rows, slot, unit = rows[order], slot[order], unit[order]
+        begins = np.flatnonzero(np.append(True, (slot[1:] != slot[:-1]) | (unit[1:] != unit[:-1]))[: len(rows)])
+        self._slot, self._unit = slot[begins], unit[begins]
+        self._channels, clash = _united(channels[rows], begins)
+        unit = self._unit[clash]
+        self._in_conflict[loose.process_of_unit[unit[loose.is_of_alike[unit] & self._is_open[unit]]]] = True
+
+    def _decide(self) -> None:
+        candidates = self._loose.candidates
+        for turn in range(_MAX_TURNS):
+            now = self._is_open & (self.turn == NOTHING) & (candidates & (candidates - _ONE) == 0)
+            if not now.any():
+                break
+            self.turn[now] = turn
+            self._take(np.flatnonzero(now[self._unit]))
+            self._exclude()
+        else:
+            waiting = self._is_open & (self.turn == NOTHING) & (candidates & (candidates - _ONE) == 0)
+            self._in_conflict[self._loose.process_of_unit[waiting]] = True
+        waiting = np.flatnonzero(self._loose.is_doubtful[self._unit])
+        unit = self._unit[waiting]
+        contested = unit[self._blocked(waiting) & candidates[unit] != 0]
+        self._in_conflict[self._loose.process_of_unit[contested]] = True
+
+    def _take(self, some: Column) -> None:
+        """Let units have what they want of their only candidates, unless two want the same."""
+        if not len(some):
+            return
+        unit = self._unit[some]
+        at = self._slot[some] * self._members + number_of_bit(self._loose.candidates[unit])
+        order = np.argsort(at, kind="stable")
+        at, channels, unit = at[order], self._channels[some[order]], unit[order]
+        begins = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
+        both, clash = _united(channels, begins)
+        clash |= both & self._used[at[begins]] != 0
+        self._in_conflict[self._loose.process_of_unit[unit[begins[clash]]]] = True
+        self._used[at[begins]] |= both
+
+    def _exclude(self) -> None:
+        """Strike out members that have what units want."""
+        waiting = np.flatnonzero((self._is_open & (self.turn == NOTHING))[self._unit])
+        unit = self._unit[waiting]
+        gone = np.zeros(self._loose.units, np.uint64)
+        np.bitwise_or.at(gone, unit, self._blocked(waiting))
+        self._loose.candidates &= ~gone
+        lost = unit[self._loose.candidates[unit] == 0]
+        self._is_open[lost] = False
+        self._in_conflict[self._loose.process_of_unit[lost]] = True
+
+    def _blocked(self, some: Column) -> Column:
+        """A bit for each member that has what is wanted."""
+        blocked = np.zeros(len(some), np.uint64)
+        for member in range(self._members):
+            has = self._used[self._slot[some] * self._members + member] & self._channels[some]
+            blocked |= (has != 0).astype(np.uint64) << np.uint64(member)
+        return blocked
+
+
+def _united(bits: Column, begins: Column) -> tuple[Column, Column]:
+    """Return the bits that are in one of some groups of numbers, and whether one is in two."""
+    if not len(begins):
+        return bits, bits != 0
+    both = np.bitwise_or.reduceat(bits, begins)
+    # Sums are the same as unions where no bit is in two.
+    low, high = np.add.reduceat(bits & _LOW, begins), np.add.reduceat(bits >> _HALF, begins)
+    return both, (low != both & _LOW) | (high != both >> _HALF)
+
+
+def number_of_bit(bits: Column) -> Column:
+    """Return the number of the bit, of numbers with one bit."""
+    return np.frexp(bits.astype(np.float64))[1] - 1
+
 
 _CHANNELS = (1 << 64) - 1
 """Bits that a number of a column has."""
@@ -222,14 +551,6 @@ class Certainty:
         is_open = np.zeros(len(self._processes), bool)
         is_open[self._owner[self.member == NOTHING]] = True
         return np.flatnonzero(is_open[self._owner])
-
-    def direct(self) -> Iterator[tuple[ProcessLog, str | None]]:
-        """The GPUs to which these processes have direct connections, as brackets name them."""
-        rows = self._of_open()
-        rows = rows[self._local[rows]]
-        process, device = self._owner[rows], self._far[rows]
-        for row in distinct(process, device)[0].tolist():
-            yield self._processes[process[row]].log, self._devices[device[row]]
 
     def ends_of(self, bursts: Sequence[Burst]) -> Iterator[Ends]:
         """See :func:`.candidates.ends_of`."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nccl_inspect.model.communicators.members import Member
     from nccl_inspect.model.communicators.rings_and_trees import Contradiction
     from nccl_inspect.model.evidence import Evidence
-    from nccl_inspect.model.fold.step import Step
+    from nccl_inspect.model.fold.process_log import Step
 
 
 class LayoutLines:

@@ -13,8 +13,7 @@ from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.fold import ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.inventory import Begin, InitTiming, Stage
-from nccl_inspect.model.statements.index import StatementLine
-from nccl_inspect.model.statements.quotes import Quotes
+from nccl_inspect.model.statements.index import Quotes, StatementLine
 from nccl_inspect.util.times import in_order, moment
 
 _BOOTSTRAP = "nccl/bootstrap-timings"

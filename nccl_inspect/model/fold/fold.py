@@ -17,8 +17,6 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.call_counts import counted
-from nccl_inspect.model.fold.note import Note, Stated, Wording
 from nccl_inspect.model.fold.places import Move, position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -27,10 +25,15 @@ from nccl_inspect.model.fold.process_log import (
     Burst,
     BurstKey,
     Edge,
+    Note,
     ProcessLog,
+    Stated,
+    Step,
+    Wording,
+    Wordings,
+    counted,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
-from nccl_inspect.model.fold.step import Step
 from nccl_inspect.model.fold.uses import (
     BOOTSTRAP,
     CALL,
@@ -47,7 +50,6 @@ from nccl_inspect.model.fold.uses import (
     Use,
     used,
 )
-from nccl_inspect.model.fold.wordings import Wordings
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
@@ -124,8 +126,8 @@ class Fold:
         return self.sources[-1]
 
     def take(self, block: Found) -> None:
-        """Take in lines of the source begun last, or of several; those of a process are in their order."""
-        base = 0 if block.has_places else position(len(self.sources) - 1, 0)
+        """Take in lines of the source begun last; those of a process are in their order."""
+        base = position(len(self.sources) - 1, 0)
         block.close()
         take = partial(self._take_of, block=block, base=base)
         if block.lines is not None:
@@ -141,8 +143,7 @@ class Fold:
 
     def _take_columns(self, block: Found, base: int, take: Take) -> None:
         """Take in lines of which most were read in columns."""
-        from nccl_inspect.model.fold.step_table import Apart, StepTable  # large logs only
-        from nccl_inspect.model.fold.tables import Tables
+        from nccl_inspect.model.fold.step_table import Apart, StepTable, Tables  # large logs only
 
         tables, self._step_table = Tables(block, base), self._step_table or StepTable()
         extents, processes = tables.extents, self._processes

@@ -11,15 +11,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.event.base import Event, Process
-from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog
-from nccl_inspect.model.fold.step import Step, step_of
+from nccl_inspect.model.fold.process_log import Burst, BurstKey, EdgeRows, ProcessLog, Step, step_of
 from nccl_inspect.util.records import columns_of, made_of
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.fold.call_counts import CallKey, Tally
-    from nccl_inspect.model.fold.note import Note
+    from nccl_inspect.model.fold.process_log import CallKey, Note, Tally
     from nccl_inspect.model.fold.statement_table import StatementTable
-    from nccl_inspect.scanning.connection_table import Edges
+    from nccl_inspect.scanning.line_table import Edges
 
 _Thing = TypeVar("_Thing")
 _STEP = -1

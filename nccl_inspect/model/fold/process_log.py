@@ -2,27 +2,167 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect, Event
+from nccl_inspect.event.base import Event, Process
+from nccl_inspect.event.process_ended import ProcessEnded
+from nccl_inspect.event.types import ChannelConnect, Collective
+from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
-from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
-from nccl_inspect.model.fold.edge_key import edge_key
-from nccl_inspect.model.fold.note import Note, located
 from nccl_inspect.model.fold.places import Move
-from nccl_inspect.model.fold.step import Step, step_of
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.fold.note import Stated
     from nccl_inspect.model.fold.statement_table import StatementTable
-    from nccl_inspect.scanning.connection_table import Edges
+    from nccl_inspect.scanning.line_table import Edges
+
+
+class Step(NamedTuple):
+    """One event in the order of its process."""
+
+    place: int
+    printed: Origin | Late
+    """Who printed its line."""
+    event: Event
+
+    @property
+    def origin(self) -> Origin:
+        """Return who printed its line, and when."""
+        return self.printed.origin if isinstance(self.printed, Late) else self.printed
+
+
+step_of = partial(tuple.__new__, Step)
+"""Makes a step of its fields in a third of the time."""
+
+
+MAX_PLACES = 1 << 14
+"""Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
+
+Wording: TypeAlias = tuple[str, bytes, str | None]
+"""What lines state: level, message and place in NCCL's source."""
+Stated: TypeAlias = tuple[Wording, Parsed | None]
+"""What a line states, and what the grammar makes of it."""
+
+
+@record
+class Note(Record):
+    """A statement that a process made, how often, and where first and last."""
+
+    event: Event | None
+    """None for a WARN that no production knows."""
+    origin: Origin
+    level: str
+    message: bytes
+    place: int
+    last: int
+    count: int = 1
+    places: array[int] | None = None
+    """Where it was made after the first time, as far as nothing shows by whom."""
+
+    @property
+    def wording(self) -> Wording:
+        """Return what its lines state."""
+        return self.level, self.message, self.origin.location
+
+    def again(self, place: int, parsed: Parsed | Note | None = None) -> None:
+        """Remember a place of a statement of nobody, which may be made in several jobs, and what it says there."""
+        if isinstance(self.event, ProcessEnded) and parsed is not None and isinstance(parsed.event, ProcessEnded):
+            self.event.repeat(parsed.event)
+        if self.places is None:
+            self.places = array("q")
+        if len(self.places) < MAX_PLACES:
+            self.places.append(place)
+
+    def move(self, move: Callable[[int], int]) -> None:
+        """Give the note its places in the fold that takes it in."""
+        self.place, self.last = move(self.place), move(self.last)
+        if self.places is not None:
+            self.places = array("q", map(move, self.places))
+
+    def add(self, later: Note, keeps_places: bool) -> None:
+        """Take in the same statement, made later."""
+        self.count += later.count
+        self.last = max(self.last, later.last)
+        for place in (later.place, *(later.places or ())) if keeps_places else ():
+            self.again(place, later)
+
+
+def located(origin: Origin, location: str | None) -> Origin:
+    """Return who printed a statement, with the place in NCCL's source of the one that stands for it."""
+    return origin if origin.location == location else origin._replace(location=location)
+
+
+PAIRED = ("Send", "Recv")
+"""Calls between two ranks; all others are made by all ranks of the communicator."""
+ROOTED = ("Broadcast", "Reduce", "Gather", "Scatter", *PAIRED)
+"""Calls whose field ``root`` means something: a rank, or the other end."""
+
+
+class CallKey(NamedTuple):
+    """Holds what calls that are counted together have in common; sizes by powers of two, so that there are few."""
+
+    comm: str
+    func: str
+    datatype: int
+    nranks: int
+    root: int | None
+    size_class: int
+
+
+@record
+class Tally(Record):
+    """Calls of one process: how many, and how many elements."""
+
+    calls: int
+    elements: int
+    smallest: int
+    largest: int
+    first: int
+    """Place of the first."""
+    last: int
+
+    def add(self, other: Tally) -> None:
+        """Take in what came later."""
+        self.calls += other.calls
+        self.elements += other.elements
+        self.smallest = min(self.smallest, other.smallest)
+        self.largest = max(self.largest, other.largest)
+        self.last = other.last
+
+
+def counted(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None:
+    """Count one call."""
+    root = call.root if call.func in ROOTED else None
+    key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
+    tally = Tally(1, call.count, call.count, call.count, place, place)
+    if total := tallies.get(key):
+        total.add(tally)
+    else:
+        tallies[key] = tally
+
+
+def merged(mine: dict[CallKey, Tally], later: dict[CallKey, Tally], move: Callable[[int], int]) -> None:
+    """Take in what the same process called later."""
+    for key, tally in later.items():
+        tally.first, tally.last = move(tally.first), move(tally.last)
+        if total := mine.get(key):
+            total.add(tally)
+        else:
+            mine[key] = tally
+
+
+edge_key = attrgetter(
+    *("src", "dst", "direction", "detail", "nic_index", "gdr", "pxn_rank", "shared", "src_dev", "dst_dev")
+)
+"""What makes two connection lines of a burst the same edge: everything but the channel."""
+
 
 MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
@@ -385,3 +525,65 @@ class ProcessLog(Record):
                 open_burst.join(burst)
                 joined.add(id(burst))
         return joined
+
+
+MAX_WORDINGS = 1 << 15
+"""Different statements of a log, on top of those that belong to its processes."""
+OF_PROCESS = 128
+"""Statements of each process that are its own: addresses, bus ids, durations."""
+_SIZE = 4096
+"""Bytes of a message that count like a further statement."""
+
+
+class Wordings:
+    """Holds what was stated so far; of more than can be kept, one statement stands for all of its production."""
+
+    def __init__(self) -> None:
+        self._kept: set[Wording] = set()
+        self._of_kind: dict[tuple[str, str], Stated] = {}
+        """What stands for others, by level and production."""
+        self._size = 0
+        self._most = 0
+        """The most by which statements were ahead of the processes that had begun."""
+
+    def kept(self, wording: Wording, parsed: Parsed | None, processes: int) -> Stated:
+        """The statement to be kept for one: itself, or the one that stands for it.
+
+        Args:
+            wording: of the statement.
+            parsed: what the grammar makes of it.
+            processes: that have begun.
+        """
+        if wording in self._kept:
+            return wording, parsed
+        size = self._size + _size(wording)
+        ahead = size - OF_PROCESS * processes
+        if ahead > MAX_WORDINGS:
+            kind = wording[0], parsed.production.name if parsed else "unrecognised"
+            return self._of_kind.setdefault(kind, (wording, parsed))
+        self._kept.add(wording)
+        self._size, self._most = size, max(self._most, ahead)
+        return wording, parsed
+
+    def has_room(self, later: Wordings, processes: int, common: int) -> bool:
+        """Whether all of what was stated later is kept here, too, wherever the border between both lies.
+
+        Args:
+            later: what was stated later.
+            processes: that have begun here.
+            common: those of them that print later, too.
+        """
+        ahead = self._size - OF_PROCESS * (processes - common)
+        return not self._of_kind and not later._of_kind and ahead + later._most <= MAX_WORDINGS
+
+    def merge(self, later: Wordings, processes: int) -> None:
+        """Take in what was stated later."""
+        self._size += sum(map(_size, later._kept - self._kept))
+        self._kept |= later._kept
+        self._most = max(self._most, self._size - OF_PROCESS * processes)
+        for kind, statement in later._of_kind.items():
+            self._of_kind.setdefault(kind, statement)
+
+
+def _size(wording: Wording) -> int:
+    return 1 + len(wording[1]) // _SIZE

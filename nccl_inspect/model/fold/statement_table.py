@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.note import Note, Wording, located
 from nccl_inspect.model.fold.places import position, source_and_line
-from nccl_inspect.model.fold.process_log import MAX_NOTES, ProcessLog
+from nccl_inspect.model.fold.process_log import MAX_NOTES, Note, ProcessLog, Wording, located
 from nccl_inspect.scanning.line_table import Printed, joined
 from nccl_inspect.util.columns import Column, distinct
 

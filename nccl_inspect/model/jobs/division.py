@@ -2,15 +2,514 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import NO_HOST, Process, is_named
+from nccl_inspect.model.communicators import stated_world
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
+from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.jobs import parts
-from nccl_inspect.model.processes import runs
+from nccl_inspect.model.jobs.parts import Part, Unions
+from nccl_inspect.model.jobs.shares import Claim
+from nccl_inspect.model.processes import gathering
 from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
+
+
+_TESTS = "nccl-tests"
+_AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
+"""What distinguishes the attempts of one job in the names of files."""
+_DIGITS = re.compile(r"\d+")
+"""What distinguishes its ranks there."""
+_LOOK_BACK = 64
+"""Number of earlier parts, or jobs, among which the continuing one is searched."""
+
+
+class Separation:
+    """Holds which parts are of one job.
+
+    Args:
+        found: the parts.
+        fold: of the log.
+    """
+
+    def __init__(self, parts: Sequence[Part], fold: Fold) -> None:
+        self._parts = parts
+        self._fold = fold
+        self._unions = Unions(len(parts))
+        self._stated = _stated(fold)
+        self._by_source: dict[int, list[int]] = {}
+        self._by_host: dict[str, list[int]] = {}
+        for index, part in enumerate(parts):
+            for source in part.sources:
+                self._by_source.setdefault(source, []).append(index)
+            for host in {host if is_named(host) else NO_HOST for host in part.hosts}:
+                self._by_host.setdefault(host, []).append(index)
+
+    def groups(self) -> list[list[Part]]:
+        """The parts of each job."""
+        if len(self._parts) > 1:
+            self._state_releases()
+            self._by_id()
+            self._on_hosts()
+            self._in_sources()
+            self._across_sources()
+            self._of_one_world_in_files()
+        return [[self._parts[index] for index in group] for group in self._unions.groups()]
+
+    def _state_releases(self) -> None:
+        """Until 2.21 the line with the release has no prefix: it is of the only part that is there around it."""
+        notes = (note for log in self._fold.processes.values() if not log.process.host for note in log.notes.values())
+        releases = [note for note in notes if isinstance(note.event, events.NcclVersion)]
+        if not releases:
+            return
+        ordered = {source: self._in_order(source) for source in self._by_source}
+        begins = {source: [self._parts[at].extents[source][0] for at in indexes] for source, indexes in ordered.items()}
+        for note in releases:
+            assert isinstance(note.event, events.NcclVersion)
+            for place in (note.place, *(note.places or ())):
+                source = source_and_line(place)[0]
+                before = bisect_right(begins.get(source, []), place)
+                near = ordered.get(source, [])[max(0, before - _LOOK_BACK) : before]
+                around = [self._parts[at] for at in near if place < self._parts[at].extents[source][1]]
+                if len(around) == 1:
+                    around[0].state(note.event.version)
+
+    def _in_order(self, source: int) -> list[int]:
+        """The parts of a source in the order in which they begin there."""
+        return sorted(self._by_source[source], key=lambda index: self._parts[index].extents[source])
+
+    def _by_id(self) -> None:
+        """The id of a communicator is one job's, also where ranks differ on its size; unless a rank comes again."""
+        owners: dict[str, tuple[int, set[int]]] = {}
+        for index, part in enumerate(self._parts):
+            for comm in part.roots:
+                for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
+                    first, ranks = owners.get(comm_id, (index, set()))
+                    if ranks.isdisjoint(comm.members):
+                        self._unions.join(first, index)
+                        owners[comm_id] = first, ranks | comm.members.keys()
+
+    def _on_hosts(self) -> None:
+        """Parts on one host: each with the one before, with that of the same size, and with that which ends last."""
+        for indexes in self._by_host.values():
+            last: dict[object, int] = {}
+            for index in sorted(indexes, key=self._order):
+                part = self._parts[index]
+                for other in {last.get("before"), last.get("latest"), last.get(part.size)} - {None}:
+                    if other is not None and self._are_one_on_a_host(self._parts[other], part):
+                        self._unions.join(other, index)
+                latest = last.get("latest", index)
+                last["before"] = last[part.size] = index
+                last["latest"] = index if part.end > self._parts[latest].end else latest
+
+    def _order(self, index: int) -> tuple[float, int]:
+        part = self._parts[index]
+        return (part.began.seconds if part.began else 0.0, part.begin)
+
+    def _are_one_on_a_host(self, part: Part, later: Part) -> bool:
+        """Whether two parts with a host in common are of one job."""
+        both_whole = part.is_whole and later.is_whole
+        if both_whole and (part.contradicts(later) or part.size != later.size):
+            return False
+        at_once = part.overlaps(later)
+        clash = not part.gpus.isdisjoint(later.gpus)
+        if at_once:
+            return not clash if both_whole else not (clash and part.size != later.size)
+        if part.size != later.size:
+            return False
+        if self._names(part, _AGAIN) == self._names(later, _AGAIN) or set(part.sources) & set(later.sources):
+            return _is_restart(part, later)
+        return at_once is None and not clash and self._names(part, _DIGITS) == self._names(later, _DIGITS)
+
+    def _names(self, part: Part, without: re.Pattern[str]) -> set[str]:
+        """The names of the files of a part, without what may differ between those of one job."""
+        return {without.sub("", self._fold.sources[source].name) for source in part.sources}
+
+    def _in_sources(self) -> None:
+        tests = _sources_of_tests(self._fold)
+        reasons = _requeued(self._fold)
+        for source in self._by_source:
+            indexes = self._in_order(source)
+            self._numbered_on(source, indexes)
+            self._of_one_world(source, indexes)
+            self._cut_off(indexes)
+            self._fitting(indexes)
+            self._fitting(indexes[::-1])
+            for before, after in pairwise(indexes):
+                first, second = self._parts[before], self._parts[after]
+                if source in tests and _is_one_misled(first, second):
+                    self._unions.join(before, after)
+                end, begin = first.extents[source][1], second.extents[source][0]
+                if any(end < place < begin for place in reasons.get(source, ())) and _is_alike(first, second):
+                    self._unions.join(before, after)
+
+    def _numbered_on(self, source: int, indexes: Sequence[int]) -> None:
+        """Parts whose ranks a launcher numbers on from one to the next, beyond what their communicators have."""
+        seen: dict[int, int] = {}
+        beyond = False
+        for index in indexes:
+            part = self._parts[index]
+            ranks = [log.opening.rank for log in part.logs if source_and_line(log.first)[0] == source]
+            for rank in ranks:
+                if rank is None or seen.setdefault(rank, index) != index:
+                    return
+                beyond |= rank >= part.size
+        labelled = sorted(set(seen.values()))
+        if beyond:
+            for before, after in pairwise(labelled):
+                self._unions.join(before, after)
+
+    def _of_one_world(self, source: int, indexes: Sequence[int]) -> None:
+        """Parts that were there at once and are no more processes than the ranks that PyTorch names around them."""
+        stated = self._stated.get(source, [])
+        if not stated:
+            return
+        at_once = self._at_once(source, indexes)
+        begins = [self._parts[group[0]].extents[source][0] for group in at_once]
+        for number, group in enumerate(at_once):
+            until = begins[number + 1] if number + 1 < len(begins) else stated[-1][0] + 1
+            first, last = bisect_left(stated, (begins[number], 0)), bisect_left(stated, (until, 0))
+            world = max((rank for _, rank in stated[first:last]), default=0) + 1
+            parts = [self._parts[index] for index in group]
+            gpus = {gpu for part in parts for gpu in part.gpus}
+            processes = sum(len(part.logs) for part in parts)
+            if max(part.size for part in parts) < world and len(gpus) == processes <= world:
+                for before, after in pairwise(group):
+                    self._unions.join(before, after)
+
+    def _of_one_world_in_files(self) -> None:
+        """Parts in files of which each has other ranks of one world, more than are in that file."""
+        ranks = {source: {rank for _, rank in stated} for source, stated in self._stated.items()}
+        ranks = {source: own for source, own in ranks.items() if source in self._by_source}
+        everyone = set().union(*ranks.values())
+        if len(everyone) < max(2, sum(map(len, ranks.values()))):
+            return  # a rank that is named twice is of two jobs, or of two runs
+        world = max(everyone) + 1
+        inside = {source: self._processes_in(source) for source in ranks}
+        is_beyond = any(max(own) >= inside[source] for source, own in ranks.items())
+        if not is_beyond or any(len(own) > inside[source] for source, own in ranks.items()):
+            return
+        all_there = sum(len(part.logs) for part in self._parts) == world
+        sources = self._by_source if all_there else ranks
+        indexes = sorted({index for source in sources for index in self._by_source[source]})
+        parts = [self._parts[index] for index in indexes]
+        gpus = {gpu for part in parts for gpu in part.gpus}
+        if max(part.size for part in parts) < world and len(gpus) == sum(len(part.logs) for part in parts) <= world:
+            for before, after in pairwise(indexes):
+                if self._parts[before].overlaps(self._parts[after]) is not False:
+                    self._unions.join(before, after)
+
+    def _processes_in(self, source: int) -> int:
+        parts = (self._parts[index] for index in self._by_source[source])
+        return sum(source_and_line(log.first)[0] == source for part in parts for log in part.logs)
+
+    def _at_once(self, source: int, indexes: Sequence[int]) -> list[list[int]]:
+        """Parts of a source, in the order in which they begin there, put together where they overlap."""
+        groups: list[list[int]] = []
+        end = -1
+        for index in indexes:
+            first, last = self._parts[index].extents[source]
+            if first > end:
+                groups.append([])
+            groups[-1].append(index)
+            end = max(end, last)
+        return groups
+
+    def _cut_off(self, indexes: Sequence[int]) -> None:
+        """Parts whose beginning the log lacks: what joined them may have been there."""
+        cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
+        for before, after in pairwise(cut):
+            self._unions.join(before, after)
+
+    def _fitting(self, indexes: Sequence[int]) -> None:
+        """Parts that may be the missing ranks of another one that is there at the same time."""
+        waiting: dict[int | None, int] = {}
+        for index in indexes:
+            part = self._parts[index]
+            sizes: set[int | None] = {*part.sizes, *([None] if part.is_unfinished and part.missing else [])}
+            for size in sizes:
+                other = waiting.get(size)
+                if other is not None and part.overlaps(self._parts[other]) and _fits(part, self._parts[other]):
+                    self._unions.join(other, index)
+            if part.missing:
+                waiting.update(dict.fromkeys(sizes, index))
+
+    def _across_sources(self) -> None:
+        """Do the same for parts in different sources, where one part only can lack these ranks."""
+        waiting: dict[int, set[int]] = {}
+        for index, part in enumerate(self._parts):
+            if part.missing:
+                for size in part.sizes:
+                    waiting.setdefault(size, set()).add(index)
+        for index, part in enumerate(self._parts):
+            for size in part.sizes:
+                others = waiting.get(size, set())
+                if len(others) - (index in others) != 1:
+                    continue
+                (other,) = others - {index}
+                if part.overlaps(self._parts[other]) is None and _fits(part, self._parts[other]):
+                    self._unions.join(other, index)
+
+
+def _fits(part: Part, waiting: Part) -> bool:
+    """Whether the processes of a part may be those that another one lacks."""
+    if part.is_whole and part.contradicts(waiting):
+        return False
+    return len(part.logs) <= waiting.missing
+
+
+def _is_alike(part: Part, later: Part) -> bool:
+    return part.size == later.size and not part.contradicts(later)
+
+
+def _is_restart(part: Part, later: Part) -> bool:
+    """Whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
+    common = len(part.hosts & later.hosts)
+    return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
+
+
+def _is_one_misled(part: Part, other: Part) -> bool:
+    """Whether two tests of one host each that began at once were meant to be one."""
+    return len(part.hosts) == len(other.hosts) == 1 and _is_alike(part, other) and bool(part.overlaps(other))
+
+
+def _sources_of_tests(fold: Fold) -> set[int]:
+    """The sources with output of nccl-tests."""
+    return {
+        source_and_line(note.place)[0]
+        for log in fold.processes.values()
+        for note in log.notes.values()
+        if note.event is not None and note.event.dialect == _TESTS
+    }
+
+
+def _stated(fold: Fold) -> dict[int, list[tuple[int, int]]]:
+    """By source where PyTorch and torchrun name a rank of the job, and which one, in the order of the lines."""
+    ranks: dict[int, list[tuple[int, int]]] = {}
+    for log in fold.processes.values():
+        for note in log.notes.values() if not log.process.host else ():
+            if (rank := stated_world.rank_of(note)) is not None:
+                for place in (note.place, *(note.places or ())):
+                    ranks.setdefault(source_and_line(place)[0], []).append((place, rank))
+    return {source: sorted(places) for source, places in ranks.items()}
+
+
+def _requeued(fold: Fold) -> dict[int, list[int]]:
+    """Return where a scheduler says that it ended a job in order to start it again."""
+    places: dict[int, list[int]] = {}
+    for log in fold.processes.values():
+        for note in log.notes.values():
+            if job_end.reason(note.event) in (job_end.PREEMPTED, job_end.REQUEUED, job_end.NODE_FAILURE):
+                places.setdefault(source_and_line(note.place)[0], []).append(note.place)
+    return places
+
+
+class Claims:
+    """Gives everything to a job.
+
+    Args:
+        fold: of the log.
+        gathered: its processes.
+        groups: the parts of each job that is known by its communicators.
+    """
+
+    def __init__(self, fold: Fold, gathered: Gathered, groups: Sequence[Sequence[Part]]) -> None:
+        self._fold = fold
+        self._groups = groups
+        self._claims = [Claim({process for part in group for process in part.processes}) for group in groups]
+        self._firsts = [min(part.begin for part in group) for group in groups]
+        self._whole = [all(part.is_whole for part in group) for group in groups]
+        self._room = [max(part.missing for part in group) for group in groups]
+        """How many ranks each job lacks."""
+        self._hosts: dict[str, set[int]] = {}
+        self._extents: list[dict[int, tuple[int, int]]] = []
+        self._by_source: dict[int, list[int]] = {}
+        for job, group in enumerate(groups):
+            for host in (host for part in group for host in part.hosts):
+                self._hosts.setdefault(host, set()).add(job)
+            self._extents.append(_extents(group))
+            for source in self._extents[job]:
+                self._by_source.setdefault(source, []).append(job)
+        for source, jobs in self._by_source.items():
+            jobs.sort(key=lambda job: self._extents[job][source])
+        claimed = {process for claim in self._claims for process in claim.processes}
+        self._loose = [life for life in gathered.living if life.process not in claimed]
+        self._alone = {members.log.process for members in gathered.processes if members.members} - claimed
+        """Processes with communicators of one rank only."""
+        self._pids = {process.pid for process in claimed}
+        """A process with one of these may be one of theirs whose host was torn."""
+
+    def all(self) -> list[Claim]:
+        """The claims of all jobs, in the order of their lines."""
+        by_source: dict[int, list[ProcessLog]] = {}
+        for log in self._loose:
+            by_source.setdefault(source_and_line(log.first)[0], []).append(log)
+        for source, logs in by_source.items():
+            if source in self._by_source:
+                self._give_processes(source, logs)
+        if len(self._groups) > 1:
+            self._give_sources(by_source)
+            self._count_alongside()
+        else:
+            others = [log for source, logs in by_source.items() if source not in self._by_source for log in logs]
+            self._claims[0].processes.update(log.process for log in others)
+            if len(self._claims) > 1:
+                self._claims[0].sources.update(set(range(len(self._fold.sources))) - self._by_source.keys())
+        return [self._claims[job] for job in sorted(range(len(self._claims)), key=self._firsts.__getitem__)]
+
+    def _give_processes(self, source: int, logs: Sequence[ProcessLog]) -> None:
+        """Give processes to the jobs of their source, or to new ones."""
+        jobs = self._by_source[source]
+        begins = [self._extents[job][source][0] for job in jobs]
+        ends = list(accumulate((self._extents[job][source][1] for job in jobs), max))
+        begun = {log.process: bisect_right(begins, log.first) for log in logs}
+
+        def around(log: ProcessLog) -> list[int]:
+            """The jobs that began last before a process, and the next one."""
+            return jobs[max(0, begun[log.process] - _LOOK_BACK) : begun[log.process] + 1]
+
+        groups: dict[tuple[int, bool], list[ProcessLog]] = {}
+        for log in logs:
+            before = begun[log.process]
+            has_ended = not before or ends[before - 1] < log.first
+            is_between = has_ended and (before == len(jobs) or log.last < begins[before])
+            is_strange = not any(job in self._hosts.get(log.process.host, ()) for job in around(log))
+            if is_between or is_strange:
+                groups.setdefault((before if is_between else -1, is_between), []).append(log)
+            else:
+                self._claims[self._nearest(source, log, around(log))].processes.add(log.process)
+        for group in groups.values():
+            near = {job for log in group for job in around(log)}
+            if len(group) > sum(self._room[job] for job in near) and self._is_job(group):
+                self._new({log.process for log in group}, min(log.first for log in group))
+                continue
+            for log in group:
+                self._claims[self._nearest(source, log, around(log))].processes.add(log.process)
+
+    def _is_job(self, logs: Sequence[ProcessLog]) -> bool:
+        """Whether processes without a communicator say what kept them from one; a program may begin NCCL for others."""
+        if any(log.process in self._alone or log.process.pid in self._pids for log in logs):
+            return False
+        return any(note.level in STATEMENTS for log in logs for note in log.notes.values())
+
+    def _nearest(self, source: int, log: ProcessLog, around: Sequence[int]) -> int:
+        """The job of a process among those around it: same host, missing ranks, still running, the latest."""
+        own = self._hosts.get(log.process.host, set())
+
+        def fitness(job: int) -> tuple[bool, bool, bool, int]:
+            first, last = self._extents[job][source]
+            return job in own, not self._whole[job], first < log.last and log.first < last, first
+
+        return max(around, key=fitness)
+
+    def _new(self, processes: set[Process], first: int) -> Claim:
+        claim = Claim(processes)
+        self._claims.append(claim)
+        self._firsts.append(first)
+        return claim
+
+    def _give_sources(self, by_source: Mapping[int, list[ProcessLog]]) -> None:
+        """Give the sources without a communicator: to the one job of their folder with their hosts, or a new one."""
+        folders: dict[str, set[int]] = {}
+        for job, extents in enumerate(self._extents):
+            for source in extents:
+                folders.setdefault(self._folder(source), set()).add(job)
+        fresh: dict[str, Claim] = {}
+        continued = self._continued(by_source)
+        for source, counts in enumerate(self._fold.sources):
+            if source in self._by_source or source in continued:
+                continue
+            if not (counts.counts.nccl_lines or counts.counts.related_lines):
+                continue
+            logs = by_source.get(source, [])
+            jobs = folders.get(self._folder(source), set())
+            for log in logs:
+                jobs = jobs & self._hosts.get(log.process.host, set())
+            if len(jobs) == 1:
+                claim = self._claims[next(iter(jobs))]
+            else:
+                family = _DIGITS.sub("", counts.name)
+                claim = fresh.get(family) or self._new(set(), position(source, 1))
+                fresh[family] = claim
+            claim.processes.update(log.process for log in logs)
+            claim.sources.add(source)
+        owners = {process: claim for claim in self._claims for process in claim.processes}
+        for source, processes in continued.items():
+            claims = {id(owners[process]): owners[process] for process in processes if process in owners}
+            if len(claims) == 1:
+                claims.popitem()[1].sources.add(source)
+
+    def _continued(self, by_source: Mapping[int, list[ProcessLog]]) -> dict[int, set[Process]]:
+        """The sources in which processes only continue that print elsewhere as well, with those that are known to.
+
+        Of lines that no production knows each is kept once, so they may not be known.
+        """
+        nobodys = [log for log in self._fold.processes.values() if not log.process.host]
+        places = [place for log in nobodys for place in (log.first, log.last, *(n.place for n in log.notes.values()))]
+        begun = self._by_source.keys() | by_source.keys() | {source_and_line(place)[0] for place in places}
+        continued: dict[int, set[Process]] = {
+            source: set()
+            for source, entry in enumerate(self._fold.sources)
+            if source not in begun and entry.counts.nccl_lines
+        }
+        for note in self._fold.unrecognised.values():
+            source = source_and_line(note.place)[0]
+            if source in continued:
+                continued[source].add(note.origin.process)
+        return continued
+
+    def _folder(self, source: int) -> str:
+        return self._fold.sources[source].name.rpartition("/")[0]
+
+    def _count_alongside(self) -> None:
+        """Count jobs of one host each and of one size that ran at once: they may have been meant as one job."""
+        sizes: dict[int, int] = {}
+        for job, group in enumerate(self._groups):
+            hosts = {host for part in group for host in part.hosts}
+            if self._whole[job] and len(hosts) == 1 and is_named(next(iter(hosts))):
+                sizes[job] = max(part.size for part in group)
+        for source, jobs in self._by_source.items():
+            alike: dict[int, list[int]] = {}
+            for job in jobs:
+                if job in sizes:
+                    alike.setdefault(sizes[job], []).append(job)
+            for same_size in alike.values():
+                for cluster in self._at_once(source, same_size):
+                    for job in cluster:
+                        self._claims[job].alongside = max(self._claims[job].alongside, len(cluster) - 1)
+
+    def _at_once(self, source: int, jobs: Sequence[int]) -> list[list[int]]:
+        """Jobs of a source, in the order in which they begin, put together where they overlap."""
+        clusters: list[list[int]] = []
+        end = -1
+        for job in jobs:
+            first, last = self._extents[job][source]
+            if first > end:
+                clusters.append([])
+            clusters[-1].append(job)
+            end = max(end, last)
+        return clusters
+
+
+def _extents(group: Sequence[Part]) -> dict[int, tuple[int, int]]:
+    """The first and the last place of a job in each source."""
+    extents: dict[int, tuple[int, int]] = {}
+    for part in group:
+        for source in part.sources:
+            first, last = part.extents[source]
+            extent = extents.get(source, (first, last))
+            extents[source] = min(extent[0], first), max(extent[1], last)
+    return extents
 
 
 def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
@@ -25,8 +524,6 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
         len(job_parts) == 1 and all(life.process in job_parts[0].processes for life in gathered.living)
     ):
         return []
-    from nccl_inspect.model.jobs.claims import Claims  # most inputs hold one job
-    from nccl_inspect.model.jobs.separation import Separation
     from nccl_inspect.model.jobs.shares import shares
 
     claims = Claims(fold, gathered, Separation(job_parts, fold).groups()).all()
@@ -42,7 +539,7 @@ def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
     """
     from nccl_inspect.model.jobs.shares import Claim, shares  # most jobs have one run
 
-    earlier = runs.superseded(gathered.communicators, gathered.everything)
+    earlier = gathering.superseded(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
     lives = {life.process for life in gathered.living}
     return shares(fold, gathered, [*(Claim(run.processes) for run in earlier), Claim(lives - over)])

@@ -8,9 +8,11 @@ the first.
 
 from __future__ import annotations
 
+import os
 import re
 from array import array
-from collections import deque
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,21 +21,84 @@ from nccl_inspect.event.base import Event, Process, is_named
 from nccl_inspect.event.process_ended import ProcessEnded
 from nccl_inspect.event.types import CommEnd, ErrorCascade
 from nccl_inspect.grammar import engine
-from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import position, source_and_line
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.model.fold.step import Step
-from nccl_inspect.model.jobs.landmarks import Landmarks
 from nccl_inspect.model.processes import identity as processes
 from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.text import printable
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.fold import Fold
+
+
+_JUST = 400
+"""Lines of other jobs after the last line of a job within which its end is reported."""
+
+
+class Landmarks:
+    """Lines of known jobs in one source, in their order."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.jobs: list[int] = []
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self.concluded: set[int] = set()
+        """Jobs that destroyed their communicators: nothing ended them from outside."""
+        self.closings: list[int] = []
+        """Places of errors and ends of unknown processes."""
+
+    def sort(self) -> None:
+        """Put what was added in its order."""
+        rows = sorted(zip(self.places, self.jobs, strict=True))
+        self.places, self.jobs = [place for place, _ in rows], [job for _, job in rows]
+        for place, job in rows:
+            self.first.setdefault(job, place)
+            self.last[job] = place
+        self.closings.sort()
+
+    def owner(self, place: int, is_end: bool = False) -> int:
+        """The job that a line belongs to by its place; an end is that of one that stopped just before it."""
+        at = bisect_right(self.places, place)
+        if at == 0:
+            return self.jobs[0]
+        before = self.jobs[at - 1]
+        if is_end and (self.last[before] > place or before in self.concluded):
+            late = reversed(self.jobs[max(0, at - _JUST) : at])
+            before = next((job for job in late if self._may_end(job, place, before)), before)
+        if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
+            return before
+        after, begin = self.jobs[at], self.places[at]
+        closing = self.closings[bisect_left(self.closings, begin) - 1] if self.closings else 0
+        return before if place <= closing < begin else after
+
+    def nearest(self, place: int, sizes: Sequence[int], rank: int) -> int | None:
+        """The job with a rank whose lines are nearest to a place: the one before it, or else the one behind it.
+
+        Args:
+            place: of a line.
+            sizes: how many ranks each job has.
+            rank: that it is to have.
+        """
+        at = bisect_right(self.places, place)
+        near = *reversed(self.jobs[max(0, at - _JUST) : at]), *self.jobs[at : at + _JUST]
+        return next((job for job in near if rank < sizes[job]), None)
+
+    def _may_end(self, job: int, place: int, beside: int) -> bool:
+        """Whether an end behind a line of another job may be that of this one, which ran at the same time."""
+        is_beside = self.first[beside] < self.last[job] <= place
+        return is_beside and job not in self.concluded
+
+    def end(self, job: int) -> int:
+        """The number of the last line of a job, where another job follows; else 0."""
+        last = self.last.get(job, self.places[-1])
+        return source_and_line(last)[1] if last < self.places[-1] else 0
+
 
 _WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
@@ -376,3 +441,59 @@ def _events(log: ProcessLog) -> Iterator[Event]:
         else:
             yield step.event
     yield from (note.event for note in log.notes.values() if note.event)
+
+
+_END = re.compile(r"[^A-Za-z0-9]*$")
+_POD = "pod/"
+"""What kubectl puts in front of the name of a pod; that of the container follows it."""
+_SUFFIX = re.compile(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
+
+
+def titles(shares: Sequence[Share]) -> list[str]:
+    """A name for each job, all different, in the order of the jobs."""
+    owners = Counter(number for share in shares for number in share.numbered)
+    files = _short({number: source.name for share in shares for number, source in share.numbered.items()})
+    names = []
+    for index, share in enumerate(shares, 1):
+        own = [files[number] for number in share.numbered if owners[number] == 1]
+        is_split = len(own) < len(share.numbered) or len(files) == 1
+        names.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
+    return _different(names)
+
+
+def _labels(share: Share) -> list[str]:
+    """The names of pods or nodes; what else collectors print holds pids."""
+    labels = (log.opening.label for log in share.processes.values() if log.process.host)
+    plain = (label for label in labels if label and not any(map(str.isspace, label)))
+    return list(dict.fromkeys(printable(label.removeprefix(_POD).partition("/")[0]) for label in plain))
+
+
+def _short(names: Mapping[int, str]) -> dict[int, str]:
+    """Files without the folder that all of them are in; one that is alone in its folder has the name of that."""
+    folders = [name.rpartition("/")[0] for name in names.values()]
+    top = os.path.commonpath(folders) if len(names) > 1 and all(folders) else ""
+    short = {number: printable(name.removeprefix(top).lstrip("/") if top else name) for number, name in names.items()}
+    alone = Counter(name.rpartition("/")[0] for name in short.values())
+    return {
+        number: folder if (folder := name.rpartition("/")[0]) and alone[folder] == 1 else _SUFFIX.sub("", name) or name
+        for number, name in short.items()
+    }
+
+
+def _common(names: Sequence[str]) -> str:
+    """Return what names begin with; empty where they have next to nothing in common."""
+    if len(names) == 1:
+        return names[0]
+    begin = _END.sub("", os.path.commonprefix(list(names)))  # noqa: RUF071
+    return begin if len(begin) > 1 else ""
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Return the same names, numbered where several are alike."""
+    several = Counter(names)
+    seen: Counter[str] = Counter()
+    numbered = []
+    for name in names:
+        seen[name] += 1
+        numbered.append(f"{name} ({seen[name]})" if several[name] > 1 else name)
+    return numbered

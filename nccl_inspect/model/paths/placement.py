@@ -20,7 +20,7 @@ from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.edge_table import EdgeTable
-    from nccl_inspect.model.paths.rows import Rows
+    from nccl_inspect.model.paths.grouping import Rows
 
 _MAX_FRAGMENTS = 256
 """Communicators distinguished by their connection lines only; each line is compared with all of them."""
@@ -118,7 +118,7 @@ class Placed:
     @cached_property
     def rows(self) -> Rows:
         """Return those whose ranks are known as columns, where there is a table."""
-        from nccl_inspect.model.paths.rows import Rows  # most logs are short
+        from nccl_inspect.model.paths.grouping import Rows  # most logs are short
 
         assert self.table is not None
         return Rows(self, self.table)

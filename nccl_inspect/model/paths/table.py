@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from nccl_inspect.errors import NoPathError
 from nccl_inspect.model.paths import numbers
-from nccl_inspect.model.paths.columns import Columns, EndLines, FirstLines, no_end_lines
-from nccl_inspect.model.paths.numbers import Numbers
+from nccl_inspect.model.paths.numbers import Columns, EndLines, FirstLines, Numbers, no_end_lines
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of, path_of
 
 if TYPE_CHECKING:

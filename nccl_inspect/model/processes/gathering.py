@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
+from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, CommInit, Event, NetworkInUse
 from nccl_inspect.ingest.lines.prefix import is_masked
@@ -15,12 +17,111 @@ from nccl_inspect.model.communicators import communicator, members
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
-from nccl_inspect.model.fold.note import Note
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import Edge
-from nccl_inspect.model.fold.step import step_of
-from nccl_inspect.model.processes import duplicates, identity
+from nccl_inspect.model.fold.process_log import Edge, Note, step_of
+from nccl_inspect.model.jobs import parts
+from nccl_inspect.model.jobs.parts import Part
+from nccl_inspect.model.processes import identity
+from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.levels import STATEMENTS
+from nccl_inspect.util.times import in_order
+
+
+class _Copy:
+    """Holds what one collector gave of the lines of a process, from one place to another."""
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+        self.opening: Step | Burst | None = None
+        """Its first step."""
+        self.first = ""
+        """The first of its proofs."""
+        self.proofs: set[str] = set()
+        """Lines that occur only once in a log."""
+        self.completed = False
+        """Whether one of them completes a communicator."""
+        self.steps = 0
+        self.messages: set[tuple[int, str]] = set()
+        """Its lines but for connections, with their threads."""
+        self.edges: dict[tuple[object, ...], int] = {}
+        """The channels of its connections."""
+        self.is_kept = True
+
+    def add(self, step: Step | Burst) -> None:
+        """Take in what one line said, or several about connections."""
+        self.steps += 1
+        self.opening = self.opening or step
+        if isinstance(step, Step):
+            self.messages.add((step.printed.tid, step.event.message))
+            return
+        for key, edge in step.edges.items():
+            place = step.key.tid, step.key.conn, *key
+            self.edges[place] = self.edges.get(place, 0) | edge.channels
+
+    def holds(self, other: _Copy) -> bool:
+        """Whether all that another one says stands here, too, lines among it that come once only."""
+        return (
+            other.proofs <= self.proofs
+            and other.messages <= self.messages
+            and all(not channels & ~self.edges.get(place, 0) for place, channels in other.edges.items())
+        )
+
+
+def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
+    """The log of a process with each line once, and the first steps of what was left out."""
+    proofs = [step.event.message for step in log.steps if type(step.event) is events.CommInit and step.event.comm_id]
+    if len(set(proofs)) == len(proofs):
+        return log, []
+    copies = _copies(log)
+    kept: list[_Copy] = []
+    for copy in sorted(copies, key=lambda copy: (-len(copy.proofs), -copy.steps)):  # the most complete one is kept
+        copy.is_kept = not copy.proofs or not any(other.holds(copy) for other in kept)
+        if copy.is_kept:
+            kept.append(copy)
+    begins = [copy.begin for copy in copies]
+
+    def is_kept(place: int) -> bool:
+        return copies[max(0, bisect_left(begins, place + 1) - 1)].is_kept
+
+    steps = [step for step in log.steps if is_kept(step.place)]
+    left_out = [copy.opening for copy in copies if copy.opening and not copy.is_kept]
+    return replace(log, steps=steps, bootstraps=list(filter(is_kept, log.bootstraps))), left_out
+
+
+def _copies(log: ProcessLog) -> list[_Copy]:
+    """The copies in their order: in each source one, and where one begins again as the last one did."""
+    copies: list[_Copy] = []
+    source, last = -1, 0
+    for step in log.steps:
+        here, event = source_and_line(step.place)[0], _proof(step)
+        if here != source:
+            source = here
+            copies.append(_Copy(step.place))
+        elif event and copies[-1].completed and event.message == copies[-1].first:
+            copies.append(_Copy(_beginning(log.bootstraps, last, step.place)))
+        copies[-1].add(step)
+        if event:
+            copies[-1].first = copies[-1].first or event.message
+            copies[-1].proofs.add(event.message)
+            copies[-1].completed |= event.phase == "COMPLETE"
+            last = step.place
+    return copies
+
+
+def _beginning(bootstraps: Sequence[int], after: int, place: int) -> int:
+    """Return where the first line of a communicator at a place began.
+
+    With the bootstrap of its process, if the log has it.
+    """
+    at = bisect_left(bootstraps, place) - 1
+    return bootstraps[at] if at >= 0 and bootstraps[at] > after else place
+
+
+def _proof(step: Step | Burst) -> events.CommInit | None:
+    """The event, if its line can occur only once in a log."""
+    event = step.event
+    return event if isinstance(event, events.CommInit) and event.comm_id else None
+
 
 _BELIEVED, _PER_STEP = 1 << 18, 128
 """Ranks that communicators may claim though no line names them: in all, and more for each line that orders them.
@@ -63,7 +164,7 @@ class Gathered:
     @classmethod
     def of(cls, fold: Fold) -> Gathered:
         """All processes of a fold."""
-        once = [duplicates.without(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
+        once = [without(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)
 
@@ -300,3 +401,43 @@ def _without_edges(burst: Burst, bad: set[int]) -> Burst | None:
     if len(own) == len(burst.own):
         return burst
     return replace(burst, own=own) if own or burst.rows else None
+
+
+def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
+    """Whether a run is known to have ended before the other one began.
+
+    The order of lines says something only where the same hosts are in both, or in the same source the end of a job
+    stands between them: else the logs of two hosts may have been put one behind the other.
+
+    Args:
+        part: a run.
+        other: another one.
+        ends: places of lines that say that a job ended.
+    """
+    shared_hosts = part.hosts & other.hosts
+    if shared_hosts and part.ended and other.began and in_order(part.ended, other.began):
+        return part.ended < other.began
+    shared = part.extents.keys() & other.extents.keys()
+    if any(part.extents[key][1] >= other.extents[key][0] for key in shared):
+        return False  # a file of each pod has all attempts of it, one after the other
+    between = any(part.end < end < other.begin for end in ends)
+    return bool(shared_hosts or (between and shared))
+
+
+def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
+    """The runs that were over before the newest one began, the oldest first.
+
+    Args:
+        communicators: of the whole log, with their members.
+        logs: of all who said something.
+    """
+    runs = parts.joined(communicators)
+    if len(runs) < 2:
+        return []
+    times = [run.began for run in runs]
+    if in_order(*times):
+        runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
+    else:
+        runs.sort(key=lambda run: run.begin)
+    ends = [note.last for log in logs for note in log.notes.values() if job_end.is_end(note.event)]
+    return [run for run in runs[:-1] if is_before(run, runs[-1], ends)]

@@ -7,16 +7,21 @@ says so again after it had a communicator, it is another one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
+from nccl_inspect.model.communicators.members import ProcessMembers
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.process_log import CallKey, Tally, merged
+from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.util.levels import STATEMENTS
 
 _FEW, _MANY = 3, 10
@@ -202,3 +207,111 @@ def within(note: Note, begin: int, end: int) -> Note | None:
 def in_other_sources(logs: Sequence[ProcessLog]) -> bool:
     """Whether these lives come from different sources: then they may have been at once."""
     return len({source_and_line(log.first)[0] for log in logs}) == len(logs)
+
+
+def ranks_of_nobody(logs: Iterable[ProcessLog]) -> dict[Process, list[int]]:
+    """The labelled ranks of what no known process printed.
+
+    Args:
+        logs: of processes, and of nobody.
+    """
+    labels = ((log.process, log.opening.rank) for log in logs if not log.process.host)
+    return {process: [rank] for process, rank in labels if rank is not None}
+
+
+def raised_by(
+    sources: Mapping[int, SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
+) -> dict[tuple[str, int], int]:
+    """The ranks of labelled exceptions, by source and number of the line.
+
+    They are those of the processes of which NCCL's lines have the same label: a task of srun may have launched several.
+
+    Args:
+        sources: with the exceptions, by their numbers.
+        processes: of the job.
+        ranks: of each process.
+    """
+    labelled: dict[tuple[int, int], set[int]] = {}
+    for process in processes:
+        log = process.log
+        if log.opening.rank is not None:
+            key = source_and_line(log.first)[0], log.opening.rank
+            labelled.setdefault(key, set()).update(ranks.get(log.process, ()))
+    return {
+        (source.name, exception.number): next(iter(candidates))
+        for index, source in sources.items()
+        for exception in source.raised
+        if exception.rank is not None and len(candidates := labelled.get((index, exception.rank), set())) == 1
+    }
+
+
+def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
+    """The last line of a process of which more than its place is kept.
+
+    Args:
+        log: of the process.
+        stated: the last line that is a statement.
+        line: makes evidence of lines.
+    """
+    place, last = max(_ends(log, stated), key=itemgetter(0), default=(0, None))
+    match last:
+        case None:
+            return None
+        case StatementLine():
+            return last.line(line)
+        case Step():
+            return line(place, last.origin, "INFO", last.event.message)
+        case Burst():
+            edge = last.final
+            return line(place, edge.origin, edge.level, edge.stated.message)
+
+
+def _ends(log: ProcessLog, stated: StatementLine | None) -> Iterator[tuple[int, Step | Burst | StatementLine]]:
+    if stated is not None:
+        yield stated.place, stated
+    for step in (*log.steps[-1:], *log.open.values()):
+        if isinstance(step, Burst):
+            yield step.last, step
+        else:
+            yield step.place, step
+
+
+_FIRST = 0
+"""The CUDA device of a process that sees one GPU."""
+_SEVERAL = 2
+
+
+def isolated_hosts(processes: Iterable[ProcessMembers]) -> list[str]:
+    """Hosts where all ranks have CUDA device 0 and different GPUs, by their initialisation or by what they print."""
+    by_host: dict[str, list[ProcessMembers]] = {}
+    for process in processes:
+        by_host.setdefault(process.log.process[0], []).append(process)
+    return [host for host, members in by_host.items() if host and (_by_init(members) or _by_lines(members))]
+
+
+def _by_init(processes: Iterable[ProcessMembers]) -> bool:
+    seen = {(member.init.cuda_dev, member.init.bus_id) for process in processes for member in process.members}
+    return {cuda_dev for cuda_dev, _ in seen} == {_FIRST} and len({bus_id for _, bus_id in seen}) > 1
+
+
+def _by_lines(processes: Iterable[ProcessMembers]) -> bool:
+    """Whether several processes with connections of different ranks print all their lines on device 0.
+
+    Two ranks on one GPU have no connections: NCCL refuses them before.
+    """
+    logs = [process.log for process in processes if not process.members]
+    connecting = {log.process: _ranks(log) for log in logs}
+    ranks = {rank for own in connecting.values() for rank in own}
+    several = sum(bool(own) for own in connecting.values()) >= _SEVERAL and len(ranks) >= _SEVERAL
+    return several and all(_devices(log) <= {_FIRST} for log in logs)
+
+
+def _ranks(log: ProcessLog) -> set[int]:
+    """The ranks that print connections there; in a process with one GPU it is one."""
+    return {step.key.rank for step in log.steps if isinstance(step, Burst)}
+
+
+def _devices(log: ProcessLog) -> set[int | None]:
+    """The CUDA devices that the prefixes of its lines name."""
+    origins = [log.opening, log.final, *(step.origin for step in log.steps)]
+    return {origin.device for origin in origins}

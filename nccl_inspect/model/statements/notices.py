@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, without_secrets
 from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.communicators import lifetime
+from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally
+from nccl_inspect.model.inventory import Calls, Progress, Stamp
 from nccl_inspect.model.job import Earliest, Notice
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE
 from nccl_inspect.model.statements.index import Line, Statement
 from nccl_inspect.util.secrets import masked
 from nccl_inspect.util.text import decode
-from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.times import Moment, in_order, moment
 
 Completed = Callable[[Process, int], int]
 """Where a thread of a process completed a communicator for the last time; -1 where it did not."""
@@ -122,3 +129,125 @@ def _earliest(statement: Statement, line: Line) -> Earliest:
         evidence=statement.line(row, line),
         is_ordered=ordered,
     )
+
+
+def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None]) -> list[Calls]:
+    """The calls of a job. All ranks of a communicator make the same collective calls, so each is counted once."""
+    by_slot: dict[tuple[object, ...], Calls] = {}
+    for process in processes:
+        for key, tally in process.log.calls.items():
+            member = _member(process, key, tally)
+            calls = _calls(key, tally, member, global_rank(member) if member else None)
+            calls.leader = process.log.process if member and member.init.rank == 0 else None
+            own = calls.ranks if calls.func in PAIRED else ()
+            slot = (calls.communicator, key.nranks, key.func, key.datatype, calls.root, key.size_class, *own)
+            total = by_slot.setdefault(slot, calls)
+            if total is not calls:
+                _join(total, calls)
+    return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
+
+
+def _member(process: ProcessMembers, key: CallKey, tally: Tally) -> Member | None:
+    """Return whose calls they are.
+
+    Pointers are used again, so the communicator must live from the first to the last.
+    """
+    fits = [
+        member
+        for member in process.members
+        if member.init.comm == key.comm
+        and member.init.nranks == key.nranks
+        and member.lives_at(tally.first)
+        and member.lives_at(tally.last)
+    ]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _calls(key: CallKey, tally: Tally, member: Member | None, rank: int | None) -> Calls:
+    comm = member.communicator if member else None
+    ranks = comm.global_ranks if comm else ()
+    return Calls(
+        communicator=comm.name if comm else None,
+        func=key.func,
+        datatype=key.datatype,
+        nranks=key.nranks,
+        root=ranks[key.root] if key.root is not None and key.root < len(ranks) else None,
+        calls=tally.calls,
+        elements=tally.elements,
+        smallest=tally.smallest,
+        largest=tally.largest,
+        ranks=[rank] if rank is not None else [],
+        place=tally.first,
+    )
+
+
+def _join(mine: Calls, other: Calls) -> None:
+    """Join the same calls as another rank prints them; a log that was cut short has fewer."""
+    if other.calls > mine.calls:
+        mine.calls, mine.elements = other.calls, other.elements
+    mine.smallest = min(mine.smallest, other.smallest)
+    mine.largest = max(mine.largest, other.largest)
+    mine.ranks = sorted({*mine.ranks, *other.ranks})
+    mine.place = min(mine.place, other.place)
+    mine.leader = mine.leader or other.leader
+
+
+def timeline_of(
+    processes: Iterable[ProcessMembers],
+    global_rank: Callable[[Member], int | None],
+    where: Callable[[int], tuple[str, int, int]],
+) -> list[Progress]:
+    """The progress of each rank, by rank.
+
+    Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the clock
+    that most lines have are kept. A rank of which only one time is known is left out.
+
+    Args:
+        processes: with their members.
+        global_rank: the global rank of a member.
+        where: the source and line of a place.
+    """
+    rows = [(process, member) for process in processes for member in _first_members(process, global_rank)]
+    timed = [(process, member, dict(_moments(process, member))) for process, member in rows]
+    clocks = Counter(when.clock for _, _, marks in timed for when, _, _ in marks.values())
+    if not clocks:
+        return []
+    clock = clocks.most_common(1)[0][0]
+    progress = []
+    for process, member, marks in timed:
+        stamps = {name: _stamp(*mark, where) for name, mark in marks.items() if mark[0].clock == clock}
+        if len(stamps) > 1:
+            host, pid = process.log.process[:2]
+            progress.append(Progress(global_rank(member), host, pid, stamps))
+    return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
+
+
+def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int | None]) -> Iterator[Member]:
+    """The first communicator of each rank of a process; ranks may be threads of one process."""
+    seen = set()
+    for member in sorted(process.members, key=lambda member: member.first.place):
+        rank = global_rank(member)
+        key = rank if rank is not None else member.gpu
+        if key not in seen:
+            seen.add(key)
+            yield member
+
+
+def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin | Late]]]:
+    log = process.log
+    ended = member.ended if member.ended and isinstance(member.ended.event, events.CommEnd) else None
+    marks = (
+        ("first", (log.first, log.opening)),
+        ("started", member.started),
+        ("completed", member.completed),
+        ("connected", member.connected[-1] if member.connected else None),
+        ("ended", ended),
+        ("last", (log.last, log.final)),
+    )
+    for name, mark in marks:
+        if mark is not None and mark[1].time and (when := moment(mark[1].time)):
+            yield name, (when, mark[0], mark[1])
+
+
+def _stamp(when: Moment, place: int, printed: Origin | Late, where: Callable[[int], tuple[str, int, int]]) -> Stamp:
+    return Stamp(when.seconds, printed.time or "", *where(place)[:2])
