@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging import propagated_errors, stated_errors
+from nccl_inspect.judging import impact, propagated_errors, stated_errors
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
@@ -28,6 +28,10 @@ from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.evidence.workloads import Case
+
+
+FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
+"""Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
 
 
 @frozen
@@ -56,7 +60,7 @@ class Hit(Frozen):
 
     def value_of(self, name: str) -> object:
         """Return what a name stands for, if it is not that of a field of the statements."""
-        return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else None)
+        return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else FIGURES.get(name))
 
     def is_so(self, name: str) -> bool:
         """Whether it knows something by that name."""
@@ -101,6 +105,7 @@ CONDITIONS: dict[str, Condition] = {
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
+    "printed": lambda facts, *_: bool(facts.job.last_lines),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
     "gdr": lambda facts, *_: _is_direct(facts),
@@ -129,12 +134,13 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``, over
-``tcp``, ``spread`` over several hosts, ``ended`` from outside, with the ``timeout`` of a collective. Whether there are
-failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths over a ``net``
-(which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``).
-Whether another error comes before the first statement (``preceded``), and whether that is of a ``production``, has a
-``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``)
-or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+``tcp``, ``spread`` over several hosts, ``ended`` from outside, whether NCCL ``printed`` a line, with the ``timeout`` of
+a collective. Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another
+``rule``, paths over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or
+only without (``staged``). Whether another error comes before the first statement (``preceded``), and whether that is of
+a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of
+these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a
+``field``."""
 
 
 def statements_of(rule: str, facts: Facts, source: str) -> list[Notice]:
@@ -192,7 +198,7 @@ def fill_in(text: str, hit: Hit) -> str:
 
     def fill(match: re.Match[str]) -> str:
         kind, name, form, word = match.groups()
-        if form or name in hit.named or name in ("settings", "paths"):
+        if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
             return _in_words(hit.value_of(name), form, word) or LACKING
         if kind == "count":
             return count(len(hit.notices), name)
@@ -223,7 +229,7 @@ def choose_parts(text: str, hit: Hit) -> str:
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
     """Return the sources of the figures that a text quotes."""
-    quoted = [hit.named.get(match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
+    quoted = [hit.value_of(match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
     estimates = [one.references for one in quoted if isinstance(one, Estimate)]
     return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 

@@ -52,7 +52,8 @@ is, is left out; the name of a list alone stands for a step for each of its valu
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
 number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
-and ``{settings source}`` for where they come from. The sources of rates in ``impact`` are those of the finding.
+and ``{settings source}`` for where they come from. The sources of rates in ``impact`` are those of the finding;
+``{SHM}`` is a figure of :mod:`nccl_inspect.judging.impact`.
 """
 
 import os

@@ -77,10 +77,8 @@ NOTHING = "Nothing to fix."
 ONE_JOB = "Run one job per address: give each launch its own MASTER_PORT, rdzv id or file:// store."
 LEFT_PROCESS = "ps aux | grep <script>   # is a process left from the last launch?"
 RANK_NUMBERS = "Give each rank its own RANK and the same WORLD_SIZE; start one torchrun on each node."
-NCCL_RELEASES = (
-    "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: is it the same everywhere?"
-)
-NCCL_COPIES = "ldconfig -p | grep libnccl.so   # on every node: is there a second copy?"
+RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: is it the same everywhere?"
+COPIES = "ldconfig -p | grep libnccl.so   # on every node: is there a second copy?"
 WHO_HAS_GPU_MEMORY = (
     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
 )

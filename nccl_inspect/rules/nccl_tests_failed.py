@@ -7,7 +7,10 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import is_propagated_error
 
-_ENDS = tuple(f"nccl-tests/test-{end}" for end in ("nccl-failure", "cuda-failure", "timeout", "too-few-gpus"))
+_ENDS = (
+    *("nccl-tests/test-nccl-failure", "nccl-tests/test-cuda-failure"),
+    *("nccl-tests/test-timeout", "nccl-tests/test-too-few-gpus"),
+)
 
 
 def find(facts: Facts) -> Iterator[Hit]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, local_over_net
-from nccl_inspect.judging.impact import SHM, in_use
+from nccl_inspect.judging.impact import in_use
 from nccl_inspect.judging.page_words import Hit
 
 
@@ -20,7 +20,6 @@ def find(facts: Facts) -> Iterator[Hit]:
         named = {
             "set": settings,
             "net": in_use(pairs, facts.platform),
-            "shm": SHM,
             "without shm": shm_off,
             "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
         }

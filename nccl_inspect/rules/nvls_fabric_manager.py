@@ -6,7 +6,6 @@ from nccl_inspect.judging.engine import Facts, value
 from nccl_inspect.judging.facts import ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
-from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.process_ends.silence import is_last
 
@@ -28,7 +27,6 @@ def find(facts: Facts) -> Iterator[Hit]:
                 "first_line": notices[0].message.splitlines()[0],
                 "out of memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
                 "alone": set() if failed else _others(facts, ranks_in(given_up)),
-                "cost": WITHOUT_NVLS,
             },
         )
     elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import evidence_of_settings
-from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.page_words import Hit
 
 _LEAST = 3
@@ -24,7 +23,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     if local and max(local) < _LEAST:
         return
     if without and has_nvswitch:
-        yield Hit(without, {"cost": WITHOUT_NVLS})
+        yield Hit(without)
     elif not without and (has_nvswitch or platform is None or platform.gpu is None):
         algo = [one for one in facts.user_settings("NCCL_ALGO") if "NVLS" in one.value.upper() and "^" not in one.value]
         asked = [*algo, *(one for one in facts.user_settings("NCCL_NVLS_ENABLE") if one.value == "1")]

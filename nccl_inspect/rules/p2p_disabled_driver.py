@@ -6,7 +6,6 @@ from nccl_inspect.event.types import P2pRefused
 from nccl_inspect.judging.engine import Facts, first_evidence
 from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in, ranks_of_paths
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings
-from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.page_words import Hit
 
 _REASONS = {
@@ -31,7 +30,6 @@ def find(facts: Facts) -> Iterator[Hit]:
                 "refused": refused,
                 "reasons": "; ".join(dict.fromkeys(reasons)),
                 "poor": poor,
-                "shm": SHM,
                 "doubtful": not slow or not (poor or any(allowed)),
                 "from a list": facts.hardware == "likely",
             },

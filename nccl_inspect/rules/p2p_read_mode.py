@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
-from nccl_inspect.judging.impact import READ_OF_4_H200, WRITTEN_OF_4_H200
 from nccl_inspect.judging.page_words import Hit
 
 
@@ -15,8 +14,6 @@ def find(facts: Facts) -> Iterator[Hit]:
         is_a100 = facts.platform is not None and (facts.platform.gpu or "").startswith("A100")
         named = {
             "forced": forced[0].value if forced else "",
-            "read": READ_OF_4_H200,
-            "written": WRITTEN_OF_4_H200,
             "known GPU": forced or (is_a100 and facts.hardware == "certain"),
         }
         yield Hit(named=named, evidence=[*first_lines(pairs)[:3], *evidence_of_settings(forced, 1)], paths=pairs)

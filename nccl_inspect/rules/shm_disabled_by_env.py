@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_of_paths
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, has_no_pairs, local_over_net
-from nccl_inspect.judging.impact import SHM, in_use
+from nccl_inspect.judging.impact import in_use
 from nccl_inspect.judging.page_words import Hit
 
 
@@ -22,7 +22,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         slow = local_over_net(facts)
         yield Hit(
             settings=settings,
-            named={"slow": bool(slow), "net": in_use(slow, facts.platform), "shm": SHM},
+            named={"slow": bool(slow), "net": in_use(slow, facts.platform)},
             hosts=hosts_of_paths(slow) or None,
             evidence=evidence_of_settings(settings),
             paths=slow,

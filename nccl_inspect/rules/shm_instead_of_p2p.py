@@ -6,7 +6,7 @@ from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging.engine import Facts, first_evidence
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.hardware.peer_to_peer import disabling_settings, hiding_levels, limiting_levels
-from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, compared, p2p
+from nccl_inspect.judging.impact import P2P, SHM, compared, p2p
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.job import Selection
@@ -31,7 +31,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     rest = pairs.where(lambda kind: facts.allows_p2p(kind) is not False)
     if not rest:
         if poor:
-            named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts), "shm": SHM}
+            named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts)}
             yield Hit(named=named, evidence=[*first_lines(poor)[:3], *evidence_of_settings(off, 1)[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
@@ -53,11 +53,8 @@ def find(facts: Facts) -> Iterator[Hit]:
         "remedies": [] if off else [step for production, step in _RCCL_WARNS.items() if production in productions],
         "AMD": facts.is_rccl(),
         "pod": GPUS_IN_POD.replace("nvidia.com", "amd.com") if facts.is_rccl() else GPUS_IN_POD,
-        "shm": SHM,
         "unmeasured": fast is None,
         "unknown": fast is P2P,
-        "pcie": PCIE,
-        "nvlink": ON_NVLINK,
         "fast": fast,
         "less": compared(SHM, fast) if fast and fast is not P2P else "",
     }

@@ -6,7 +6,7 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
-from nccl_inspect.judging.impact import ON_NVLINK, in_use
+from nccl_inspect.judging.impact import in_use
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import later
@@ -44,7 +44,7 @@ def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], 
     names = {comm.id for comm in comms}
     paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
     return Hit(
-        named=named | {"nvlink": ON_NVLINK, "net": in_use(paths, facts.platform)},
+        named=named | {"net": in_use(paths, facts.platform)},
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
         hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
         evidence=[*lines[:2], *first_lines(paths)[:2]],

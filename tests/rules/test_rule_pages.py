@@ -99,7 +99,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
             yield f"no statements are {about}"
     for text in (text for case in cases for texts in case.values() for text in texts):
         named = (match[2] for match in page_words.PLACEHOLDER.finditer(text) if match[1] != "count")
-        known = {*page_words.PLACEHOLDERS, *FIELDS, *found_out, *always}
+        known = {*page_words.PLACEHOLDERS, *page_words.FIGURES, *FIELDS, *found_out, *always}
         yield from (f"nothing is called {one}: {text}" for one in named if one not in known)
         if re.search(r"\d GB/s", text):
             yield f"a rate without a source: {text}"
