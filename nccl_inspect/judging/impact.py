@@ -65,15 +65,6 @@ class Estimate(Frozen):
         return Estimate(text + self.text, self.references)
 
 
-@frozen
-class Outcome(Frozen):
-    """Holds what becomes of the job because of a fault."""
-
-    severity: str
-    impact: str
-    is_fatal: bool = False
-
-
 def estimate(text: str, *rates: Rate) -> Estimate:
     """An estimate that quotes these rates."""
     return Estimate(text, tuple(rate.reference for rate in rates))

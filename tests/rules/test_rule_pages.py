@@ -141,6 +141,7 @@ when: failed"""
         ("impact:", "stops:", ""),
         ("fix: ls", "fix: ls\ndeadly: yes", "deadly does not go with impact"),
         ("when: failed", "when: unlucky", "'unlucky' is not a condition"),
+        ("when: failed", "when: failed & not unlucky", "'not unlucky' is not a condition"),
         ("\nwhen: failed", "", "a case lacks its condition"),
         ("summary:", "sumary:", "neither a module nor a block with a summary"),
     ],
