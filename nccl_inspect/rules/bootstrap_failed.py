@@ -41,15 +41,13 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 def _find_errors(facts: Facts, *, is_built: bool) -> list[Notice]:
     calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
-    of_others = [
-        *failed_connections(facts, *REFUSED, *NO_ROUTE),
-        *([] if is_built else link_local_refused(facts)),  # bootstrap-wrong-interface
-        *network_mismatches(facts),  # mixed-networks
-        *without_family(facts),  # bootstrap-no-interface
-    ]
-    judged = set(map(id, of_others))
+    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
+    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
+    # For mixed-networks and bootstrap-no-interface.
+    judged = set(map(id, [*network_mismatches(facts), *without_family(facts)]))
+    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
     system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
-    errors = [*facts.errors_of_rule("bootstrap-failed"), *failed_connections(facts), *system]
+    errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
     return [notice for notice in errors if id(notice) not in judged]
 
 

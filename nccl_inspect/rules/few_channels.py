@@ -35,20 +35,23 @@ def find(facts: Facts) -> Iterator[Hit]:
         switched = _is_on_nvswitch(facts, comm, paths)
         if switched is None:
             unknown.append(Hit(named={**named, "unknown link": True}))
-        elif switched or (nics := _nics(facts, comm, paths)):
+        elif switched or (nics := None if _is_local(comm) else _nics(facts, comm, paths)):
             named["nics"] = 0 if switched else nics
             yield hit.with_fields(paths=paths, evidence=[*lines, *first_lines(paths)[:2]])
             return
-        elif shared := _one_nic(facts, comm, paths):
+        elif shared := None if _is_local(comm) else _one_nic(facts, comm, paths):
             yield hit.with_fields(known=("one NIC",), evidence=[*lines, *first_lines(shared)[:2]])
             return
     yield from unknown[:1]
 
 
+def _is_local(comm: CommunicatorInfo) -> bool:
+    return len(comm.hosts) == 1 and comm.nnodes in (None, 1)
+
+
 def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> bool | None:
     """Whether the few channels of a communicator on one host are between GPUs on an NVSwitch; None if unknown."""
-    is_local = len(comm.hosts) == 1 and comm.nnodes in (None, 1)
-    if not is_local or (comm.channels or 0) > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
+    if not _is_local(comm) or (comm.channels or 0) > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
         return False
     classes = [kind.pair_class for kind in paths.kinds]
     if all(classes):
