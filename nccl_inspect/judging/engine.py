@@ -225,6 +225,8 @@ class Account(Frozen):
     @property
     def sentence(self) -> str:
         """Return who, and what happened to them."""
+        if not self.who and self.words.startswith("raised "):
+            return f"a process {self.words}"
         return f"{self.who}: {self.words}" if self.who and self.who not in self.words else self.words
 
 

@@ -15,12 +15,14 @@ from running_jobs import LIMIT, run, shell, started
 SOUND = ROOT / "sample_logs" / "p2p-nvlink-8gpu" / "job.log"
 KILLED = ROOT / "sample_logs" / "peer-killed" / "job.log"
 PATHS = "; its paths are as good as expected"
+RAISES = "printf 'Traceback (most recent call last):\\n  File \"a.py\", line 1\\nValueError: x\\n'"
 ENDS = (
     (f"cat {SOUND}", 0, "OK: every path that the log shows is as good as expected"),
     (f"cat {SOUND}; kill -9 $$", 137, f"FAILED: the command ended with status 137 (SIGKILL){PATHS}"),
     (f"cat {SOUND}; kill -TERM $$", 143, f"FAILED: the command ended with status 143 (SIGTERM){PATHS}"),
     (f"cat {SOUND}; exit 3", 3, f"FAILED: the command ended with status 3{PATHS}"),
     (f"cat {SOUND}; exit 255", 255, f"FAILED: the command ended with status 255{PATHS}"),
+    (f"cat {SOUND}; {RAISES}; exit 1", 1, "FAILED: a process raised ValueError: x"),
     ("exit 1", 1, "FAILED: the command ended with status 1"),
     (f"cat {KILLED}; exit 1", 1, "FAILED: rank 3 (llama-3-8b-node-0-1, pid 5026, GPU 3) went away"),
 )

@@ -1,8 +1,8 @@
-// On a phone, names of hosts and rules stay in one piece if they fit: a browser would break them at every hyphen.
+// On a phone, names of hosts, rules and options stay in one piece if they fit: a browser would break them at every hyphen.
 
 const LONGEST = 32; // characters that fit a line there
 
-const NAME = /[^\s()[\]{},;"'`]*\w-\w[^\s()[\]{},;"'`]*/;
+const NAME = /[^\s()[\]{},;"'`]*(?:\w|-)-\w[^\s()[\]{},;"'`]*/;
 const narrow = matchMedia("(max-width: 900px)");
 
 function keepNames() {
