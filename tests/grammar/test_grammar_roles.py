@@ -8,7 +8,6 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.event.types import Message
 from nccl_inspect.grammar import engine, files
 from nccl_inspect.grammar.roles import ROLES
 from nccl_inspect.judging.engine import registered
@@ -24,6 +23,7 @@ def test_each_role_is_described_and_used() -> None:
     used = {role for production in PRODUCTIONS for role in production.roles}
     assert used == set(ROLES)
     assert all(sentence.endswith(".") for sentence in ROLES.values())
+    assert not ROLES.keys() & {production.name for production in PRODUCTIONS}
 
 
 def test_an_unknown_role_is_refused() -> None:
@@ -32,17 +32,6 @@ def test_an_unknown_role_is_refused() -> None:
         GrammarError, match=r"own\.grammar: production 'lost' has the unknown role 'lost-peer'; choose from "
     ):
         files.read(text, "own.grammar")
-
-
-def test_a_production_may_have_several_roles() -> None:
-    (production,) = files.read("dialect: nccl\n\nproduction: lost\nline: lost\nrole: survivable probe\n")
-    assert production.roles == {"survivable", "probe"}
-    assert engine.roles_of(Message(dialect="torch", production="nccl-error")) >= {"propagated-error"}
-    assert not engine.roles_of(Message(dialect="torch", production="no-such-production"))
-
-
-def test_no_role_has_the_name_of_a_production() -> None:
-    assert not ROLES.keys() & {production.name for production in PRODUCTIONS}
 
 
 def test_python_names_productions_with_their_dialect() -> None:

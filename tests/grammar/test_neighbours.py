@@ -30,6 +30,7 @@ LOGS = (
     ("E0325 09:33:41.55  82 mnnvl_transport.cpp:7] cannot import a handle", "kv-transfer-failed"),
     ("[6.5] mlx5_core 0000:61:00.0: poll_health:800:(pid 0): device's health compromised", "nic-driver-error"),
     ("[6.5] NVRM: memFabric_IMPL: Inband request Multicast Team Setup failed!", "fabric-manager-down"),
+    ("ERROR 03-22 18:40:47 [x/lmcache_connector.py:9] lost the peer", "kv-transfer-failed"),
     ("2026-02-11 10:20:31 MSCCLPP 21763 WARN NET ib.cc:120 mlx5_3:1 is not active", "mscclpp-failed"),
     ("  what():  TcpBootstrap connection timeout (mscclpp failure: Timeout)", "mscclpp-failed"),
 )
@@ -57,6 +58,10 @@ kernel: usb 1-1: new device
 UCX is a communication library; NVSHMEM is another.
 DeepEP is fast. NIXL is available on the index.
 Failed: could not compile kernel
+E1203 09:48:08.169726       1 server.go:41] Marking device offline; GRPC server for x is unable to restart server y
+ERR:  mh is high; Temperature 70 of sampling is high; gdrdrv is a module
+W0325 09:33:41.55  82 config.cpp:96] Ignore value from environment variable FOO
+mlx5_core 0000:61:00.0: firmware version: 28.39.1002
 """
 
 
