@@ -12,18 +12,10 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import versions
-from nccl_inspect.model.communicators import (
-    attribution,
-    communicator,
-    edges,
-    lifetime,
-    names,
-    rings_and_trees,
-    stated_world,
-)
+from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, rings_and_trees, stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold, Note, ProcessLog
 from nccl_inspect.model.fold.places import position, source_and_line
@@ -31,7 +23,7 @@ from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.parts import Part
-from nccl_inspect.model.paths import build, gpu_classes, placement
+from nccl_inspect.model.paths import build, placement
 from nccl_inspect.model.paths.nics import NicNames
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import gathering, identity
@@ -105,7 +97,7 @@ class _Builder:
         largest = communicator.find_world(self._communicators)
         self._world = stated_world.of(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
-        table = edges.table_of(self._processes)
+        table = attribution.table_of(self._processes)
         self._attribution = attribution.attribute(self._processes, table)
         self._lines = placement.place(self._communicators, self._world, self._attribution, table)
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
@@ -126,10 +118,10 @@ class _Builder:
         )
         environment = settings(self._processes, statements, self._ranks, self._quotes.message, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
-        classes = gpu_classes.gpu_classes(notices)
+        classes = build.gpu_classes(notices)
         built = build.build(self._lines, self._communicators, self._quotes.edge, NicNames(statements).of, not shm_off)
         if classes:
-            built = gpu_classes.name_classes(built, classes, self._bus_ids())
+            built = build.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
             world_size=self._world_size(notices),

@@ -29,9 +29,8 @@ from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
 from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.columns import Columns, Split
+    from nccl_inspect.scanning.columns import Columns, Records, Split
     from nccl_inspect.scanning.found import Collector
-    from nccl_inspect.scanning.records import Records
 
 
 MOST = 1 << 16
@@ -266,13 +265,13 @@ class BulkScanner(Scanner):
             return None
         if self._columns is None and self._seen + size > self._large:
             try:
-                from nccl_inspect.scanning import columns, records  # these load numpy
+                from nccl_inspect.scanning import columns  # these load numpy
             except ImportError:
                 self._large = inf
                 return None
             known = columns.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
             self._columns = columns.Columns(self._grammar, self._sound_text, known)
-            self._records = records.Records(self._columns, known)
+            self._records = columns.Records(self._columns, known)
         return self._columns
 
     def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:

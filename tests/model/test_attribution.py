@@ -15,7 +15,7 @@ from simulation import Comm, Job, Release
 
 import nccl_inspect
 from nccl_inspect.model import resolve
-from nccl_inspect.model.communicators import edges
+from nccl_inspect.model.communicators import attribution
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.processes.gathering import Gathered
 
@@ -90,10 +90,10 @@ class Outcome:
     """Lines with the right ranks and a wrong communicator that were not called a guess."""
 
 
-def outcome(log: list[LINE], many: int = edges.MANY) -> Outcome:
+def outcome(log: list[LINE], many: int = attribution.MANY) -> Outcome:
     """Return how a log is understood; with `many` connections or more, they are resolved in columns."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edges, "MANY", many)
+        patch.setattr(attribution, "MANY", many)
         return _outcome(log)
 
 
@@ -126,7 +126,7 @@ def _outcome(log: list[LINE]) -> Outcome:
 WITH_START = [one for one in simulation.RELEASES if one.start]
 
 
-@given(st.sampled_from(simulation.RELEASES), SEEDS, st.sampled_from([0, edges.MANY]))
+@given(st.sampled_from(simulation.RELEASES), SEEDS, st.sampled_from([0, attribution.MANY]))
 def test_a_whole_log_is_never_read_wrong(release: Release, seed: int, many: int) -> None:
     found = outcome(lines_of(program(release, Random(seed))), many)
     assert found.wrong == found.misnamed == []
@@ -148,7 +148,7 @@ def test_logs_that_were_once_read_wrong_are_not() -> None:
         f"{release.name}, seed {seed}, {many}: {outcome(broken_off(release, seed), many).wrong}"
         for release in WITH_START
         for seed in (119, 437, 1828, 2989)
-        for many in (0, edges.MANY)
+        for many in (0, attribution.MANY)
         if outcome(broken_off(release, seed), many).wrong
     ]
     assert not wrong, "\n".join(wrong)
@@ -166,7 +166,7 @@ def test_a_log_with_holes_is_never_read_wrong(release: Release, seed: int) -> No
 def test_two_jobs_on_the_same_hosts_are_not_mixed(release: Release, seed: int) -> None:
     random = Random(seed)
     jobs = program(release, random), program(release, random, first_pid=9000)
-    found = outcome(simulation.mixed([lines_of(job) for job in jobs], random), seed % 2 * edges.MANY)
+    found = outcome(simulation.mixed([lines_of(job) for job in jobs], random), seed % 2 * attribution.MANY)
     assert found.wrong == found.misnamed == []
 
 

@@ -17,7 +17,7 @@ from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.model.communicators import edges
+from nccl_inspect.model.communicators import attribution
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold import process_log, statement_table, step_table
 from nccl_inspect.model.fold.fold import Fold
@@ -66,7 +66,7 @@ def merged(folds: Sequence[Fold], from_the_end: bool) -> Fold:
     name=st.sampled_from(SAMPLES),
     places=st.lists(st.tuples(st.integers(0, 100_000), st.booleans()), min_size=1, max_size=5),
     from_the_end=st.booleans(),
-    many=st.sampled_from([0, edges.MANY]),
+    many=st.sampled_from([0, attribution.MANY]),
 )
 def test_a_log_cut_anywhere_gives_the_same_job(
     name: str, places: list[tuple[int, bool]], from_the_end: bool, many: int
@@ -76,7 +76,7 @@ def test_a_log_cut_anywhere_gives_the_same_job(
     ends = [0, *sorted(place % (len(lines) + 1) for place, _ in places), len(lines)]
     in_columns = [True, *(is_in_columns for _, is_in_columns in places)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edges, "MANY", many)
+        patch.setattr(attribution, "MANY", many)
         folds = [
             fold_of(lines[start:end], 0 if some else math.inf)
             for (start, end), some in zip(pairwise(ends), in_columns, strict=True)
@@ -131,14 +131,14 @@ def test_connections_in_columns_are_those_that_lines_give(
     names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_object = {name: quoted(fold_of(lines_of(name))) for name in names}
-    monkeypatch.setattr(edges, "MANY", 0)
+    monkeypatch.setattr(attribution, "MANY", 0)
     wrong = [f"{name}, {how}" for name in names for how, text in other_ways(name) if text != by_object[name]]
     assert not wrong, "\n".join(["sample_logs that say otherwise:", *wrong])
 
 
 def test_without_numpy_many_connections_are_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     by_object = read_at_once(SAMPLES[0])
-    monkeypatch.setattr(edges, "MANY", 0)
+    monkeypatch.setattr(attribution, "MANY", 0)
     monkeypatch.delitem(sys.modules, "nccl_inspect.model.fold.edge_table", raising=False)
     monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
     assert document(fold_of(lines_of(SAMPLES[0]))) == by_object
@@ -186,7 +186,7 @@ ORDERS = {
 
 def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     by_object = {name: document(fuzz_columns.folded(blocks, LARGE)) for name, blocks in ORDERS.items()}
-    monkeypatch.setattr(edges, "MANY", 0)
+    monkeypatch.setattr(attribution, "MANY", 0)
     for large in (LARGE, 0):
         for name, blocks in ORDERS.items():
             assert document(fuzz_columns.folded(blocks, large)) == by_object[name], name

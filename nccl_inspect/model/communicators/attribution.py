@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cache
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -42,6 +42,27 @@ from nccl_inspect.util.records import Record, record
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators.certain import Certainty
     from nccl_inspect.model.fold.edge_table import EdgeTable
+
+
+MANY = 5_000
+"""Connections from which on a table takes less time than it takes to import what tables are made of."""
+_SOME = 200
+"""The same where that is imported: the log was read in columns."""
+
+
+def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
+    """The connections of some processes as a table; None where they are few, or where numpy is not there."""
+    bursts = [burst for process in processes for burst in process.bursts]
+    least = min(_SOME, MANY) if any(burst.rows for burst in bursts) else MANY
+    sizes = accumulate(burst.size for burst in bursts)
+    if not any(size >= max(1, least) for size in sizes):
+        return None
+    try:
+        from nccl_inspect.model.fold.edge_table import EdgeTable  # loads numpy
+    except ImportError:
+        return None
+    return EdgeTable(bursts)
+
 
 _Test: TypeAlias = Callable[[Member], bool]
 _Rule: TypeAlias = Callable[[Unit], _Test | None]

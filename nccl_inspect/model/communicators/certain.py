@@ -567,7 +567,7 @@ class Certainty:
             yield self._members.all[member], conn, end
 
     def printed(self, process: int) -> set[Printed]:
-        """See :func:`.twins.printed`, of a process by its number."""
+        """See :func:`.candidates.printed`, of a process by its number."""
         rows = slice(*self._table.begins[np.searchsorted(self._process, (process, process + 1))])
         table = self._table
         columns = (column[rows].tolist() for column in (self.receives, table.kind, table.src, table.dst))
@@ -579,7 +579,7 @@ class Certainty:
         }
 
     def unanswered(self) -> set[Pair]:
-        """See :func:`.twins.unanswered`."""
+        """See :func:`.candidates.unanswered`."""
         table = self._table
         rows = np.flatnonzero(table.of_kinds(lambda event: event.direction is not None))
         if not len(rows):
