@@ -23,7 +23,7 @@ def find(facts: Facts) -> Iterator[Hit]:
                 "call": flight_recorder.work(call, standstill.group, standstill.seq),
             },
             known=(
-                "pair" if call and call.is_p2p else "collective",
+                *(("pair",) if call and call.is_p2p else ()),
                 *(("partly",) if standstill.kind == PARTLY else ()),
             ),
             ranks=stuck,

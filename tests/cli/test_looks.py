@@ -56,10 +56,10 @@ def test_commands_name_their_options_alike_and_under_a_purpose() -> None:
     for name, command in COMMANDS.items():
         ctx = command.context_class(command, TOP, name, help_option_names=["-h", "--help"])
         shown = [head for _, rows in manual.options(ctx) for head, _ in rows]
-        options = [option for option in command.get_params(ctx) if isinstance(option, click.Option)]
+        options = [one for one in command.get_params(ctx) if isinstance(one, click.Option) and not one.hidden]
         assert len(shown) == len(set(shown)) == len(options), name
         assert "Options" not in dict(manual.options(ctx)), f"{name}: an option without a purpose; see manual.GROUPS"
-        for option in command.params:
+        for option in (option for option in command.params if not getattr(option, "hidden", False)):
             spelled |= {opt.lstrip("-") for opt in option.opts}
             assert isinstance(option, click.Argument) or getattr(option, "help", None), f"{name} {option.name}: no help"
             looks = (tuple(option.opts), option.metavar, option.multiple if isinstance(option, click.Option) else None)
