@@ -17,8 +17,6 @@ def find(facts: Facts) -> Iterator[Hit]:
             "status": signals.status_words(first.exit_code or 0),
             "node": first.node,
             "others": len(failed) - 1,
-            "SIGKILL": first.signal == "SIGKILL",
-            "SIGTERM": first.signal == "SIGTERM",
-            "SIGINT": first.signal == "SIGINT",
+            "signal": first.signal,
         }
         yield Hit(notices, named, hosts={report_of(notice).node for notice in notices})
