@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ErrorCascade, OfiProvider
+from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import dies_silently
 from nccl_inspect.judging.page_words import Hit
+
+_NOT_AWS = "Default"
+"""What the plugin calls a machine that is not one of AWS."""
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -37,7 +40,13 @@ def find(facts: Facts) -> Iterator[Hit]:
     stopped = silent and dies_silently(facts)
     # Without hosts that communicate over another network, the machine may not have EFA: other images have the plugin.
     on_efa = facts.platform is not None and facts.platform.network == "efa"
-    named = {"silent": silent, "stopped": stopped, "needed": stopped or on_efa or net or facts.job.failed}
+    elsewhere = facts.with_event(OfiPlatform, lambda event: event.platform == _NOT_AWS)
+    named = {
+        "silent": silent,
+        "stopped": stopped,
+        "needed": stopped or on_efa or net or facts.job.failed,
+        "elsewhere": [] if on_efa else elsewhere,
+    }
     ranks = {rank for notice in unserved for rank in notice.ranks} - served
     yield Hit(unserved, named, ranks=ranks, evidence=first_evidence([*unserved[:3], *failed[:2]]))
 

@@ -43,18 +43,8 @@ FOLDER = Path(__file__).parent
 SHARDS = 8
 """In how many parts a corpus is judged, so that several processes share the work."""
 _EMPTY: tuple[object, ...] = (None, [], {}, "", 0, False)
-_WHOLE = (
-    "waiting",
-    "bandwidth",
-    "training",
-    "first_failure",
-    "story",
-    "suppressed",
-    "not_judged",
-    "unexplained",
-    "evidence",
-    "passed_over",
-)
+_WHOLE: tuple[str, ...] = ("waiting", "bandwidth", "training", "first_failure", "story")
+_WHOLE += ("suppressed", "not_judged", "unexplained", "evidence", "passed_over")
 _COUNTS = ("lines", "nccl_lines", "typed_lines", "unrecognised_lines", "repaired_lines", "damaged_lines")
 
 

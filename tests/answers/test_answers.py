@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from answers import CORPORA, SHARDS, answer, changes, inputs_of, shard, stored
-from known_labels import contradictions, labels
+from known_labels import KEYS, contradictions, inputs, labels
 
 
 def parts() -> Iterator[Any]:
@@ -37,3 +37,18 @@ def test_answers_are_those_that_are_stored_and_known(corpus: str, number: int) -
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_each_stored_answer_has_an_input(corpus: str) -> None:
     assert sorted(one.name for one in inputs_of(corpus)) == sorted(stored(corpus))
+
+
+def test_each_label_is_about_an_input_and_has_known_keys() -> None:
+    unknown = [f"{file}: {name}" for name, (file, _) in labels().items() if name not in inputs()]
+    odd = [
+        f"{file}: {name}: {sorted(keys - KEYS)}"
+        for name, (file, label) in labels().items()
+        if (keys := {*label}) - KEYS
+    ]
+    assert not unknown + odd
+
+
+def test_every_log_of_a_kind_with_labels_has_one() -> None:
+    folders = {name.rpartition("/")[0] for name in labels() if name.startswith(("tests/", "sample_logs/"))}
+    assert not [name for name in inputs() if name.rpartition("/")[0] in folders and name not in labels()]

@@ -8,6 +8,7 @@ import gzip
 import json
 import mmap
 import os
+import pickle
 import random
 import signal
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 import sample_data
-from few_examples import FEW
+from few_examples import FEW, every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -365,3 +366,24 @@ def test_a_worker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
     start = processes.Helpers.start
     monkeypatch.setattr(processes.Helpers, "start", lambda self, *_: start(self, os._exit, 1))
     same(sample_data.files("timestamps")[0], 3)
+
+
+@every(10)
+def test_a_fold_arrives_as_it_is(step: int) -> None:
+    for name in sample_data.names()[::step]:
+        fold = reading.fold(list(map(str, sample_data.files(name))))
+        arrived = pickle.loads(pickle.dumps(fold))
+        assert isinstance(arrived, Fold)
+        for own in ("processes", "unrecognised", "sources", "productions"):
+            assert getattr(arrived, own) == getattr(fold, own), f"{name}: {own}"
+        for process, log in arrived.processes.items():
+            assert {id(burst) for burst in log.open.values()} <= set(map(id, log.steps)), f"{name}: {process}"
+
+
+def test_numbers_of_any_line_arrive() -> None:
+    line = b"vm:4294967295:9999999999 [-1] NCCL INFO Channel 00/-1 : 0[0] -> 1[1] via P2P/CUMEM\n"
+    unknown = b"vm:4294967295:9999999999 [-1] NCCL INFO nobody knows this \xff\n" * 3
+    fold = reading.fold(line + unknown)
+    arrived = pickle.loads(pickle.dumps(fold))
+    assert arrived.processes == fold.processes
+    assert arrived.unrecognised == fold.unrecognised
