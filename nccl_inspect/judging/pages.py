@@ -85,6 +85,7 @@ from nccl_inspect.judging.engine import (
 from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.page_words import (
+    FIGURES,
     LACKING,
     PART,
     PLACEHOLDER,
@@ -412,7 +413,17 @@ def _in_general(text: str) -> str:
     text = _EITHER.sub(r"«\1?\2, or \3»", text)
     while PART.search(text):
         text = PART.sub(r"\3", text)
-    return PLACEHOLDER.sub(lambda match: f"<{match[4] or match[2]}>", text)
+    return PLACEHOLDER.sub(_name_value, text)
+
+
+def _name_value(match: re.Match[str]) -> str:
+    """Return what stands for a value where no job has one; figures are known."""
+    kind, name, form, word = match.groups()
+    if kind == "count" or form == "count":
+        return f"some {word or name}s"
+    if form == "does":
+        return "are" if word == "be" else word
+    return str(FIGURES[name]) if name in FIGURES else f"<{name}>"
 
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
@@ -420,7 +431,7 @@ def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from textwrap import fill
 
     for case in says:
-        advised = [_in_general(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step)]
+        advised = dict.fromkeys(_in_general(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step))
         if advised and "case" in case:
             yield fill(f"If {case['case'][0]}:", _WIDTH)
         for is_sentence, group in groupby(advised, remedies.is_sentence):

@@ -39,6 +39,8 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
         waiting = [error for error in errors if error.production == "torch/store-wait-timeout"]
         keys = [str(value(error, "key")) for error in waiting]
         groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
+        unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
+        failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
         detail = next((str(value(error, "_detail")) for error in errors if error.production == _FIRST[0]), "")
         first = [
             error for production in (*_FIRST[:2], *_FIRST[2:]) for error in errors if error.production == production
@@ -52,10 +54,8 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
                 "groups": " and of ".join(groups),
                 "taken": "EADDRINUSE" in detail or "already in use" in detail,
                 "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
-                "unresolved": next((value(one, "error") for one in facts.notices("torch/store-name-unresolved")), None),
-                "refusal": ", ".join(
-                    sorted({str(value(n, "error")) for n in facts.notices("torch/store-connect-failed")})
-                ),
+                "unresolved": next((value(notice, "error") for notice in unresolved), None),
+                "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
                 "reach": _reach(connecting),
                 "raised": _raised(facts, errors),
             },

@@ -43,19 +43,19 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:
     """Find the signs before hosts talk: a plugin that did not come up or found TCP, or a platform with EFA."""
-    tcp = fallback(facts)
+    tcp, expected = fallback(facts), bool(facts.platform and facts.platform.network)
     signs, hints, refused = _signs(facts), fabrics.efa_hints(facts), _refusals(facts)
     if not tcp or fabrics.ib_cards(facts) or slingshot.signs(facts):
         return
     in_ec2 = tcp.is_spread and bool(tcp.stated) and any(map(is_ec2, tcp.hosts))
-    points_at_efa = facts.platform or signs or hints or refused
+    points_at_efa = expected or signs or hints or refused
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
     if not points_at_efa and (not in_ec2 or fabrics.disabling_settings(facts)):
         return
     if lines and not tcp.stated and (fabrics.dies_silently(facts) or not gave_up):
         return  # the log ends before the plugin has chosen a provider, or NCCL ends
     over_tcp_only = [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
-    is_sure = bool(facts.platform or signs or over_tcp_only or refused)
+    is_sure = bool(expected or signs or over_tcp_only or refused)
     yield Hit(
         named=named
         | {
