@@ -85,6 +85,7 @@ from nccl_inspect.judging.engine import (
 from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.page_words import (
+    FIGURES,
     LACKING,
     PART,
     PLACEHOLDER,
@@ -99,7 +100,7 @@ from nccl_inspect.judging.page_words import (
 )
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import capital
+from nccl_inspect.util.wording import capital, count
 
 _Entries = Mapping[str, list[str]]
 
@@ -403,16 +404,25 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
     for case in says:
         for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
+            if PLACEHOLDER.fullmatch(effect):
+                continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
             yield fill(capital(_in_general(f"{words}.")), _WIDTH, break_on_hyphens=False)
 
 
 def _in_general(text: str) -> str:
-    """Return a text of a block for all jobs; of two parts, one for each case, both."""
+    """Return a text of a block for all jobs: of two parts, one for each case, both, and several of what is counted."""
+
+    def name_in_general(match: re.Match[str]) -> str:
+        kind, name, form, word = match.groups()
+        if "count" in (kind, form):
+            return f"several {count(2, word or name).removeprefix('2 ')}"
+        return str(FIGURES.get(name, f"<{name}>")) if form != "does" else "are" if word == "be" else word
+
     text = _EITHER.sub(r"«\1?\2, or \3»", text)
     while PART.search(text):
         text = PART.sub(r"\3", text)
-    return PLACEHOLDER.sub(lambda match: f"<{match[4] or match[2]}>", text)
+    return PLACEHOLDER.sub(name_in_general, text)
 
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
