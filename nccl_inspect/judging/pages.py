@@ -100,7 +100,7 @@ from nccl_inspect.judging.page_words import (
 )
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import capital
+from nccl_inspect.util.wording import capital, count
 
 _Entries = Mapping[str, list[str]]
 
@@ -404,26 +404,25 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
     for case in says:
         for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
+            if PLACEHOLDER.fullmatch(effect):
+                continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
             yield fill(capital(_in_general(f"{words}.")), _WIDTH, break_on_hyphens=False)
 
 
 def _in_general(text: str) -> str:
-    """Return a text of a block for all jobs; of two parts, one for each case, both."""
+    """Return a text of a block for all jobs: of two parts, one for each case, both, and several of what is counted."""
+
+    def name_in_general(match: re.Match[str]) -> str:
+        kind, name, form, word = match.groups()
+        if "count" in (kind, form):
+            return f"several {count(2, word or name).removeprefix('2 ')}"
+        return str(FIGURES.get(name, f"<{name}>")) if form != "does" else "are" if word == "be" else word
+
     text = _EITHER.sub(r"«\1?\2, or \3»", text)
     while PART.search(text):
         text = PART.sub(r"\3", text)
-    return PLACEHOLDER.sub(_name_value, text)
-
-
-def _name_value(match: re.Match[str]) -> str:
-    """Return what stands for a value where no job has one; figures are known."""
-    kind, name, form, word = match.groups()
-    if kind == "count" or form == "count":
-        return f"some {word or name}s"
-    if form == "does":
-        return "are" if word == "be" else word
-    return str(FIGURES[name]) if name in FIGURES else f"<{name}>"
+    return PLACEHOLDER.sub(name_in_general, text)
 
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:

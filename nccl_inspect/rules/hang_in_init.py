@@ -87,7 +87,7 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
         named=named
         | {
             "state": state,
-            "never": "" if named["elsewhere"] or not never else ranks_word(never) + f" of {comm.id}" * unnumbered,
+            "missing": "" if named["elsewhere"] or not never else ranks_word(never) + f" of {comm.id}" * unnumbered,
             "suspicion": suspicion(facts),
             "suspects": suspects(facts),
             "phases": phases(facts, comm),

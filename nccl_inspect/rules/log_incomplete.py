@@ -33,7 +33,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         yield Hit(
             named={
                 "file": files[0] if files else "",
-                "pod": pods[0].removeprefix("pod/").partition("/")[0] if pods else "",
+                "pod": pods[0].removeprefix("pod/").partition("/")[0] if pods else "<pod>",
             },
             evidence=sorted(filter(None, last), key=lambda line: (line.source, line.order))[:1],
         )

@@ -29,8 +29,8 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_fault(notice: Notice) -> bool:
-    status, text = value(notice, "status"), value(notice, "text")
-    return status in (None, "INFO") and (text is None or bool(_FAULT.search(str(text))))
+    is_bad = notice.production != "nccl/diagnostics-result" or bool(_FAULT.search(str(value(notice, "text"))))
+    return is_bad and value(notice, "status") != "OK"
 
 
 def _differing(facts: Facts, notice: Notice) -> set[int]:
