@@ -91,6 +91,10 @@ WITHOUT_NVLS = Estimate(
         cited("475 GB/s", "bus bandwidth with NVLS", "github.com/NVIDIA/nccl-tests/issues/272"),
     ),
 )
+SEGMENTS = Estimate(
+    "4 MB with 2.19 and 33 MB with 2.27",
+    (cited("4 MB and 33 MB", "one segment of NCCL 2.19.4 and of 2.27.3", MEASURED),),
+)
 READ_OF_4_H200 = Rate(309, 309, "all-reduce of 1 GiB on 4 x H200", MEASURED)
 WRITTEN_OF_4_H200 = Rate(354, 354, READ_OF_4_H200.what, MEASURED)
 _NIC_SHARE = (0.9, 0.975)

@@ -297,5 +297,7 @@ def condition(text: str, name: str) -> tuple[Condition, list[str]]:
     """
     word, *rest = text.removeprefix("not ").split()
     if word not in CONDITIONS:
-        raise PageError(f"{name}.md: '{text}' is not a condition; choose from {', '.join(CONDITIONS)}")
+        raise PageError(
+            f"{name.replace('-', '_')}.md: '{text}' is not a condition; choose from {', '.join(CONDITIONS)}"
+        )
     return CONDITIONS[word], rest

@@ -90,6 +90,7 @@ from nccl_inspect.judging.page_words import (
     PART,
     PLACEHOLDER,
     Hit,
+    choose_parts,
     condition,
     fill_in,
     fill_steps,
@@ -184,9 +185,13 @@ def split(text: str) -> tuple[str, str]:
     return head, f"{title}\n\n{body.lstrip()}"
 
 
+def _file(name: str) -> str:
+    return f"{name.replace('-', '_')}.md"
+
+
 def _rule(name: str, entries: _Entries) -> Rule:
     if lacking := {"category", "title"} - entries.keys():
-        raise PageError(f"{name}.md: the rule has no {min(lacking)}")
+        raise PageError(f"{_file(name)}: the rule has no {min(lacking)}")
     fields: dict[str, Any] = {key: given[0] for key, given in entries.items() if key not in _REPEATED}
     fields |= {key: tuple(fields[key].split()) for key in fields.keys() & _LISTS}
     fields |= {key: fields[key] == "yes" for key in fields.keys() & _SWITCHES}
@@ -208,12 +213,16 @@ def _entries(text: str, keys: set[str], name: str) -> dict[str, list[str]]:
             entries[key][-1] += f" {line.strip()}"
             continue
         key, colon, given = line.partition(": ")
-        if not colon or key not in keys or (key in entries and key not in _REPEATED):
-            raise PageError(
-                f"{name}.md: '{line}' is not a line of a rule, or repeats one; keys are {', '.join(sorted(keys))}"
-            )
+        if not line:
+            raise PageError(f"{_file(name)}: a blank line in the block: its last line is ```")
+        if not colon:
+            raise PageError(f"{_file(name)}: '{line}' has no 'KEY: '; two blanks continue the line above")
+        if key in entries and key not in _REPEATED:
+            raise PageError(f"{_file(name)}: '{line}' repeats {key}")
+        if key not in keys:
+            raise PageError(f"{_file(name)}: '{line}': no such key here; choose from {', '.join(sorted(keys))}")
         if given not in _ALLOWED.get(key, (given,)):
-            raise PageError(f"{name}.md: '{line}': choose from {', '.join(_ALLOWED[key])}")
+            raise PageError(f"{_file(name)}: '{line}': choose from {', '.join(_ALLOWED[key])}")
         entries.setdefault(key, []).append(given)
     return entries
 
@@ -233,14 +242,17 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
         blocks[-1].append(line)
     found = [_entries("\n".join(block), _CASE if place else _SAYS, name) for place, block in enumerate(blocks)]
+    for text in (text for case in found for given in case.values() for text in given if "«" in text or "»" in text):
+        if re.search("[«»]", choose_parts(text, Hit())):
+            raise PageError(f"{_file(name)}: '{text}': a part is «NAME? text» or «not NAME? text»")
     effect = "stops" if "stops" in found[0] else "impact"
     if lacking := {"summary", "cause", effect, "fix"} - found[0].keys():
-        raise PageError(f"{name}.md: the rule has no {min(lacking)}")
+        raise PageError(f"{_file(name)}: the rule has no {min(lacking)}")
     if "deadly" in (keys := ChainMap(*found)) and "stops" not in keys:
-        raise PageError(f"{name}.md: deadly does not go with impact")
+        raise PageError(f"{_file(name)}: deadly does not go with impact")
     for case in found[1:]:
         if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
-            raise PageError(f"{name}.md: a case lacks its condition (when), or its words (case): {case}")
+            raise PageError(f"{_file(name)}: a case lacks its condition (when), or its words (case): {case}")
         for part in (part for when in case.get("when", ()) for part in when.split(" & ")):
             condition(part, name)
     return found
@@ -377,8 +389,16 @@ def steps(says: _Entries) -> list[str]:
 
 
 def _shared(text: str) -> str:
-    """Return a text, or what several rules say under a name."""
-    return str(getattr(remedies, text[1:])) if text.startswith("@") else text
+    """Return a text, or what several rules say under a name.
+
+    Raises:
+        PageError: there is no such name.
+    """
+    if not text.startswith("@"):
+        return text
+    if not hasattr(remedies, text[1:]):
+        raise PageError(f"'{text}': judging/remedies.py has no {text[1:]}")
+    return str(getattr(remedies, text[1:]))
 
 
 def render_page(text: str, rule: Rule) -> str:
@@ -392,6 +412,8 @@ def render_page(text: str, rule: Rule) -> str:
     sections = {name: body.strip() for name, _, body in (part.partition("\n") for part in parts)}
     sections.setdefault("Why it matters", "\n\n".join(_effects(says)))
     sections.setdefault("What to do", "\n\n".join(_advice(says)))
+    if lacking := [name for name in _SECTIONS if name not in sections]:
+        raise PageError(f"{_file(rule.name)}: no section '## {lacking[0]}'")
     if lead.count("\n") < 4:  # the title only
         lead = f"{lead.strip()}\n\n{rule.title}.\n"
     return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{sections[name]}" for name in _SECTIONS), mark + examples))

@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
-from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import error_of
 
 _NO_SPACE = 28
-_SOURCE = Estimate("", (cited("4 MB and 33 MB", "one segment of NCCL 2.19.4 and of 2.27.3", MEASURED),))
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -29,7 +27,6 @@ def find(facts: Facts) -> Iterator[Hit]:
             ),
             "full": full or _NO_SPACE in codes,
             "reason": full or codes,
-            "source": _SOURCE,
         }
         yield Hit(failed, named, evidence=first_evidence([*full, *failed]))
 

@@ -132,4 +132,4 @@ def _where(release: str, ranks: set[int], by_process: dict[Process, str]) -> str
     if ranks:
         return f"{ranks_word(ranks)} {'has' if len(ranks) == 1 else 'have'} {release}"
     places = {f"{process.host}:{process.pid}" for process, text in by_process.items() if text == release}
-    return f"{release} on {', '.join(sorted(places)[:4])}"
+    return f"{release} on {', '.join(sorted(places)[:4])}" if places else f"{release} in a line without its host"

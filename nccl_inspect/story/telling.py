@@ -23,6 +23,7 @@ from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import cut
+from nccl_inspect.util.wording import without_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
@@ -188,8 +189,9 @@ class Story:
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
+        what, order = cut(_sentence(first), _WIDTH), _first_of_all(first, incidents) if len(ranks) > 1 else ""
         return Entry(
-            what=cut(_sentence(first), _WIDTH) + (_first_of_all(first, incidents) if len(ranks) > 1 else ""),
+            what=f"{without_stop(what)}{order}" if order else what,
             ranks=ranks,
             hosts=self._actors.hosts_of(who),
             line=first.line or Evidence("", 0, ""),

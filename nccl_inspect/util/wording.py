@@ -237,6 +237,11 @@ def be(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
+def without_stop(words: str) -> str:
+    """Return a text without the full stop at its end, for words that follow."""
+    return words[:-1] if words.endswith(".") and not words.endswith("..") else words
+
+
 def capital(words: str) -> str:
     """Words as the beginning of a sentence."""
     return f"{words[:1].upper()}{words[1:]}"

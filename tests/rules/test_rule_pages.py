@@ -77,7 +77,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     always = set(may_have.split())
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
-            yield f"the module does not find out '{' '.join(rest)}'"
+            yield f"no field of a statement, and nothing that the module finds out: '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
     sources = re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE)
     for about in (*sources, *re.findall(r"^(?:not )?found (.*)", asked, re.MULTILINE)):
@@ -93,7 +93,9 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         if re.search(r"\d GB/s", text):
             yield f"a rate without a source: {text}"
     for step in (step for case in cases for step in pages.steps(case)):
-        if re.match(r"[A-Z][a-z]+ [a-z]", step) and not remedies.is_sentence(step):
+        if not step or (
+            re.match(r"(?:[A-Z][a-z]+|look|see|check|ask|set|use) [a-z]", step) and not remedies.is_sentence(step)
+        ):
             yield f"neither a command nor a sentence: {step}"
         if re.search(r"\S {1,2}# |\S {4,}# ", step):
             yield f"three blanks precede a comment: {step}"
@@ -122,9 +124,14 @@ when: failed"""
     [
         ("category: network\n", "", "the rule has no category"),
         ("category: network", "category: networks", "choose from intra-node path"),
-        ("title:", "titel:", "is not a line of a rule"),
-        ("summary:", "fix: ls\nsummary:", "is not a line of a rule"),
+        ("title:", "titel:", "no such key here; choose from about"),
+        ("summary:", "fix: ls\nsummary:", "no such key here"),
         ("cause: unknown\n", "", "the rule has no cause"),
+        ("cause: unknown", "cause: unknown\ncause: known", "repeats cause"),
+        ("cause: unknown", "cause:unknown", "has no 'KEY: '"),
+        ("cause: unknown", "cause: unknown\n", "a blank line in the block"),
+        ("{message}", "«text?{text}", "a part is «NAME? text»"),
+        ("{message}", "«text?{text},\n  «not text?{message}»»", ""),
         ("impact:", "stops:", ""),
         ("fix: ls", "fix: ls\ndeadly: yes", "deadly does not go with impact"),
         ("when: failed", "when: unlucky", "'unlucky' is not a condition"),
