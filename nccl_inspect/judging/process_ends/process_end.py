@@ -13,7 +13,7 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.util import signals
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import ranks_word, without_stop
+from nccl_inspect.util.wording import ranks_word
 
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
 
@@ -140,7 +140,7 @@ class ProcessEnd(Frozen):
         if self.report.process == "training":
             return "failed, according to Ray Train"
         if self.is_by_exception:
-            return f"ended with {without_stop(self.raised.text) if self.raised else 'an exception'}"
+            return f"ended with {self.raised.text if self.raised else 'an exception'}"
         if self.is_cause_unknown:
             return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
         if self.code >= 0:
