@@ -1,11 +1,16 @@
-"""Pages fit the terminal: paragraphs are wrapped anew, and nothing else is changed."""
+"""Pages fit the terminal: paragraphs are wrapped anew, and nothing else is changed; tables are those of tabulate."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from hypothesis import given
+from hypothesis import strategies as st
+from tabulate import tabulate
+
 from nccl_inspect.judging.engine import registered
+from nccl_inspect.report.tables import KIND_HEAD, aligned
 from nccl_inspect.report.words import fitted
 
 PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
@@ -40,3 +45,11 @@ def test_a_wide_terminal_gets_pages_as_they_are_but_for_what_the_tests_read() ->
         changed = [line for line, known in zip(fitted(text, 120).split("\n"), page, strict=True) if line != known]
         assert len(changed) == sum(line.startswith("```log ") for line in page), name
         assert all(re.match("```text (raises a finding|no finding|cannot be judged)", line) for line in changed), name
+
+
+CELLS = st.text(st.characters(categories=("L", "N", "P"), max_codepoint=0x2FF), min_size=1)
+
+
+@given(st.lists(st.lists(CELLS, min_size=len(KIND_HEAD), max_size=len(KIND_HEAD)), min_size=1))
+def test_a_table_is_as_tabulate_draws_it(rows: list[list[str]]) -> None:
+    assert "\n".join(aligned(KIND_HEAD, rows)) == tabulate(rows, KIND_HEAD, tablefmt="simple", disable_numparse=True)

@@ -93,9 +93,8 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         if re.search(r"\d GB/s", text):
             yield f"a rate without a source: {text}"
     for step in (step for case in cases for step in pages.steps(case)):
-        if not step or (
-            re.match(r"(?:[A-Z][a-z]+|look|see|check|ask|set|use) [a-z]", step) and not remedies.is_sentence(step)
-        ):
+        is_prose = re.match(r"(?:[A-Z][a-z]+|look|see|check|ask|set|use) [a-z]", step)
+        if not step or (is_prose and not remedies.is_sentence(step)):
             yield f"neither a command nor a sentence: {step}"
         if re.search(r"\S {1,2}# |\S {4,}# ", step):
             yield f"three blanks precede a comment: {step}"
