@@ -23,9 +23,9 @@ def find(facts: Facts) -> Iterator[Hit]:
 
     NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.
     """
-    unshared = _find_unshared(facts)
+    unshared, by_host = _find_unshared(facts), _find_addresses(facts)
     for host in facts.hosts():
-        used = _find_addresses(facts, host)
+        used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
         notices = [interface.notice for interface in used]
         addresses = listed(interface.address for interface in used)
         named = {"host": host, "number": len(used), "addresses": addresses}
@@ -34,7 +34,9 @@ def find(facts: Facts) -> Iterator[Hit]:
             lines = first_evidence([*notices[:2], *unshared])
             yield replace(hit, known=("not shared",), ranks=ranks_in([*notices, *unshared]), evidence=lines)
             return
-        if used and not facts.job.paths:
+        if not used:
+            continue
+        if not facts.job.paths:
             yield replace(hit, known=("unconnected",))
             return
         paths = _find_paths(facts, used)
@@ -48,13 +50,14 @@ def find(facts: Facts) -> Iterator[Hit]:
         return
 
 
-def _find_addresses(facts: Facts, host: str) -> list[Interface]:
-    """Return the different addresses of the first interface for which processes of a host have several."""
-    by_name: dict[str, dict[str, Interface]] = {}
+def _find_addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
+    """Return the interfaces in use, by host, name and address."""
+    by_host: dict[str, dict[str, dict[str, Interface]]] = {}
     for one in listed_interfaces(facts):
-        if one.address and host in one.notice.hosts and not one.is_of_one_machine and not one.is_loopback:
-            by_name.setdefault(one.name, {}).setdefault(one.address, one)
-    return next((list(addresses.values()) for addresses in by_name.values() if len(addresses) > 1), [])
+        if one.address and not one.is_of_one_machine and not one.is_loopback:
+            for host in one.notice.hosts:
+                by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
+    return by_host
 
 
 def _find_paths(facts: Facts, used: list[Interface]) -> Selection:

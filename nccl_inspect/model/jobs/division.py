@@ -20,15 +20,16 @@ from nccl_inspect.model.processes import gathering
 from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.levels import STATEMENTS
+from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
 
 
 _TESTS = "nccl-tests"
-_AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
+_AGAIN = later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What distinguishes the attempts of one job in the names of files."""
-_DIGITS = re.compile(r"\d+")
+_DIGITS = later(r"\d+")
 """What distinguishes its ranks there."""
 _LOOK_BACK = 64
 """Number of earlier parts, or jobs, among which the continuing one is searched."""

@@ -9,7 +9,6 @@ the first.
 from __future__ import annotations
 
 import os
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
@@ -29,6 +28,7 @@ from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.util.levels import STATEMENTS
+from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import printable
 
@@ -100,8 +100,8 @@ class Landmarks:
         return source_and_line(last)[1] if last < self.places[-1] else 0
 
 
-_WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
+_WORD = later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PID = later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
@@ -443,10 +443,10 @@ def _events(log: ProcessLog) -> Iterator[Event]:
     yield from (note.event for note in log.notes.values() if note.event)
 
 
-_END = re.compile(r"[^A-Za-z0-9]*$")
+_END = later(r"[^A-Za-z0-9]*$")
 _POD = "pod/"
 """What kubectl puts in front of the name of a pod; that of the container follows it."""
-_SUFFIX = re.compile(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
+_SUFFIX = later(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
 
 
 def titles(shares: Sequence[Share]) -> list[str]:
