@@ -166,9 +166,6 @@ class Rule(Frozen):
             confirm=confirm,
         )
 
-    clue = finding
-    """The same, for what has a way to ``confirm`` it."""
-
     def undecided(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
         """Create an open question, with what would answer it and the paths that stay unjudged."""
         return NotJudged(self.name, reason, needs, paths)
@@ -233,12 +230,12 @@ class Account(Frozen):
 Result = Finding | NotJudged | Effects
 """One result of a rule."""
 Results = Iterator[Result]
-"""What ``judge`` of a rule yields."""
+"""All results of one rule."""
 
 
 @frozen
 class Registered(Frozen):
-    """A rule with the functions of its module."""
+    """A rule with what its page, and the module beside that, make of a job."""
 
     rule: Rule
     judge: Callable[[Facts], Results] | None
@@ -255,13 +252,7 @@ def registered() -> tuple[Registered, ...]:
 
     names = modules(str(_RULES / "__init__.py"))
     rules = list(pages.registered(_RULES, names))
-    for name in names:
-        loaded = import_module(f"nccl_inspect.rules.{name}")
-        if not hasattr(loaded, "RULE"):
-            rules.append(pages.pair_with_module(_RULES, name, loaded))
-            continue
-        functions = (getattr(loaded, function, None) for function in ("judge", "explain", "tell"))
-        rules.append(Registered(loaded.RULE, *functions))
+    rules += [pages.pair_with_module(_RULES, name, import_module(f"nccl_inspect.rules.{name}")) for name in names]
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 

@@ -22,7 +22,7 @@ from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.wording import does, listed
+from nccl_inspect.util.wording import listed
 
 _Made = TypeVar("_Made")
 _Event = TypeVar("_Event", bound=events.Event)
@@ -256,11 +256,6 @@ def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
 _TCP = ("Socket", "FastSocket")
 _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-
-
-def usage_of(paths: Selection) -> str:
-    """The connections that paths use, with the verb: ``use SHM/direct``."""
-    return f"{does(len(paths), 'use')} {listed(kind.detail for kind in paths.kinds)}"
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:

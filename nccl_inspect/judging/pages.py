@@ -171,13 +171,13 @@ def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
     """Return the rule of a page, its declaration and the rest of its block."""
     declared, mark, block = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
     if not mark:
-        raise PageError(f"{name}.md: the rule has neither a module nor a block with a summary")
+        raise PageError(f"{name}.md: the page has no block with a summary")
     entries = _entries(declared, _DECLARED, name)
     return _rule(name, entries), entries, f"summary: {block}"
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return the block of a page and the page without it; an empty block for a rule that is a module."""
+    """Return the block of a page and the page without it; an empty block if there is none."""
     title, mark, rest = text.partition(_FENCE)
     if not mark or "\n#" in title:
         return "", text

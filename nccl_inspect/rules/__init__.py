@@ -2,5 +2,5 @@
 
 The page, ``NAME.md``, says what the rule finds (:mod:`nccl_inspect.judging.pages`), is what ``nccl-inspect explain``
 prints, and its examples are the rule's test. The module beside it has ``find(facts)``, which yields values and no
-sentence; one that needs more states ``RULE`` (:class:`~nccl_inspect.judging.engine.Rule`) and ``judge(facts)``.
+sentence.
 """

@@ -25,7 +25,7 @@ NOTES = ROOT / "sample_logs" / "field-notes"
 def clue(severity: str = "warning", confidence: str = "likely") -> Finding:
     told = {"cause": "c", "impact": "i", "confirm": "grep GDRDMA job.log"}
     summary = f"a {confidence} {severity}"
-    return RULE.clue(summary, fix=["f"], severity=severity, confidence=confidence, **told)  # type: ignore[arg-type]
+    return RULE.finding(summary, fix=["f"], severity=severity, confidence=confidence, **told)  # type: ignore[arg-type]
 
 
 def job(*findings: Finding, log: bytes = BEGUN) -> Job:

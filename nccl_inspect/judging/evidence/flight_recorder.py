@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from nccl_inspect.model.finding import Finding
     from nccl_inspect.model.job import CommunicatorInfo
 
-IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the call times out"
 _DAY = 86_400.0
 _NO_TIME = 1e9
 """Seconds; archives and images without times give their files 1970 or 1980."""

@@ -7,7 +7,6 @@ from nccl_inspect.model.job import Setting
 from nccl_inspect.util.wording import listed
 
 _SWITCH = "NCCL_NET_GDR_C2C"
-FIX = f"{_SWITCH}=1   # NCCL 2.26; later releases enable it by default: unset {_SWITCH} if it is 0"
 
 
 def decides(facts: Facts) -> bool:

@@ -7,13 +7,6 @@ from nccl_inspect.judging.statements import entry_for_role
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.records import Frozen, frozen
 
-COMPARE = (
-    "NCCL_TOPO_DUMP_FILE=/tmp/topo.%h.xml   # on each node, then diff the files",
-    "nvidia-smi topo -m; ibv_devinfo -l   # on each node: the same GPUs and NICs everywhere?",
-    "unset NCCL_TOPO_FILE NCCL_GRAPH_FILE   # and one NCCL release on all nodes",
-    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # on all ranks",
-)
-
 
 @frozen
 class Fault(Frozen):

@@ -29,9 +29,6 @@ def tcp_paths(facts: Facts) -> Selection:
     return facts.inter_host_net_paths().where(lambda kind: kind.net == "Socket")
 
 
-VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
-
-
 def paths_in_words(paths: Selection) -> str:
     """The paths in words: a fragment of a log leaves open whether they leave the host."""
     sure = all(kind.scope == "inter" for kind in paths.kinds)

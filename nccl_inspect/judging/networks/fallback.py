@@ -15,8 +15,6 @@ _SOCKET = "Socket"
 _TCP_PROVIDERS = ("tcp", "sockets")
 """Providers of libfabric that carry it over TCP."""
 _CAME_UP = ("initialised", "assigned")
-CONFIRM = "Check 'Using network', and 'via NET/' once hosts talk: Socket means TCP."
-"""How to confirm a clue about the network."""
 
 
 @frozen

@@ -8,9 +8,6 @@ from nccl_inspect.model.job import Notice, Selection
 
 _DAEMONS = {"GPUDirectTCPX": "tcpx-daemon", "FasTrak": "tcpxo-daemon"}
 """The container that receives for the job beside it, by the prefix of the network's name."""
-DAEMON_LOG = "kubectl logs <pod> -c tcpxo-daemon   # TCPX: tcpx-daemon; does it run and find all GPUs and NICs?"
-"""The log in which the receive daemon reports what it lacks."""
-ONE_RELEASE = "Use the plugin, daemon image and NCCL of one release of Google's installer, the same on all nodes."
 NETWORKS_IN_POD = (
     "Give the pod all interfaces of the node (annotation networking.gke.io/interfaces, eth1 to eth8 on a3-megagpu-8g), "
     "or the host's network."

@@ -13,11 +13,6 @@ def source_and_line(place: int) -> tuple[int, int]:
     return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
 
 
-def line_within(place: int, other: int) -> int:
-    """The line of a place, if it is of the same source as another one; else 0."""
-    return source_and_line(place)[1] if place >> _LINE_BITS == other >> _LINE_BITS else 0
-
-
 class Move:
     """Gives a place of a fold the place that it has in the fold that takes that one in.
 
