@@ -58,8 +58,9 @@ class Hit(Frozen):
     cases: Sequence[Case] = ()
     """and the containers in them with the fault."""
     confidence: str | None = None
-    """Where the page states none."""
+    """Instead of what the page states."""
     open_end: bool = False
+    """Whether no line proves that the log reaches the end of the job."""
 
     def value_of(self, name: str) -> object:
         """Return what a name stands for, if it is not that of a field of the statements."""
