@@ -136,7 +136,7 @@ when: failed"""
         ("when: failed", "when: unlucky", "'unlucky' is not a condition"),
         ("when: failed", "when: failed & not unlucky", "'not unlucky' is not a condition"),
         ("\nwhen: failed", "", "a case lacks its condition"),
-        ("summary:", "sumary:", "neither a module nor a block with a summary"),
+        ("summary:", "sumary:", "has no block with a summary"),
     ],
 )
 def test_a_broken_block_is_named(tmp_path: Path, given: str, broken: str, reason: str) -> None:
