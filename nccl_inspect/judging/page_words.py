@@ -119,7 +119,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
 failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
 CONDITIONS: dict[str, Condition] = {
-    "is": lambda *_: False,  # what a module found out
+    "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
     "running": lambda facts, *_: _is_running(facts),
     "connected": lambda facts, *_: bool(facts.job.paths),

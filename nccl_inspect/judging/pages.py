@@ -42,9 +42,10 @@ the cases that hold, the first that has a key gives its value. Conditions are ``
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
 its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
 
-Where a rule compares facts, the module beside the page has a function ``find(facts)`` and no sentence. It yields what
-it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
-for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``find(facts, findings)`` sees those of all other
+Where a rule compares facts, a module beside it has a function of its name (``find`` in a module of its name), which
+takes the facts and holds no sentence. It yields what it found (:class:`~nccl_inspect.judging.page_words.Hit`),
+with values for names in braces, and the names of what is so, for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
+compares). ``NAME(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
 ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
 ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
@@ -141,30 +142,27 @@ _WIDTH = 120
 _EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
-def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
-    """Yield the rules that have a page and no module; only what precedes ``summary`` is parsed.
+def registered(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
+    """Yield the rules of a folder: each page is one, with the function of its name if a module has one.
 
     Raises:
         PageError: a page has no block, or a wrong declaration.
     """
-    names = {entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")}
-    for name in names.difference(modules):
+    checks: dict[str, Callable[..., Any]] = {}
+    for module in modules:
+        own = module.__name__.rpartition(".")[2]
+        named = {"find": own, "tell": f"tell_{own}"}  # in a module of one rule
+        functions = {
+            name: what for name, what in vars(module).items() if getattr(what, "__module__", "") == module.__name__
+        }
+        checks |= {named.get(name, name): what for name, what in functions.items()}
+    for name in sorted(entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")):
         rule, entries, block = _read(folder, name)
-        tell = partial(_tell, rule, block, tell_account) if rule.tells else None
-        yield Registered(rule, partial(_judge, rule, entries, block), tell=tell)
-
-
-def pair_with_module(folder: Path, name: str, module: ModuleType) -> Registered:
-    """Return the rule of a page whose module has a ``find(facts)``, or ``find(facts, findings)``, and no declaration.
-
-    Raises:
-        PageError: the page has no block, or a wrong declaration.
-    """
-    rule, _, block = _read(folder, name)
-    judge = partial(_judge_hits, rule, module.find, block)
-    tell = partial(_tell, rule, block, getattr(module, "tell", tell_account)) if rule.tells else None
-    takes_findings = len(signature(module.find).parameters) > 1
-    return Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
+        check = checks.get(name)
+        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
+        tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
+        takes_findings = check and len(signature(check).parameters) > 1
+        yield Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
 
 
 def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
@@ -273,7 +271,7 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
 
 
 def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:
-    """Judge what the module beside a page finds in the facts, or in them and all findings."""
+    """Judge what the function of a page finds in the facts, or in them and all findings."""
     facts = known[0]
     assert isinstance(facts, Facts)
     for hit in find(*known):

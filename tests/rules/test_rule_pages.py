@@ -58,6 +58,12 @@ WORDS = {
     "dialect": {one.dialect for one in shipped().productions},
     "rule": set(RULES),
 }
+MODULES = {
+    name: text
+    for path in FOLDER.glob("*.py")
+    for text in [path.read_text(encoding="utf-8")]
+    for name in (path.stem, *re.findall(r"^def (\w+)", text, re.MULTILINE))
+}
 FIELDS = {name for one in shipped().productions for name in (*one.shape.names, *one.constants)}
 
 
@@ -68,8 +74,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     except PageError as error:
         yield str(error)
         return
-    module = FOLDER / f"{name}.py"
-    found_out = set(re.findall(r'"([^"\n]+)"', module.read_text(encoding="utf-8"))) if module.exists() else set()
+    found_out = set(re.findall(r'"([^"\n]+)"', MODULES.get(name, "")))
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block) if part[2] not in FIELDS)
