@@ -15,6 +15,8 @@
     confidence: likely
     ```
 
+The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes each of them.
+
 A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
@@ -405,7 +407,7 @@ def render_page(text: str, rule: Rule) -> str:
     if not head:
         return text
     says = cases("summary: " + head.partition("\nsummary: ")[2], rule.name)
-    prose, mark, examples = page.partition("\n## Examples\n")
+    prose, _, examples = page.partition("\n```examples\n")
     lead, *parts = re.split(r"^## ", prose, flags=re.MULTILINE)
     sections = {name: body.strip() for name, _, body in (part.partition("\n") for part in parts)}
     sections.setdefault("Why it matters", "\n\n".join(_effects(says)))
@@ -414,12 +416,27 @@ def render_page(text: str, rule: Rule) -> str:
         raise PageError(f"{_file(rule.name)}: no section '## {lacking[0]}'")
     if lead.count("\n") < 4:  # the title only
         lead = f"{lead.strip()}\n\n{rule.title}.\n"
-    return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{sections[name]}" for name in _SECTIONS), mark + examples))
+    sections = {name: sections[name] for name in _SECTIONS} | {"Examples": "\n\n".join(_examples(examples))}
+    return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{text}" for name, text in sections.items()), ""))
+
+
+def _examples(block: str) -> Iterator[str]:
+    """Yield the examples of a page and what introduces them: ``>>> RESULT   # INTRODUCTION`` precedes each log."""
+    _, *given = re.split("^>>> ", block.removesuffix("```\n"), flags=re.MULTILINE)
+    for head, _, log in (example.partition("\n") for example in given):
+        result, _, words = head.partition("   # ")
+        if words:
+            yield _wrap(words if words.endswith(".") else f"{words}:")
+        yield f"```log {result}\n{log}```"
+
+
+def _wrap(text: str) -> str:
+    from textwrap import fill  # only for a page
+
+    return fill(text, _WIDTH, break_on_hyphens=False)
 
 
 def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
-    from textwrap import fill  # only for a page
-
     known = set[str]()
     for case in says:
         for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
@@ -427,7 +444,7 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             if PLACEHOLDER.fullmatch(effect):
                 continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield fill(capital(_in_general(f"{words}.")), _WIDTH, break_on_hyphens=False)
+            yield _wrap(capital(_in_general(f"{words}.")))
 
 
 def _in_general(text: str) -> str:
@@ -447,14 +464,13 @@ def _in_general(text: str) -> str:
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from itertools import groupby  # only for a page
-    from textwrap import fill
 
     for case in says:
         advised = dict.fromkeys(_in_general(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step))
         if advised and "case" in case:
-            yield fill(f"If {case['case'][0]}:", _WIDTH)
+            yield _wrap(f"If {case['case'][0]}:")
         for is_sentence, group in groupby(advised, remedies.is_sentence):
             if is_sentence:
-                yield from (fill(step, _WIDTH, break_on_hyphens=False) for step in group)
+                yield from map(_wrap, group)
             else:
                 yield "\n".join(("```", *group, "```"))
