@@ -223,7 +223,8 @@ def fill_in(text: str, hit: Hit) -> str:
         if kind == "count":
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS and hit.notices:
-            return PLACEHOLDERS[name](hit.notices)
+            each = [[notice] for notice in hit.notices] if kind else [hit.notices]
+            return listed(dict.fromkeys(map(PLACEHOLDERS[name], each)))
         given = [str(own) for notice in hit.notices if (own := value(notice, name)) not in (None, "")]
         return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
 

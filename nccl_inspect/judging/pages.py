@@ -141,6 +141,8 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
+_ALONE = later(r"«(\w+)\?\{\1\}»")
+"""A value in a sentence or a command that is complete without it."""
 _EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
@@ -447,6 +449,20 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             yield _wrap(capital(_in_general(f"{words}.")))
 
 
+IN_GENERAL = {
+    **dict.fromkeys(("who", "suspected", "possible", "blamed", "silent"), "these ranks"),
+    **dict.fromkeys(("absent", "missing"), "the missing ranks"),
+    **{"outliers": "the outliers", "peers": "of ranks", "usual": "most", "odd": "the ranks that differ"},
+    **{"behind": "the late ranks", "owners": "the ranks that have it", "rank": "N", "home": "from their hosts"},
+    **{"own": "that process", "place": "that place", "begin": "its first line", "elsewhere": "there"},
+    **{"where": "the address", "side": "the side that lacks it", "variable": "the variable", "name": "the option"},
+    **{"other": "the provider", "google": "Google's network", "paths": "these paths", "nets": "these networks"},
+    **{"net": "less", "times": "several", "worst": "several", "least": "once per host", "left": "half or less"},
+    **{"share": "a part", "source": "measured"},
+}
+"""How values of names in braces read in sentences about all jobs; commands have ``<NAME>``."""
+
+
 def _in_general(text: str) -> str:
     """Return a text of a block for all jobs: of two parts, one for each case, both, and several of what is counted."""
 
@@ -454,9 +470,12 @@ def _in_general(text: str) -> str:
         kind, name, form, word = match.groups()
         if "count" in (kind, form):
             return f"several {count(2, word or name).removeprefix('2 ')}"
-        return str(FIGURES.get(name, f"<{name}>")) if form != "does" else "are" if word == "be" else word
+        if form == "does":
+            return "are" if word == "be" else word
+        in_command = match.end() <= match.string.find(remedies.COMMENT)
+        return str(FIGURES.get(name) or (f"<{name}>" if in_command else IN_GENERAL.get(name, f"<{name}>")))
 
-    text = _EITHER.sub(r"«\1?\2, or \3»", text)
+    text = _ALONE.sub("", _EITHER.sub(r"«\1?\2, or \3»", text))
     while PART.search(text):
         text = PART.sub(r"\3", text)
     return PLACEHOLDER.sub(name_in_general, text)

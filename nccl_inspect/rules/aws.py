@@ -123,6 +123,7 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
             "nics": nics,
             "machine": machine.name,
             "expected": expected,
+            "share": f"{nics}/{expected}",
             "gpus": gpus,
             "severe": expected >= _SEVERE * nics,
         }

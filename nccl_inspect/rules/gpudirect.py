@@ -177,7 +177,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
             "several": "host" if len(whole) == 1 else "hosts",
             "lacking": ranks,
             "senders": only_senders,
-            "where": some_names(sorted(hosts)) or "the side that lacks it",
+            "side": some_names(sorted(hosts)) or "the side that lacks it",
             "off": read_off,
             "normal": only_senders and not (read_off or reasons or is_capable),
             "google": google_plugins.fixes(daemon) if daemon else [],

@@ -220,7 +220,7 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
                     "comm": comm.id,
                     "worst": worst,
                     "least": least,
-                    "share": f"{least / worst:.0%}",
+                    "left": f"{least / worst:.0%}",
                 },
                 ranks=global_ranks(comm, range(comm.nranks)),
                 hosts=comm.hosts,

@@ -13,6 +13,7 @@ from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.platforms import networks
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 
 
@@ -21,8 +22,8 @@ def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
     notices = facts.errors_of_rule("nccl-lib-missing")
     used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
     yield Effects([notice for notice in notices if id(notice) in used])
-    if failed := [notice for notice in notices if id(notice) not in used]:
-        yield Hit(failed)
+    kinds = grouped((notice.production, notice) for notice in notices if id(notice) not in used)
+    yield from map(Hit, kinds.values())
 
 
 def network_not_found(facts: Facts) -> Iterator[Hit]:

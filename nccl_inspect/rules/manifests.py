@@ -39,7 +39,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     CUDA_VISIBLE_DEVICES hides no GPU from NVML, but a device cgroup does: NCCL asks NVML for the GPU of each rank of
     its host by its bus id (ncclTopoFillGpu in src/graph/xml.cc).
     """
-    isolated, named = set(facts.job.isolated_hosts), {"shm": SHM, "shm_source": SHM.link}
+    isolated, named = set(facts.job.isolated_hosts), {"source": SHM.link}
     failed = [notice for notice in not_shared(facts) if isolated.intersection(notice.hosts)]
     failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
     if failed:

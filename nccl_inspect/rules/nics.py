@@ -23,7 +23,6 @@ from nccl_inspect.judging.facts import (
     ranks_in,
     ranks_of_paths,
 )
-from nccl_inspect.judging.impact import nic
 from nccl_inspect.judging.networks import fabrics
 from nccl_inspect.judging.networks.nic_use import Shared, crossing, idle
 from nccl_inspect.judging.networks.transfers import silent_peers
@@ -315,7 +314,6 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
                 "idle": f"{some_names(first.names)} {be(len(first.names))}",
                 "absent": first.absent,
                 "others": hosts[1:],
-                "rate": nic(100),
                 "policy": policy,
             },
             ranks=[rank for _, shared in hosts for rank in shared.ranks],
@@ -349,6 +347,7 @@ def nic_unused(facts: Facts) -> Iterator[Hit]:
                 "one": len(names) == 1,
                 "used": used,
                 "total": used + len(names),
+                "share": f"{used}/{used + len(names)}",
                 "others": meant[1:],
                 "meant": meant,
             },

@@ -22,7 +22,7 @@ from nccl_inspect.judging import engine, page_words, pages, remedies
 FOLDER = Path(engine.__file__).parents[1] / "rules"
 HEADINGS = ["What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove", "Examples"]
 OUTCOMES = {"raises", "silent", "undecided"}
-OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat", "beside", "ranks", "line"}
+OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat", "beside", "ranks", "line", "findings"}
 TEXTS = ("summary", "cause", "impact", "confirm")
 
 
@@ -37,6 +37,9 @@ def gaps(name: str) -> Iterator[str]:
         yield f"its sections are not {HEADINGS}"
     if not all(part.strip() for part in re.split(r"^#.*$", plain, flags=re.MULTILINE)[1:]):
         yield "a section is empty"
+    source = (FOLDER / f"{name.replace('-', '_')}.md").read_text(encoding="utf-8")
+    if unworded := {*re.findall(r"<\w+>", prose)} - {*re.findall(r"<\w+>", source)}:
+        yield f"no words for all jobs (pages.IN_GENERAL): {unworded}"
     if max(map(len, prose.splitlines())) > 120:
         yield "a line is longer than 120"
     if not {"raises", "silent"} <= {example.outcome for example in examples(name)} <= OUTCOMES:
@@ -170,7 +173,11 @@ def contradictions(example: Example, answer: dict[str, Any] | None) -> Iterator[
         yield f"lines are not recognised, or damaged: {unread}"
     found = [finding for finding in answer.get("findings", ()) if finding["rule"] == example.rule]
     questions = [question for question in answer.get("not_judged", ()) if question["rule"] == example.rule]
-    if len(found) != 1 if example.outcome == "raises" else example.outcome == "silent" and found:
+    if (
+        str(len(found)) != example.options.get("findings", "1")
+        if example.outcome == "raises"
+        else example.outcome == "silent" and found
+    ):
         yield f"{len(found)} findings"
     elif example.outcome == "raises":
         yield from differences(example, found[0])
