@@ -25,7 +25,7 @@ from nccl_inspect.extras.gate.policy.document import to_dict
 from nccl_inspect.model.job import Job
 
 VALIDATOR = closed("nccl-inspect-check-1")
-POLICIES = tomllib.loads((TESTS / "policy" / "policies.toml").read_text(encoding="utf-8"))
+POLICIES = tomllib.loads((TESTS / "extras" / "gate" / "policies.toml").read_text(encoding="utf-8"))
 HEALTHY = "p2p-nvlink-8gpu"
 SHM = "v2.30.7-shm-4gpu"
 OFI = "v2.28.9-libfabric-2node"
