@@ -34,6 +34,7 @@ Examples:
   tail -F rank*.log | nccl-inspect watch --stall 120
   torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
   nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel 4711'
+  nccl-inspect watch job.log --exit-on action=drain-host
   nccl-inspect watch job.log --metrics 9400         for Prometheus: http://localhost:9400/metrics
 
 Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them was given.
@@ -62,8 +63,10 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     "exit_on",
     type=click.Choice(exit_conditions.CONDITIONS),
     multiple=True,
-    help="End with status 1 as soon as a finding of this severity or higher is reported, the job fails, or a "
-    "communicator stalls. May be repeated.",
+    metavar="CONDITION",
+    help="End with status 1 as soon as a finding of this severity or higher is reported or the job fails (error, "
+    "warning), a communicator stalls (stall), or a finding needs an action (action=drain-host, action=restart, …). "
+    "May be repeated.",
 )
 @click.option(
     "--on-exit",
