@@ -9,10 +9,10 @@ from typing import Any
 from command_line import invoke
 
 import nccl_inspect
+from nccl_inspect.extras.live import exit_conditions
+from nccl_inspect.extras.live.watch import End
 from nccl_inspect.judging.actions import decide
 from nccl_inspect.judging.engine import registered
-from nccl_inspect.live import exit_conditions
-from nccl_inspect.live.watch import End
 from nccl_inspect.model.finding import ACTIONS, Finding
 
 RULES = {entry.rule.name: entry.rule for entry in registered()}
