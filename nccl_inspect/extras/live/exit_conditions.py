@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Collection, Iterable, Iterator
 
-from nccl_inspect.extras.live.watch import Change, End, News, Stall, Turn, Verdict
+from nccl_inspect.extras.live.watch import Behind, Change, End, News, Stall, Turn, Verdict
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.places import Places
 from nccl_inspect.model.finding import ACTIONS, Finding
@@ -65,6 +65,9 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     for event in news:
         if isinstance(event, Stall) and STALL in conditions:
             return _stalled(event)
+        if isinstance(event, Behind) and STALL in conditions:
+            words = f"no operation was launched for {event.seconds:.0f} s: {'; '.join(event.late.words)}"
+            return Alarm(STALL, "unknown", words, ranks=ranges(event.late.ranks))
         if (
             set(conditions) - {STALL}
             and isinstance(event, Verdict | Change | Turn | End)
