@@ -41,7 +41,7 @@ GROUPS = (
     ),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
     ("Serving", ("root", "http")),
-    ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "max-unpacked", "progress")),
+    ("Reading", ("until-end", "interval", "settle", "stall", "ras", "jobs", "max-unpacked", "progress")),
     ("Help", ("help", "version")),
 )
 """Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""

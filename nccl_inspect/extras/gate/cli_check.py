@@ -7,9 +7,10 @@ import click
 from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.gate.policy import file, learn
+from nccl_inspect.extras.gate.policy import Policy, file, learn
 from nccl_inspect.extras.gate.policy import formats as forms
 from nccl_inspect.extras.gate.policy.worst import Worst
+from nccl_inspect.extras.live import exit_conditions
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 
@@ -19,6 +20,7 @@ Examples:
   nccl-inspect check job.log --policy policy.toml
   nccl-inspect check logs/ --policy policy.toml --strict --format json -o check.json
   nccl-inspect check job.log --policy policy.toml --format junit -o nccl.xml
+  nccl-inspect check job.log --exit-on action=drain-host     before the next start: is a host at fault?
 
 Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided (with --learn: the log does not show a
 healthy job, so nothing is written); 3 no readable input, or the policy is kept by the part that could be read.
@@ -28,6 +30,15 @@ healthy job, so nothing is written); 3 no readable input, or the policy is kept 
 @click.command(epilog=_EXAMPLES, short_help="Check a job against a policy; exit 1 and list violations.")
 @shared.inputs
 @click.option("--policy", metavar="FILE", type=shared.FILE, help="Policy file: expectations in TOML.")
+@click.option(
+    "--exit-on",
+    "exit_on",
+    type=click.Choice(exit_conditions.TO_ACT),
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1 if a finding needs this action: action=drain-host, …=fix-then-restart, …=restart, …=wait. Needs "
+    "no policy; may be repeated.",
+)
 @click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
@@ -39,6 +50,7 @@ healthy job, so nothing is written); 3 no readable input, or the policy is kept 
 def command(
     logs: tuple[str, ...],
     policy: str | None,
+    exit_on: tuple[str, ...],
     learns: bool,
     force: bool,
     strict: bool,
@@ -51,13 +63,16 @@ def command(
     Each expectation is kept, broken, or undecided if the log does not show it. For each violation the report states
     what was found, the log line and the fix; a fix for several violations is listed once.
     """
-    if learns == (policy is not None):
-        raise click.UsageError("give either --policy FILE, or --learn to write one from a good log")
+    if learns == bool(policy is not None or exit_on):
+        raise click.UsageError("give either --policy FILE, or --learn to write one from a good log, or --exit-on")
     if force and not learns:
         raise click.UsageError("--force needs --learn")
-    expected = file.read(policy) if policy is not None else None
-    if expected is None:
+    if learns:
         return _learn(shared.read(logs, options), force, out)
+    expected = file.read(policy) if policy is not None else Policy("--exit-on", [])
+    if exit_on:
+        unwanted = tuple(condition.partition("=")[2] for condition in exit_on)
+        expected = expected.with_fields(expectations=[*expected.expectations, file.without_actions(unwanted)])
     worst = Worst(expected)
     job = shared.read(logs, options, visit=worst.take)
     checked = worst.checked(job)

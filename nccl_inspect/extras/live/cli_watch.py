@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +18,20 @@ from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.live import exit_conditions, tail
 from nccl_inspect.extras.live import metrics as monitoring
-from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Status, Timing, Turn, Verdict, Watch
+from nccl_inspect.extras.live.ras import Asker
+from nccl_inspect.extras.live.watch import (
+    Behind,
+    Change,
+    End,
+    News,
+    Resumed,
+    Stall,
+    Status,
+    Timing,
+    Turn,
+    Verdict,
+    Watch,
+)
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, beside, text
@@ -34,6 +48,8 @@ Examples:
   tail -F rank*.log | nccl-inspect watch --stall 120
   torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
   nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel 4711'
+  nccl-inspect watch job.log --exit-on action=drain-host
+  nccl-inspect watch job.log --ras localhost:28028  on a host of the job: who lags while it runs
   nccl-inspect watch job.log --metrics 9400         for Prometheus: http://localhost:9400/metrics
 
 Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them was given.
@@ -62,14 +78,22 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     "exit_on",
     type=click.Choice(exit_conditions.CONDITIONS),
     multiple=True,
-    help="End with status 1 as soon as a finding of this severity or higher is reported, the job fails, or a "
-    "communicator stalls. May be repeated.",
+    metavar="CONDITION",
+    help="End with status 1 as soon as a finding of this severity or higher is reported or the job fails (error, "
+    "warning), a communicator stalls (stall), or a finding needs an action (action=drain-host, action=restart, …). "
+    "May be repeated.",
 )
 @click.option(
     "--on-exit",
     metavar="COMMAND",
     help="Run COMMAND once with 'sh -c' when --exit-on ends the watch. "
     f"Its environment has {exit_conditions.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
+)
+@click.option(
+    "--ras",
+    metavar="HOST:PORT",
+    help="Ask NCCL's RAS (2.24 and later) at this address every --interval, and name the ranks that lag. It listens in "
+    "each process of the job: NCCL_RAS_ADDR, by default localhost:28028.",
 )
 @click.option(
     "--metrics",
@@ -89,6 +113,7 @@ def command(
     stall: float,
     exit_on: tuple[str, ...],
     on_exit: str | None,
+    ras: str | None,
     metrics: str | None,
     fail_on: str,
     options: reading.Options,
@@ -104,6 +129,8 @@ def command(
     """
     if on_exit is not None and not exit_on:
         raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
+    if ras and not ras.rpartition(":")[2].isdecimal():
+        raise click.UsageError(f"--ras {ras}: needs HOST:PORT, such as localhost:28028")
     if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
         raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
     judge = reading.Judge(shared.with_settings_file(options))
@@ -117,10 +144,12 @@ def command(
     alarm: exit_conditions.Alarm | None = None
     job: Job | None = None
     try:
-        with monitoring.meter(metrics, interval) as meter, PROCESS as interruption:
+        asker = Asker(ras, interval) if ras else None
+        with monitoring.meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
             meter.update(watch)
             for piece in interruption.until(pieces):
-                news = _take(watch, piece, screen)
+                resumed = [event for answer in asker.found() for event in watch.take(answer)] if asker else []
+                news = [*resumed, *_take(watch, piece, screen)]
                 problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
                 screen.print_news(news)
                 screen.status(watch)
@@ -271,6 +300,8 @@ def _progress(status: Status) -> tuple[str, str]:
     parts.append(f"communicators {status.complete}/{status.communicators} complete")
     if status.last:
         parts.append(f"last: {status.last}")
+    if status.ras:
+        parts.append(status.ras)
     if status.verdict:
         parts.append(status.verdict.upper())
     return begin, ", ".join(parts)
@@ -292,6 +323,11 @@ def _words(news: News, style: Style) -> Iterator[str]:
             yield from _change(news, style)
         case Stall():
             yield from _stall(news, style)
+        case Behind(late, seconds):
+            first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
+            yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
+            for index, words in enumerate(late.words):
+                yield from block("" if index else "behind", printable(words), style)
         case Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
 

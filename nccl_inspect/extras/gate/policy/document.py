@@ -9,7 +9,7 @@ from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.util.records import picked
 
-_OF_FINDINGS = ("rule", "severity", "confidence", "summary", "cause", "impact", "fix", "ranks", "evidence")
+_OF_FINDINGS = ("rule", "severity", "confidence", "action", "summary", "cause", "impact", "fix", "ranks", "evidence")
 SCHEMA = "nccl-inspect-check/1"
 
 

@@ -102,6 +102,18 @@ def max_severity(wanted: str, job: Job) -> Iterator[Answer]:
         yield kept(count(len(job.findings), "finding"))
 
 
+def forbidden_actions(unwanted: tuple[str, ...], job: Job) -> Iterator[Answer]:
+    """No finding needs one of these actions."""
+    needing = [finding for finding in job.findings if finding.action in unwanted]
+    for finding in needing:
+        summary = f"{finding.action} for {finding.rule} ({finding.confidence}): {finding.summary}"
+        yield broken(summary, finding.fix[0], finding.evidence, finding.ranks, finding.rule)
+    if not needing and job.verdict == "unknown":
+        yield undecided("the log does not show enough to judge the job", _FROM_THE_START)
+    elif not needing:
+        yield kept("no finding needs it")
+
+
 def max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
     """At most this many NCCL lines are unknown to the grammar."""
     lines = sum(source.unrecognised_lines for source in job.sources)

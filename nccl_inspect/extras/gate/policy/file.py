@@ -10,6 +10,7 @@ from typing import Any
 
 from nccl_inspect.errors import suggestion
 from nccl_inspect.extras.gate.policy import Expectation, Policy, expectations, ways
+from nccl_inspect.model.finding import ACTIONS
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.toml import Table, load
 
@@ -18,6 +19,7 @@ world_size = 16
 hosts = 2
 min_channels = 8                  # of the communicator of all ranks
 max_severity = "info"             # findings above it break the policy: none, info, warning, error
+forbidden_actions = ["drain-host"]  # what no finding may need: fix-then-restart, restart, wait, drain-host
 max_unrecognised_lines = 0        # NCCL lines that the grammar does not know
 max_damaged_lines = 0             # torn lines that could not be repaired
 
@@ -93,9 +95,19 @@ def _job(table: Table) -> Iterator[Expectation]:
     ):
         if (number := table.number(key)) is not None:
             yield Expectation(key, words.format(number), partial(ask, number))
+    if unwanted := table.texts("forbidden_actions"):
+        if unknown := set(unwanted).difference(ACTIONS):
+            raise table.error(f"forbidden_actions has '{min(unknown)}'", f"choose from {', '.join(ACTIONS[:-1])}")
+        yield without_actions(unwanted)
     if limit := table.text("max_severity", _LIMITS):
         words = "no finding" if limit == "none" else f"no finding above {limit}"
         yield Expectation("max_severity", words, partial(expectations.max_severity, limit))
+
+
+def without_actions(unwanted: tuple[str, ...]) -> Expectation:
+    """Return the expectation that no finding needs one of these actions."""
+    ask = partial(expectations.forbidden_actions, unwanted)
+    return Expectation("forbidden_actions", f"no {_either(unwanted)}", ask)
 
 
 def _versions(table: Table) -> Iterator[Expectation]:
