@@ -7,9 +7,9 @@ import click
 from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.gate.policy import Policy, file, learn
-from nccl_inspect.extras.gate.policy import formats as forms
-from nccl_inspect.extras.gate.policy.worst import Worst
+from nccl_inspect.extras.gate import learning
+from nccl_inspect.extras.gate.formats import CHECK_FORMATS
+from nccl_inspect.extras.gate.policy import Policy, Worst, expect_no_actions, read_policy
 from nccl_inspect.extras.live import exit_conditions
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -42,7 +42,7 @@ healthy job, so nothing is written); 3 no readable input, or the policy is kept 
 @click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
-@formats(forms.names(), forms.load)
+@formats(CHECK_FORMATS, CHECK_FORMATS.__getitem__)
 @shared.rule_options
 @shared.read_options
 @shared.output_options
@@ -69,14 +69,14 @@ def command(
         raise click.UsageError("--force needs --learn")
     if learns:
         return _learn(shared.read(logs, options), force, out)
-    expected = file.read(policy) if policy is not None else Policy("--exit-on", [])
+    expected = read_policy(policy) if policy is not None else Policy("--exit-on", [])
     if exit_on:
         unwanted = tuple(condition.partition("=")[2] for condition in exit_on)
-        expected = expected.with_fields(expectations=[*expected.expectations, file.without_actions(unwanted)])
+        expected = expected.with_fields(expectations=[*expected.expectations, expect_no_actions(unwanted)])
     worst = Worst(expected)
     job = shared.read(logs, options, visit=worst.take)
     checked = worst.checked(job)
-    out.write(forms.load(form).render(checked, strict, out.style))
+    out.write(CHECK_FORMATS[form].render(checked, strict, out.style))
     return shared.gate(not checked.is_met(strict), job)
 
 
@@ -87,12 +87,12 @@ def _learn(job: Job, force: bool, out: writing.Output) -> int:
         return shared.status(job)
     if job.jobs:
         raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "select the one to learn from with --job")
-    doubt = learn.doubt(job)
+    doubt = learning.doubt(job)
     if doubt and not force:
         hint = "use the whole log of a run that 'nccl-inspect summarize' calls OK, or add --force"
         print_stderr(f"not written: {doubt}; {hint}")
         return 1
-    if not doubt and (caution := learn.caution(job)):
+    if not doubt and (caution := learning.caution(job)):
         print_stderr(f"warning: {caution}; a longer log gives a policy that fits more runs")
-    out.write(learn.policy(job))
+    out.write(learning.write_policy(job))
     return 0

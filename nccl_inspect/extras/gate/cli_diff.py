@@ -6,8 +6,8 @@ import click
 
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
-from nccl_inspect.extras.gate.differences import Difference, compare, findings
-from nccl_inspect.extras.gate.differences import formats as forms
+from nccl_inspect.extras.gate import differences
+from nccl_inspect.extras.gate.formats import DIFF_FORMATS
 from nccl_inspect.pipeline import reading
 
 _EXAMPLES = """
@@ -28,7 +28,7 @@ _FAIL_ON = "Exit with status 1 if B has a finding of this severity or higher tha
 @click.command(epilog=_EXAMPLES, short_help="Show what changed between two runs, and which change explains which.")
 @click.argument("before", metavar="A", type=shared.FILE)
 @click.argument("after", metavar="B", type=shared.FILE)
-@formats(forms.names(), forms.load)
+@formats(DIFF_FORMATS, DIFF_FORMATS.__getitem__)
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is any difference.")
 @shared.fail_on_option(_FAIL_ON)
 @shared.rule_options
@@ -57,15 +57,11 @@ def command(
     if a.partial:
         raise KeyboardInterrupt
     b = shared.read((after,), options, is_one_of_two=True)
-    difference = compare.compare(a, b)
-    out.write(forms.load(form).render(difference, out.style))
+    difference = differences.compare(a, b)
+    out.write(DIFF_FORMATS[form].render(difference, out.style))
     if not exit_code and fail_on == "never":
         return shared.status(b)
-    return shared.gate((exit_code and bool(difference.changes)) or _is_worse(difference, fail_on), a, b)
-
-
-def _is_worse(difference: Difference, fail_on: str) -> bool:
-    if fail_on == "never":
-        return False
-    a, b = difference.a, difference.b
-    return bool(findings.worse(a, b, fail_on)) or (b.verdict == "failed" != a.verdict)
+    is_closed = exit_code and bool(difference.changes)
+    if fail_on != "never" and not is_closed:
+        is_closed = b.verdict == "failed" != a.verdict or bool(differences.worse_findings(a, b, fail_on))
+    return shared.gate(is_closed, a, b)

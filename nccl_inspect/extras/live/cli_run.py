@@ -7,8 +7,7 @@ import os
 import click
 
 from nccl_inspect.cli import print_stderr, shared
-from nccl_inspect.extras.live.running import folder
-from nccl_inspect.extras.live.running.session import Options, Session, become
+from nccl_inspect.extras.live.session import Options, Session, open_run_folder, replace_process
 
 _EXAMPLES = """
 Examples:
@@ -56,7 +55,7 @@ def command(directory: str, stall: float, report: str, quiet: bool, argv: tuple[
     the output stays as it was), NCCL_TOPO_DUMP_FILE, and PyTorch's flight recorder with dumps on timeout. Input,
     output, signals and the exit status of COMMAND are passed through.
     """
-    place = folder.make(directory, os.environ, print_stderr)
-    if place is None:
-        return become(argv)
-    return Session(place, os.environ, Options(stall, report, quiet), print_stderr).run(argv)
+    files = open_run_folder(directory, os.environ, print_stderr)
+    if files is None:
+        return replace_process(argv)
+    return Session(files, os.environ, Options(stall, report, quiet), print_stderr).run(argv)

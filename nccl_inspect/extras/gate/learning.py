@@ -1,15 +1,14 @@
-"""Writes a policy from a good log: what it shows is what later runs must show."""
+"""A policy written from a good log: what that log shows is what later runs must show."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Sized
+from functools import partial
 
 from nccl_inspect._version import __version__
-from nccl_inspect.extras.gate.policy.expectations import world
-from nccl_inspect.extras.gate.policy.file import SCOPES
-from nccl_inspect.extras.gate.policy.ways import all_ways, of_scope
+from nccl_inspect.extras.gate.policy import SCOPES, all_ways, paths_within, world_communicator
 from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.util.text import printable
@@ -24,8 +23,8 @@ _OF_ONE_RUN = re.compile(r"NCCL_COMM_ID|NCCL_HOSTID|NCCL_DEBUG.*|.*_FILE|.*_PATH
 _SCOPE_WORDS = {"intra": "within a host", "inter": "between hosts"}
 
 
-def policy(job: Job) -> str:
-    """The policy as TOML with comments.
+def write_policy(job: Job) -> str:
+    """Return the policy as TOML with comments.
 
     Args:
         job: judged, and healthy: else the first lines say that it is not.
@@ -35,7 +34,7 @@ def policy(job: Job) -> str:
 
 
 def doubt(job: Job) -> str:
-    """Why the log does not show what a healthy job is like; empty when it does."""
+    """Return why the log does not show what a healthy job is like; empty when it does."""
     unread = sum(bool(source.problem) for source in job.sources)
     if unread:
         return f"{count(unread, 'input')} could not be read"
@@ -51,7 +50,7 @@ def doubt(job: Job) -> str:
 
 
 def caution(job: Job) -> str:
-    """Why a healthy log may not show all that belongs into a policy; empty where nothing hints at more."""
+    """Return why a healthy log may not show all that a policy needs; empty where nothing hints at more."""
     for comm in job.communicators:
         # One that nobody has connected yet may be used later, or never.
         if comm.state not in _OVER and 0 < len(comm.connected) < comm.nranks:
@@ -75,7 +74,7 @@ def _head(job: Job) -> Iterator[str]:
 
 
 def _size(job: Job) -> Iterator[str]:
-    comm = world(job)
+    comm = world_communicator(job)
     yield f"world_size = {comm.nranks}" if comm else "# world_size: the log does not show it"
     nodes = comm.nnodes if comm and comm.nnodes else len(job.hosts)
     if comm and (comm.nnodes or len(job.ranks_seen) == comm.nranks):
@@ -115,7 +114,7 @@ def _paths(job: Job) -> Iterator[str]:
     for number, scope in enumerate(SCOPES):
         if number:
             yield ""
-        paths = of_scope(scope, job)
+        paths = paths_within(scope, job)
         if paths:
             yield f"[paths.{scope}]   # {_SCOPE_WORDS[scope]}"
             yield from _scope(paths)
@@ -141,7 +140,8 @@ def _environment(job: Job) -> Iterator[str]:
     names = [(entry.partition("=")[0], entry) for entry in _HARMFUL]
     harmful = [entry for name, entry in names if name not in present and is_echoed(name, job.nccl_versions)]
     yield _list("forbidden", harmful)
-    wanted = [_escaped(setting) for setting in job.environment if _is_lasting(setting)]
+    escape = partial(re.sub, r"([*?[])", r"[\1]")  # a glob that fits only this value
+    wanted = [f"{setting.name}={escape(setting.value)}" for setting in job.environment if _is_lasting(setting)]
     if wanted:
         yield "# NCCL echoes a variable when it uses it: one that is missing is undecided, another value is broken."
         yield _list("required", wanted)
@@ -152,16 +152,10 @@ def _is_lasting(setting: Setting) -> bool:
     return is_users and not _OF_ONE_RUN.fullmatch(setting.name) and printable(setting.value) == setting.value
 
 
-def _escaped(setting: Setting) -> str:
-    """The setting as a glob that fits only itself."""
-    value = re.sub(r"([*?[])", r"[\1]", setting.value)
-    return f"{setting.name}={value}"
-
-
 def _list(key: str, words: Iterable[str]) -> str:
     return f"{key} = [{', '.join(map(_text, words))}]"
 
 
 def _text(word: str) -> str:
-    """A TOML string: those of JSON are."""
+    """Return a TOML string: those of JSON are."""
     return json.dumps(printable(word), ensure_ascii=False)
