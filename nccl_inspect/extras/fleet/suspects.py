@@ -9,7 +9,8 @@ GPU is suspected in its place if the jobs without it are sound.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,16 +25,18 @@ _LEAST_RATIO = 1.5
 """How many times as often jobs must be bad with a suspect as without it: among very many jobs, little is significant."""
 _LEAST_IN_STRATUM = 50
 """Jobs of like size and day that there must be on average, for them to be compared with each other only."""
+_WORTHWHILE = math.log(0.05)
+"""The probability, before correction, above which nothing is looked at more closely."""
 _MOST = 40
 """Suspects, after which nothing more is looked for."""
 _Z = 1.959964
 KINDS = ("image", "release", "setting", "host")
 """What is compared, the coarser before the finer: of those that occur in the same jobs, the first is suspected."""
 _PER_JOB = {
-    "image": "SELECT job, image AS name FROM job WHERE image IS NOT NULL",
-    "release": "SELECT job, release AS name FROM job WHERE release IS NOT NULL",
-    "setting": "SELECT DISTINCT job, name || '=' || value AS name FROM setting WHERE value IS NOT NULL",
-    "host": "SELECT job, host AS name FROM host",
+    "image": "SELECT job, image AS name, false AS named FROM job WHERE image IS NOT NULL",
+    "release": "SELECT job, release AS name, false AS named FROM job WHERE release IS NOT NULL",
+    "setting": "SELECT job, name || '=' || value AS name, false AS named FROM setting WHERE value IS NOT NULL",
+    "host": "SELECT job, host AS name, named FROM host",
 }
 PARTS = {
     "nic": "SELECT job, host || ' ' || nic AS name, host, named FROM nic WHERE paths_out + paths_in > 0",
@@ -116,19 +119,19 @@ class Suspect(Record):
     """Something with which jobs are bad more often than without it."""
 
     count: Count
-    adjusted: float
+    adjusted: float = 0.0
     """The probability of that by chance, corrected for the number of comparisons."""
     host: str | None = None
     """The host that it is or is in."""
     named: int = 0
     """Bad jobs in which findings name it."""
-    together: list[str] = None  # type: ignore[assignment]
+    together: list[str] = field(default_factory=list)
     """Others that were in exactly the same jobs."""
-    cleared: list[Count] = None  # type: ignore[assignment]
+    cleared: list[Count] = field(default_factory=list)
     """Those that looked bad until its jobs were set aside."""
 
 
-class _Kind(NamedTuple):
+class _Pairs(NamedTuple):
     """Which jobs have what: a row for each pair."""
 
     names: list[str]
@@ -136,6 +139,14 @@ class _Kind(NamedTuple):
     """The number of the job."""
     what: Any
     """The place among the names."""
+    named: Any
+    """Whether a finding of the job names it."""
+
+    def jobs_with(self, name: str, number: int) -> Any:
+        """Whether each of a number of jobs has something."""
+        mine = np.zeros(number, bool)
+        mine[self.jobs[self.what == self.names.index(name)]] = True
+        return mine
 
 
 class Comparison:
@@ -146,12 +157,10 @@ class Comparison:
     """
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        connection.execute(
-            "CREATE OR REPLACE TEMP TABLE numbered AS SELECT job, bad, start, hosts, "
-            "CAST(row_number() OVER () - 1 AS INTEGER) AS number FROM job"
-        )
-        columns = connection.execute(
+        self._run = run = connection.execute
+        run("CREATE OR REPLACE TEMP TABLE numbered AS SELECT job, bad, start, hosts, "
+            "CAST(row_number() OVER () - 1 AS INTEGER) AS number FROM job")  # fmt: skip
+        columns = run(
             "SELECT bad, CAST(epoch(start) // 86400 AS INTEGER) AS day, "
             "CAST(ceil(log2(greatest(coalesce(hosts, 1), 1))) AS INTEGER) AS size FROM numbered ORDER BY number"
         ).fetchnumpy()
@@ -159,23 +168,21 @@ class Comparison:
         self._strata = _strata(np.asarray(columns["size"]), np.asarray(columns["day"]))
         self._logs = Logs(len(self._bad))
         self._kinds = {kind: self._pairs(_PER_JOB[kind]) for kind in KINDS}
-        parts = sum(self._number(f"SELECT DISTINCT name FROM ({sql})") for sql in PARTS.values())  # noqa: S608 - ours
-        self.compared = sum(len(kind.names) for kind in self._kinds.values()) + parts
+        parts = (run(f"SELECT count(DISTINCT name) FROM ({sql})").fetchone()[0] for sql in PARTS.values())  # noqa: S608
+        self.compared = sum(len(pairs.names) for pairs in self._kinds.values()) + sum(parts)
 
-    def _number(self, sql: str) -> int:
-        return int(self._connection.execute(f"SELECT count(*) FROM ({sql})").fetchone()[0])  # noqa: S608 - ours
-
-    def _pairs(self, sql: str, values: Sequence[object] = ()) -> _Kind:
-        run = self._connection.execute
-        run(f"CREATE OR REPLACE TEMP TABLE pairs AS {sql}", values)
+    def _pairs(self, sql: str, values: Sequence[object] = ()) -> _Pairs:
+        run = self._run
+        run(f"CREATE OR REPLACE TEMP TABLE pairs AS SELECT job, name, bool_or(named) AS named FROM ({sql}) GROUP BY ALL", values)
         run("CREATE OR REPLACE TEMP TABLE names AS SELECT name, CAST(row_number() OVER (ORDER BY name) - 1 AS INTEGER) "
             "AS place FROM (SELECT DISTINCT name FROM pairs)")  # fmt: skip
         names = [name for (name,) in run("SELECT name FROM names ORDER BY place").fetchall()]
-        columns = run("SELECT number, place FROM pairs JOIN names USING (name) JOIN numbered USING (job)").fetchnumpy()
-        return _Kind(names, np.asarray(columns["number"], np.int32), np.asarray(columns["place"], np.int32))
+        found = run("SELECT number, place, named FROM pairs JOIN names USING (name) JOIN numbered USING (job)").fetchnumpy()
+        jobs, what = (np.asarray(found[column], np.int32) for column in ("number", "place"))
+        return _Pairs(names, jobs, what, np.asarray(found["named"], bool))
 
-    def counts(self, kind: str, pairs: _Kind, left: Any) -> list[Count]:
-        """Return how often jobs were bad with each thing of a kind; those with too few bad ones are left out.
+    def counts(self, kind: str, pairs: _Pairs, left: Any) -> list[Count]:
+        """Return how often jobs were bad with each thing of a kind, where that is worth a look.
 
         Args:
             kind: its name.
@@ -184,37 +191,31 @@ class Comparison:
         """
         kept = left[pairs.jobs]
         jobs, what = pairs.jobs[kept], pairs.what[kept]
-        number = len(pairs.names)
-        own = np.bincount(what, minlength=number)
-        bad = np.bincount(what[self._bad[jobs]], minlength=number)
+        is_bad, number, strata = self._bad[jobs], len(pairs.names), int(self._strata.max(initial=0)) + 1
+        own, bad = np.bincount(what, minlength=number), np.bincount(what[is_bad], minlength=number)
         everything, all_bad = int(left.sum()), int((left & self._bad).sum())
-        found = []
-        # Of most, a look at the rate is enough.
         rest = (all_bad - bad) / np.maximum(everything - own, 1)
-        for place in np.flatnonzero((bad >= _LEAST_BAD) & (bad > _LEAST_RATIO * own * rest) & (own < everything)):
-            mine = np.zeros(len(left), bool)
-            mine[jobs[what == place]] = True
-            expected, compared, seen = self._expected(mine, left)
-            chance = max(
-                self._logs.fisher(int(bad[place]), int(own[place]), all_bad, everything),
-                self._logs.binomial(seen, compared, expected / compared) if compared else 0.0,
-            )
-            expected *= float(own[place]) / max(compared, 1)
-            found.append(Count(kind, pairs.names[place], int(bad[place]), int(own[place]), expected, chance))
+        often = np.flatnonzero((bad >= _LEAST_BAD) & (bad > _LEAST_RATIO * own * rest) & (own < everything))
+        chances = {int(place): self._logs.fisher(int(bad[place]), int(own[place]), all_bad, everything) for place in often}
+        looked_at = [place for place, chance in chances.items() if chance <= _WORTHWHILE]
+        # By size and day: the rate among jobs without it is what is to be expected of those with it.
+        row = np.full(number, -1)
+        row[looked_at] = np.arange(len(looked_at))
+        cells = row[what] * strata + self._strata[jobs]
+        shape = (len(looked_at), strata)
+        own_in = np.bincount(cells[row[what] >= 0], minlength=len(looked_at) * strata).reshape(shape)
+        bad_in = np.bincount(cells[(row[what] >= 0) & is_bad], minlength=len(looked_at) * strata).reshape(shape)
+        others = np.bincount(self._strata[left], minlength=strata) - own_in
+        bad_others = np.bincount(self._strata[left & self._bad], minlength=strata) - bad_in
+        own_in = own_in * (others > 0)
+        expected = (own_in * bad_others / np.maximum(others, 1)).sum(axis=1)
+        compared, seen = own_in.sum(axis=1), (bad_in * (others > 0)).sum(axis=1)
+        found = []
+        for at, place in enumerate(looked_at):
+            of, rate = int(compared[at]), float(expected[at]) / max(int(compared[at]), 1)
+            chance = max(chances[place], self._logs.binomial(int(seen[at]), of, rate))
+            found.append(Count(kind, pairs.names[place], int(bad[place]), int(own[place]), rate * float(own[place]), chance))
         return found
-
-    def _expected(self, mine: Any, left: Any) -> tuple[float, int, int]:
-        """Bad ones expected by the rate of other jobs of like size and time, of how many jobs, and bad ones of these."""
-        strata = int(self._strata.max(initial=0)) + 1
-
-        def counted(which: Any) -> Any:
-            return np.bincount(self._strata[which], minlength=strata)
-
-        others, own = left & ~mine, left & mine
-        there = counted(others)
-        rate = counted(others & self._bad) / np.maximum(there, 1)
-        mine_there = counted(own) * (there > 0)
-        return float((mine_there * rate).sum()), int(mine_there.sum()), int((counted(own & self._bad) * (there > 0)).sum())
 
     def suspects(self) -> list[Suspect]:
         """The suspects, in the order in which they were found: the surest first."""
@@ -224,60 +225,49 @@ class Comparison:
             counts = [count for kind in KINDS for count in self.counts(kind, self._kinds[kind], left)]
             limit = math.log(ALPHA / max(self.compared - len(found), 1))
             guilty = [count for count in counts if count.chance <= limit and count.ratio >= _LEAST_RATIO]
-            _clear(found, guilty, counts)
+            still = {(count.kind, count.name) for count in guilty}
+            for suspect in found:
+                suspect.cleared = [count for count in suspect.cleared if (count.kind, count.name) not in still]
             if not guilty:
                 break
             best = min(guilty, key=lambda count: (count.chance, KINDS.index(count.kind)))
-            suspect = self._localized(best, left) if best.kind == "host" else Suspect(best, 0.0)
+            suspect, pairs = Suspect(best), self._kinds[best.kind]
+            if best.kind == "host":
+                suspect, pairs = self._localized(best, left)
             suspect.adjusted = min(1.0, math.exp(suspect.count.chance) * (self.compared - len(found)))
-            mine = self._jobs_of(suspect)
-            suspect.together = [
-                f"{count.kind} {count.name}"
-                for count in guilty
-                if count != best and (count.bad, count.jobs) == (best.bad, best.jobs) and self._same(count, mine & left)
-            ][:20]
-            suspect.cleared = [count for count in guilty if count not in (best, suspect.count)]
+            mine = pairs.jobs_with(suspect.count.name, len(left)) & left
+            alike = [count for count in guilty if count != best and (count.bad, count.jobs) == (best.bad, best.jobs)]
+            for count in alike:
+                if (self._kinds[count.kind].jobs_with(count.name, len(left)) >= mine).all():
+                    suspect.together.append(f"{count.kind} {count.name}")
+            suspect.cleared = [count for count in guilty if count not in (best, suspect.count, *alike)]
             found.append(suspect)
             left &= ~mine
         return found
 
-    def _jobs_of(self, suspect: Suspect) -> Any:
-        count = suspect.count
-        mine = np.zeros(len(self._bad), bool)
-        if count.kind in PARTS:
-            sql = f"SELECT job, name FROM ({PARTS[count.kind]}) WHERE host = ? AND name = ?"  # noqa: S608 - ours
-            mine[self._pairs(sql, [suspect.host, count.name]).jobs] = True
-        else:
-            pairs = self._kinds[count.kind]
-            mine[pairs.jobs[pairs.what == pairs.names.index(count.name)]] = True
-        return mine
-
-    def _same(self, count: Count, mine: Any) -> bool:
-        return bool((self._jobs_of(Suspect(count, 0.0)) >= mine).all())
-
-    def _localized(self, host: Count, left: Any) -> Suspect:
-        """The suspect in a host: a NIC or GPU, if jobs that do not use it are sound or findings name it; or the host."""
-        run = self._connection.execute
-        best = Suspect(host, 0.0, host.name, self._named("SELECT job, host AS name, named FROM host", host.name, left))
+    def _localized(self, host: Count, left: Any) -> tuple[Suspect, _Pairs]:
+        """The suspect in a host: a NIC or GPU, if jobs without it are sound or findings single it out; or the host."""
+        parts: list[tuple[Suspect, _Pairs]] = []
         for kind, sql in PARTS.items():
-            pairs = self._pairs(f"SELECT DISTINCT job, name FROM ({sql}) WHERE host = ?", [host.name])  # noqa: S608 - ours
-            for count in self.counts(kind, pairs, left):
-                named = self._named(sql, count.name, left)
-                others = host.jobs - count.jobs
-                is_sound = others >= _LEAST_BAD and host.bad - count.bad <= _LEAST_RATIO * max(
-                    1.0, host.expected * others / host.jobs
-                )
-                is_worse = count.chance < best.count.chance or best.count.kind == "host"
-                if (is_sound and is_worse) or (2 * named > count.bad and named > best.named * 0.9 and count.bad >= 0.9 * host.bad
-                                               and (best.count.kind == "host" or named > best.named)):  # fmt: skip
-                    best = Suspect(count, 0.0, host.name, named)
-        del run
-        return best
+            pairs = self._pairs(f"SELECT * FROM ({sql}) WHERE host = ?", [host.name])  # noqa: S608 - ours
+            parts += [(self._suspect(count, host, pairs, left), pairs) for count in self.counts(kind, pairs, left)]
 
-    def _named(self, sql: str, name: str, left: Any) -> int:
-        """The number of bad jobs in which findings name something."""
-        jobs = self._pairs(f"SELECT DISTINCT job, name FROM ({sql}) WHERE name = ? AND named", [name]).jobs  # noqa: S608 - ours
-        return int((self._bad & left)[jobs].sum())
+        def is_alone(part: Suspect) -> bool:
+            others = host.jobs - part.count.jobs
+            most = _LEAST_RATIO * max(1.0, host.expected * others / host.jobs)
+            return others >= _LEAST_BAD and host.bad - part.count.bad <= most
+
+        alone = [part for part in parts if is_alone(part[0])]
+        if alone:
+            return min(alone, key=lambda part: (round(part[0].count.chance, 6), -part[0].named))
+        first, *others = sorted((part for part, _ in parts), key=lambda part: -part.named) or [Suspect(host)]
+        if 2 * first.named > first.count.bad and all(2 * other.named < first.named for other in others):
+            return next(part for part in parts if part[0] is first)
+        return self._suspect(host, host, self._kinds["host"], left), self._kinds["host"]
+
+    def _suspect(self, count: Count, host: Count, pairs: _Pairs, left: Any) -> Suspect:
+        named = pairs.jobs[pairs.named & (pairs.what == pairs.names.index(count.name))]
+        return Suspect(count, 0.0, host.name, int((self._bad & left)[named].sum()))
 
 
 def _strata(*columns: Any) -> Any:
@@ -290,10 +280,3 @@ def _strata(*columns: Any) -> Any:
             strata = finer
     return strata
 
-
-def _clear(found: Iterable[Suspect], guilty: Sequence[Count], counts: Sequence[Count]) -> None:
-    """Keep, of what looked bad before a suspect was set aside, only what does not any more."""
-    still = {(count.kind, count.name) for count in guilty}
-    for suspect in found:
-        suspect.cleared = [count for count in suspect.cleared if (count.kind, count.name) not in still]
-    del counts

@@ -95,9 +95,9 @@ def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
         ],
         "nic": [
             {
-                **{"host": nic.host, "nic": nics.name(nic), "network": nic.network, "state": nic.state},
+                **{"host": nic.host, "nic": nic.nic or f"NIC {nic.nic_index}", "network": nic.network, "state": nic.state},
                 **{"paths_out": nic.paths_out, "paths_in": nic.paths_in, "gdr": _word(nic.gdr)},
-                "named": not named.isdisjoint((f"{nic.host} {nics.name(nic)}", f"{nic.host} NIC {nic.nic_index}")),
+                "named": not named.isdisjoint((f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}")),
             }
             for nic in nics.rows(job)
         ],
@@ -189,13 +189,22 @@ def _image(job: Job) -> str | None:
 
 def _named(job: Job) -> set[str]:
     """Hosts, NICs and GPUs that findings single out: culprits, and hosts that are the fewer part of the job's."""
-    named = set()
+    named: set[str] = set()
+    hosts = {host.name for host in job.hosts}
+    places = {
+        rank: (host.name, f"{host.name} GPU {job.gpus[rank].nvml_dev}" if rank in job.gpus else host.name)
+        for host in job.hosts
+        for rank in host.ranks
+    }
     for finding in job.findings:
         if finding.severity == "info" or not finding.root:
             continue
-        named |= {culprit.name for culprit in finding.culprits if culprit.kind in ("host", "nic", "gpu")}
-        named |= {culprit.name.rpartition(" ")[0].removesuffix(" GPU") for culprit in finding.culprits}
-        if 2 * len(finding.hosts) <= len(job.hosts):
+        for culprit in finding.culprits:
+            if culprit.kind in ("host", "nic", "gpu"):
+                named |= {culprit.name, *(host for host in hosts if culprit.name.startswith(f"{host} "))}
+            elif culprit.kind == "rank":
+                named |= {where for rank in culprit.ranks for where in places.get(rank, ())}
+        if 2 * len(finding.hosts) <= len(hosts):
             named |= set(finding.hosts)
     return named
 
