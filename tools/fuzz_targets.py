@@ -25,14 +25,14 @@ import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.cli import cli, shown
 from nccl_inspect.errors import NcclInspectError, TopologyError
+from nccl_inspect.extras.gate.policy import file as policy_file
+from nccl_inspect.extras.gate.policy import learn
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import configuration, reading
-from nccl_inspect.policy import file as policy_file
-from nccl_inspect.policy import learn
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util.discovery import modules
 

@@ -1,1 +1,1 @@
-"""Parts that import the core and that the core never imports: each is of use on its own."""
+"""Extras import the core, never the reverse: each folder can be deleted. Their ``command_NAME.py`` are commands."""

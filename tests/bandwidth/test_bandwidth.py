@@ -11,7 +11,7 @@ from pathlib import Path
 import nccl_inspect
 from nccl_inspect.bandwidth import expectation, tables
 from nccl_inspect.bandwidth.lines import kept
-from nccl_inspect.differences import compare
+from nccl_inspect.extras.gate.differences import compare
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.text import decode
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from terminals import Piped
 
-from nccl_inspect.running import variables
+from nccl_inspect.extras.live.running import variables
 
 LIMIT = 60
 NOBODY = "localhost:9"

@@ -386,7 +386,8 @@ class Tables:
             [locations.setdefault(one.location, len(locations)) for one in heads.printers.origins], np.int64
         )
         line, printer = lines.line[rows], lines.printer[rows]
-        wording = lines.text[rows].astype(np.int64) * len(locations) + location[printer]
+        wording: Column = lines.text[rows].astype(np.int64)
+        wording = wording * len(locations) + location[printer]
         first, number = distinct(process[rows], wording)
         last = np.zeros(len(first), np.int64)
         last[number] = line + self._base
