@@ -137,6 +137,15 @@ class Store:
             )
         return connection
 
+    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The names of the columns of a query, and its rows."""
+
+        def run() -> tuple[list[str], list[tuple[Any, ...]]]:
+            done = self.connection().execute(sql)
+            return [column[0] for column in done.description or ()], done.fetchall()
+
+        return self.retried(run)
+
     def _doubles(self, connection: Any, batches: Sequence[Batch]) -> int:
         """Make a table of the files in which jobs do not count because they are in another one, too; return its size."""
         urls = [self._url(self._path("job", batch)) for batch in batches]

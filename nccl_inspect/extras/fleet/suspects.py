@@ -32,7 +32,7 @@ _MOST = 40
 _Z = 1.959964
 KINDS = ("image", "release", "setting", "host")
 """What is compared, the coarser before the finer: of those that occur in the same jobs, the first is suspected."""
-_PER_JOB = {
+PER_JOB = {
     "image": "SELECT job, image AS name, false AS named FROM job WHERE image IS NOT NULL",
     "release": "SELECT job, release AS name, false AS named FROM job WHERE release IS NOT NULL",
     "setting": "SELECT job, name || '=' || value AS name, false AS named FROM setting WHERE value IS NOT NULL",
@@ -167,7 +167,7 @@ class Comparison:
         self._bad = np.asarray(columns["bad"], bool)
         self._strata = _strata(np.asarray(columns["size"]), np.asarray(columns["day"]))
         self._logs = Logs(len(self._bad))
-        self._kinds = {kind: self._pairs(_PER_JOB[kind]) for kind in KINDS}
+        self._kinds = {kind: self._pairs(PER_JOB[kind]) for kind in KINDS}
         parts = (run(f"SELECT count(DISTINCT name) FROM ({sql})").fetchone()[0] for sql in PARTS.values())  # noqa: S608
         self.compared = sum(len(pairs.names) for pairs in self._kinds.values()) + sum(parts)
 
