@@ -160,6 +160,7 @@ def rows(jobs: list[Simulated]) -> Tables:
         values = {"job": pa.array([job.ident for job in jobs]), "start": pa.array([job.start for job in jobs])}
         columns: dict[str, Any] = {name: value.take(pa.array(own)) for name, value in values.items()}
         if table == "job":
+            columns["name"] = pa.array([f"{job.ident[:8]}.log" for job in jobs])
             columns["image"] = pa.array([job.image for job in jobs])
         if "host" in one.column_names:
             columns["host"] = names.take(pa.array(first[own] + pc.cast(pc.replace_substring(one["host"], _HOST, ""), "int64")))

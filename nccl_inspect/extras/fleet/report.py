@@ -25,7 +25,6 @@ _NEW = {
     "setting": "SELECT name || '=' || value AS name, job, bad, start FROM setting WHERE value IS NOT NULL",
     "host": "SELECT host AS name, job, bad, start FROM host",
 }
-_PLACE = "j.job, j.name, j.start, j.verdict, j.rule, j.summary, j.source, j.line, j.text"
 
 
 def report(store: Store, since: timedelta | None = None, by: str = "") -> dict[str, Any]:
@@ -82,21 +81,19 @@ class _Report:
     def _suspect(self, suspect: Suspect, jobs: int, bad: int) -> dict[str, Any]:
         count = suspect.count
         sql = (PER_JOB | PARTS)[count.kind]
-        own = f"SELECT job, bool_or(named) AS named FROM ({sql}) WHERE name = ? GROUP BY job"  # noqa: S608 - ours
-        total, total_bad, first, last = self._rows(
-            "SELECT count(*) jobs, count_if(bad) bad, min(start) FILTER (bad) AS first, max(start) FILTER (bad) AS last "
-            f"FROM job JOIN ({own}) USING (job)",  # noqa: S608 - ours
-            [count.name],
-        )[0].values()
-        rules = self._rows(
-            f"SELECT rule, count(*) jobs FROM job JOIN ({own}) USING (job) WHERE bad AND rule IS NOT NULL "  # noqa: S608
-            "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3",
+        self._rows(
+            "CREATE OR REPLACE TEMP TABLE own AS SELECT j.*, named FROM job j JOIN (SELECT job, bool_or(named) AS named "
+            f"FROM ({sql}) WHERE name = ? GROUP BY job) USING (job)",  # noqa: S608 - ours
             [count.name],
         )
+        total, total_bad, first, last = self._rows(
+            "SELECT count(*) jobs, count_if(bad) bad, min(start) FILTER (bad) AS first, max(start) FILTER (bad) AS last FROM own"
+        )[0].values()
+        rules = self._rows("SELECT rule, count(*) jobs FROM own WHERE bad AND rule IS NOT NULL "
+                           "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3")  # fmt: skip
         proofs = self._rows(
-            f"SELECT {_PLACE} FROM job j JOIN ({own}) USING (job) WHERE j.bad "  # noqa: S608 - ours
-            f"ORDER BY named DESC, start DESC LIMIT {_MOST_PROOFS}",
-            [count.name],
+            "SELECT job, name, start, verdict, rule, summary, source, line, text FROM own WHERE bad "
+            f"ORDER BY named DESC, start DESC LIMIT {_MOST_PROOFS}"  # noqa: S608 - ours
         )
         return {
             **{"kind": count.kind, "name": count.name, "host": suspect.host},

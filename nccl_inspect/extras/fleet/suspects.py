@@ -259,7 +259,7 @@ class Comparison:
 
         alone = [part for part in parts if is_alone(part[0])]
         if alone:
-            return min(alone, key=lambda part: (round(part[0].count.chance, 6), -part[0].named))
+            return min(alone, key=lambda part: (2 * part[0].named <= part[0].count.bad, part[0].count.chance))
         first, *others = sorted((part for part, _ in parts), key=lambda part: -part.named) or [Suspect(host)]
         if 2 * first.named > first.count.bad and all(2 * other.named < first.named for other in others):
             return next(part for part in parts if part[0] is first)
@@ -274,8 +274,9 @@ def _strata(*columns: Any) -> Any:
     """Numbers for jobs that are alike in as many columns as the number of jobs allows."""
     strata = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        _, finer = np.unique(np.stack([strata, column]), axis=1, return_inverse=True)
-        finer = finer.reshape(-1)
+        least = int(column.min(initial=0))
+        width = int(column.max(initial=0)) - least + 1
+        _, finer = np.unique(strata * width + column - least, return_inverse=True)
         if len(finer) and len(finer) / (finer.max() + 1) >= _LEAST_IN_STRATUM:
             strata = finer
     return strata

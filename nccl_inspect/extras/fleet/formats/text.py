@@ -15,6 +15,8 @@ from nccl_inspect.util.wording import count
 
 _MOST_DAYS, _MOST_CLEARED, _MOST_ROWS = 14, 4, 40
 _MIN_TEXT = 40
+_LEAST_CHANCE = 1e-9
+"""The least probability that is worth a number."""
 
 
 def render(document: dict[str, Any], style: Style) -> str:
@@ -29,7 +31,7 @@ def _lines(document: dict[str, Any], style: Style) -> Iterator[str]:
         yield f"{head} no job"
         return
     span = f"{document['first'][:10]} to {document['last'][:10]}"
-    yield f"{head} {count(document['jobs'], 'job')} on {count(document['hosts'], 'host')}, {span}"
+    yield f"{head} {document['jobs']:,} jobs on {document['hosts']:,} hosts, {span}"
     yield f"  {verdicts}; {rate(document['bad'])} are bad"
     yield from ("", paint(f"suspects ({len(document['suspects'])})", "bold", style))
     if not document["suspects"]:
@@ -67,10 +69,10 @@ def _lines(document: dict[str, Any], style: Style) -> Iterator[str]:
 
 
 def _suspect(suspect: dict[str, Any], style: Style) -> Iterator[str]:
-    numbers = f"{suspect['bad']:,} of {count(suspect['jobs'], 'job')} bad, {rate(suspect)}"
+    numbers = f"{suspect['bad']:,} of {suspect['jobs']:,} jobs bad, {rate(suspect)}"
     yield f"  {paint(suspect['kind'], 'warning', style)} {printable(suspect['name'])}: {numbers}"
     others = f"{suspect['others']:.1%} without it; {suspect['expected']:g} expected by size and day"
-    yield from block("", f"{others}; by chance with a probability of {suspect['chance']:.2g}", style, 4, 8)
+    yield from block("", f"{others}; by chance: {chance(suspect)}", style, 4, 8)
     if suspect["named"]:
         yield from block("named", f"by findings of {count(suspect['named'], 'bad job')}", style, 4, 8)
     if suspect["rules"]:
@@ -87,6 +89,11 @@ def _suspect(suspect: dict[str, Any], style: Style) -> Iterator[str]:
         yield from block("proof", printable(words), style, 4, 8)
         if proof["text"]:
             yield " " * 12 + cut(printable(proof["text"]), max(style.width - 12, _MIN_TEXT))
+
+
+def chance(suspect: dict[str, Any]) -> str:
+    """The probability that chance did it, in words."""
+    return f"{suspect['chance']:.1g}" if suspect["chance"] > _LEAST_CHANCE else f"below {_LEAST_CHANCE:g}"
 
 
 def rate(counted: dict[str, Any]) -> str:
