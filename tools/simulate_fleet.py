@@ -1,7 +1,7 @@
 """A simulated month of jobs in a store of ``nccl-inspect fleet``, with known faults: hosts, a NIC and an image.
 
-Jobs of each size are printed and judged once, sound and with each fault; the rows of all others are those of these, with
-other hosts. They are appended by the same code as those of real logs.
+Jobs of each size are printed and judged once, sound and with each fault; the rows of all others are those of these,
+with other hosts. They are appended by the same code as those of real logs.
 
     python tools/simulate_fleet.py DIR --jobs 100000 --background 0.2 --seed 1
 """
@@ -163,7 +163,9 @@ def rows(jobs: list[Simulated]) -> Tables:
             columns["name"] = pa.array([f"{job.ident[:8]}.log" for job in jobs])
             columns["image"] = pa.array([job.image for job in jobs])
         if "host" in one.column_names:
-            columns["host"] = names.take(pa.array(first[own] + pc.cast(pc.replace_substring(one["host"], _HOST, ""), "int64")))
+            columns["host"] = names.take(
+                pa.array(first[own] + pc.cast(pc.replace_substring(one["host"], _HOST, ""), "int64"))
+            )
         if table == "finding":
             new = [{f"{_HOST}{place}": host for place, host in enumerate(job.hosts)} for job in jobs]
             for column in ("hosts", "culprits"):

@@ -156,7 +156,9 @@ def add(
         try:
             client = distributed.Client(cluster, timeout=10)
         except (OSError, ValueError) as error:
-            raise NcclInspectError(f"{cluster}: {error}", "give the address of a Dask scheduler: tcp://HOST:8786") from None
+            raise NcclInspectError(
+                f"{cluster}: {error}", "give the address of a Dask scheduler: tcp://HOST:8786"
+            ) from None
         with client:
             workers = sum(client.nthreads().values()) or 1
             outcomes = client.gather(client.map(add_share, _shares(some, _SHARES * workers), terms=terms, pure=False))
@@ -165,7 +167,12 @@ def add(
             shares = _shares(some, jobs)
             started = [helpers.start(add_share, share, terms) for share in shares]
             outcomes = [helper.result() for helper in started]
-        lost = [f"{unit.logs[0]}: its process died" for own, got in zip(shares, outcomes, strict=True) if not got for unit in own]
+        lost = [
+            f"{unit.logs[0]}: its process died"
+            for own, got in zip(shares, outcomes, strict=True)
+            if not got
+            for unit in own
+        ]
         outcomes = [*filter(None, outcomes), Outcome(Counter(), 0, lost, set())]
     else:
         outcomes = [add_share(some, terms, watch)]

@@ -68,7 +68,9 @@ store_option = click.option(
 )
 
 
-@click.group(cls=_Group, epilog=_EXAMPLES, short_help="Keep many jobs in a store; find the host, NIC or image behind bad ones.")
+@click.group(
+    cls=_Group, epilog=_EXAMPLES, short_help="Keep many jobs in a store; find the host, NIC or image behind bad ones."
+)
 def command() -> None:
     """Keep the results of many jobs in a store (Parquet), and find what the bad ones share: which node is bad.
 

@@ -47,7 +47,9 @@ class _Report:
     def document(self, by: str) -> dict[str, Any]:
         first, last, jobs, bad = self._rows("SELECT min(start) first, max(start) AS last, count(*) jobs, "
                                             "count_if(bad) bad FROM job")[0].values()  # fmt: skip
-        counted = {row["verdict"]: row["jobs"] for row in self._rows("SELECT verdict, count(*) jobs FROM job GROUP BY 1")}
+        counted = {
+            row["verdict"]: row["jobs"] for row in self._rows("SELECT verdict, count(*) jobs FROM job GROUP BY 1")
+        }
         (hosts,) = self._rows("SELECT count(DISTINCT host) hosts FROM host")[0].values()
         comparison = Comparison(self._connection) if jobs else None
         suspects = comparison.suspects() if comparison else []
@@ -74,7 +76,7 @@ class _Report:
 
     def _days(self) -> list[dict[str, Any]]:
         counted = ", ".join(f"count_if(verdict = '{name}') AS {name}" for name in VERDICTS)
-        rows = self._rows(f"SELECT start::DATE AS day, count(*) jobs, count_if(bad) bad, {counted} "  # noqa: S608 - ours
+        rows = self._rows(f"SELECT start::DATE AS day, count(*) jobs, count_if(bad) bad, {counted} "
                           "FROM job GROUP BY 1 ORDER BY 1")  # fmt: skip
         return [row | {"day": _text(row["day"])} | _rate(row["bad"], row["jobs"]) for row in rows]
 
@@ -82,18 +84,19 @@ class _Report:
         count = suspect.count
         sql = (PER_JOB | PARTS)[count.kind]
         self._rows(
-            "CREATE OR REPLACE TEMP TABLE own AS SELECT j.*, named FROM job j JOIN (SELECT job, bool_or(named) AS named "
-            f"FROM ({sql}) WHERE name = ? GROUP BY job) USING (job)",  # noqa: S608 - ours
+            "CREATE OR REPLACE TEMP TABLE own AS SELECT j.*, named FROM job j JOIN (SELECT job, "
+            f"bool_or(named) AS named FROM ({sql}) WHERE name = ? GROUP BY job) USING (job)",
             [count.name],
         )
         total, total_bad, first, last = self._rows(
-            "SELECT count(*) jobs, count_if(bad) bad, min(start) FILTER (bad) AS first, max(start) FILTER (bad) AS last FROM own"
+            "SELECT count(*) jobs, count_if(bad) bad, min(start) FILTER (bad) AS first, "
+            "max(start) FILTER (bad) AS last FROM own"
         )[0].values()
         rules = self._rows("SELECT rule, count(*) jobs FROM own WHERE bad AND rule IS NOT NULL "
                            "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3")  # fmt: skip
         proofs = self._rows(
             "SELECT job, name, start, verdict, rule, summary, source, line, text FROM own WHERE bad "
-            f"ORDER BY named DESC, start DESC LIMIT {_MOST_PROOFS}"  # noqa: S608 - ours
+            f"ORDER BY named DESC, start DESC LIMIT {_MOST_PROOFS}"
         )
         return {
             **{"kind": count.kind, "name": count.name, "host": suspect.host},
@@ -111,8 +114,8 @@ class _Report:
 
     def _causes(self, jobs: int) -> list[dict[str, Any]]:
         rows = self._rows(
-            "SELECT coalesce(rule, 'none') AS rule, any_value(category) AS category, count(*) AS bad, min(start) AS first, "
-            f"max(start) AS last FROM job WHERE bad GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {_MOST_CAUSES}"  # noqa: S608 - ours
+            "SELECT coalesce(rule, 'none') AS rule, any_value(category) AS category, count(*) AS bad, "
+            f"min(start) AS first, max(start) AS last FROM job WHERE bad GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {_MOST_CAUSES}"
         )
         by_day = self._rows("SELECT coalesce(rule, 'none') AS rule, start::DATE AS day, count(*) AS bad FROM job "
                             "WHERE bad GROUP BY ALL ORDER BY 1, 2")  # fmt: skip
@@ -133,8 +136,8 @@ class _Report:
         found = []
         for kind, sql in _NEW.items():
             rows = self._rows(
-                "SELECT name, min(start) AS first, count(DISTINCT job) AS jobs, count(DISTINCT job) FILTER (bad) AS bad "
-                f"FROM ({sql}) GROUP BY 1 HAVING min(start) > ? ORDER BY bad DESC, jobs DESC, 1 "  # noqa: S608 - ours
+                "SELECT name, min(start) AS first, count(DISTINCT job) AS jobs, "
+                f"count(DISTINCT job) FILTER (bad) AS bad FROM ({sql}) GROUP BY 1 HAVING min(start) > ? ORDER BY bad DESC, jobs DESC, 1 "
                 f"LIMIT {_MOST_NEW}",
                 [last - NEW],
                 whole=True,
@@ -160,7 +163,7 @@ class _Report:
         logs, found, compared = Logs(size), [], 0
         for kind in ("image", "release"):
             values = self._rows(
-                f"SELECT {kind} AS name, min(start) AS first, count(*) AS jobs, count_if(bad) AS bad, "  # noqa: S608 - ours
+                f"SELECT {kind} AS name, min(start) AS first, count(*) AS jobs, count_if(bad) AS bad, "
                 f"mode(rule) FILTER (bad) AS rule FROM others WHERE {kind} IS NOT NULL GROUP BY 1 "
                 "HAVING min(start) > ? AND count(*) >= ?",
                 [begin + timedelta(days=1), _LEAST_AFTER] if begin else [datetime.max, 0],
@@ -168,7 +171,7 @@ class _Report:
             )
             for row in values:
                 before = self._rows(
-                    f"SELECT mode({kind}) AS name, count(*) AS jobs, count_if(bad) AS bad FROM others "  # noqa: S608 - ours
+                    f"SELECT mode({kind}) AS name, count(*) AS jobs, count_if(bad) AS bad FROM others "
                     f"WHERE {kind} <> ? AND start BETWEEN ? AND ?",
                     [row["name"], row["first"] - NEW, row["first"]],
                     whole=True,
@@ -192,9 +195,9 @@ class _Report:
     def _by(self, kind: str, suspects: list[Suspect]) -> list[dict[str, Any]]:
         names = {suspect.count.name for suspect in suspects if suspect.count.kind == kind}
         rows = self._rows(
-            "SELECT p.name, count(*) AS jobs, count_if(bad) AS bad, count_if(bad AND named) AS named, min(start) AS first, "
-            "max(start) AS last FROM job JOIN (SELECT job, name, bool_or(named) AS named "
-            f"FROM ({(PER_JOB | PARTS)[kind]}) GROUP BY ALL) p USING (job) GROUP BY p.name"  # noqa: S608 - ours
+            "SELECT p.name, count(*) AS jobs, count_if(bad) AS bad, count_if(bad AND named) AS named, "
+            "min(start) AS first, max(start) AS last FROM job JOIN (SELECT job, name, bool_or(named) AS named "
+            f"FROM ({(PER_JOB | PARTS)[kind]}) GROUP BY ALL) p USING (job) GROUP BY p.name"
         )
         table = [
             {

@@ -91,7 +91,9 @@ class Store:
 
     def idents(self) -> set[str]:
         """The jobs that are there."""
-        return self.retried(lambda: {job for batch in self.batches() for job in self._read("job", batch)["job"].to_pylist()})
+        return self.retried(
+            lambda: {job for batch in self.batches() for job in self._read("job", batch)["job"].to_pylist()}
+        )
 
     def retried(self, read: Callable[[], _Result]) -> _Result:
         """Return what a function reads, which is called again where files were merged meanwhile."""
@@ -130,9 +132,11 @@ class Store:
                 connection.register(table, empty)
                 continue
             options = "hive_partitioning = true, hive_types = {'day': DATE}"
-            rest = "WHERE (job, parse_filename(filename, true)) NOT IN (SELECT job, name FROM doubles)" if doubles else ""
+            rest = (
+                "WHERE (job, parse_filename(filename, true)) NOT IN (SELECT job, name FROM doubles)" if doubles else ""
+            )
             connection.execute(
-                f"CREATE VIEW {table} AS SELECT * EXCLUDE (filename) "  # noqa: S608 - our own names
+                f"CREATE VIEW {table} AS SELECT * EXCLUDE (filename) "
                 f"FROM read_parquet({urls!r}, {options}, filename = true) {rest}"
             )
         return connection
@@ -147,12 +151,12 @@ class Store:
         return self.retried(run)
 
     def _doubles(self, connection: Any, batches: Sequence[Batch]) -> int:
-        """Make a table of the files in which jobs do not count because they are in another one, too; return its size."""
+        """Make a table of the files in which jobs do not count: they are in others, too; return its size."""
         urls = [self._url(self._path("job", batch)) for batch in batches]
         if not urls:
             return 0
         connection.execute(
-            "CREATE TEMP TABLE doubles AS SELECT job, name FROM "  # noqa: S608 - our own names
+            "CREATE TEMP TABLE doubles AS SELECT job, name FROM "
             f"(SELECT job, parse_filename(filename, true) AS name FROM read_parquet({urls!r}, filename = true)) "
             "QUALIFY row_number() OVER (PARTITION BY job ORDER BY name) > 1"
         )
@@ -256,4 +260,6 @@ class Store:
                 os.fsync(file.fileno())
             beside.replace(target)
         except OSError as error:
-            raise NcclInspectError(f"{self._name}: {error.strerror or error}", "check the folder given with --store") from None
+            raise NcclInspectError(
+                f"{self._name}: {error.strerror or error}", "check the folder given with --store"
+            ) from None

@@ -22,7 +22,7 @@ ALPHA = 0.01
 _LEAST_BAD = 3
 """Bad jobs below which nobody is suspected."""
 _LEAST_RATIO = 1.5
-"""How many times as often jobs must be bad with a suspect as without it: among very many jobs, little is significant."""
+"""How many times as often jobs must be bad with a suspect: among very many jobs, small differences are significant."""
 _LEAST_IN_STRATUM = 50
 """Jobs of like size and day that there must be on average, for them to be compared with each other only."""
 _WORTHWHILE = math.log(0.05)
@@ -168,16 +168,22 @@ class Comparison:
         self._strata = _strata(np.asarray(columns["size"]), np.asarray(columns["day"]))
         self._logs = Logs(len(self._bad))
         self._kinds = {kind: self._pairs(PER_JOB[kind]) for kind in KINDS}
-        parts = (run(f"SELECT count(DISTINCT name) FROM ({sql})").fetchone()[0] for sql in PARTS.values())  # noqa: S608
+        parts = (run(f"SELECT count(DISTINCT name) FROM ({sql})").fetchone()[0] for sql in PARTS.values())
         self.compared = sum(len(pairs.names) for pairs in self._kinds.values()) + sum(parts)
 
     def _pairs(self, sql: str, values: Sequence[object] = ()) -> _Pairs:
         run = self._run
-        run(f"CREATE OR REPLACE TEMP TABLE pairs AS SELECT job, name, bool_or(named) AS named FROM ({sql}) GROUP BY ALL", values)
+        run(
+            "CREATE OR REPLACE TEMP TABLE pairs AS SELECT job, name, bool_or(named) AS named "
+            f"FROM ({sql}) GROUP BY ALL",
+            values,
+        )
         run("CREATE OR REPLACE TEMP TABLE names AS SELECT name, CAST(row_number() OVER (ORDER BY name) - 1 AS INTEGER) "
             "AS place FROM (SELECT DISTINCT name FROM pairs)")  # fmt: skip
         names = [name for (name,) in run("SELECT name FROM names ORDER BY place").fetchall()]
-        found = run("SELECT number, place, named FROM pairs JOIN names USING (name) JOIN numbered USING (job)").fetchnumpy()
+        found = run(
+            "SELECT number, place, named FROM pairs JOIN names USING (name) JOIN numbered USING (job)"
+        ).fetchnumpy()
         jobs, what = (np.asarray(found[column], np.int32) for column in ("number", "place"))
         return _Pairs(names, jobs, what, np.asarray(found["named"], bool))
 
@@ -196,7 +202,9 @@ class Comparison:
         everything, all_bad = int(left.sum()), int((left & self._bad).sum())
         rest = (all_bad - bad) / np.maximum(everything - own, 1)
         often = np.flatnonzero((bad >= _LEAST_BAD) & (bad > _LEAST_RATIO * own * rest) & (own < everything))
-        chances = {int(place): self._logs.fisher(int(bad[place]), int(own[place]), all_bad, everything) for place in often}
+        chances = {
+            int(place): self._logs.fisher(int(bad[place]), int(own[place]), all_bad, everything) for place in often
+        }
         looked_at = [place for place, chance in chances.items() if chance <= _WORTHWHILE]
         # By size and day: the rate among jobs without it is what is to be expected of those with it.
         row = np.full(number, -1)
@@ -214,7 +222,9 @@ class Comparison:
         for at, place in enumerate(looked_at):
             of, rate = int(compared[at]), float(expected[at]) / max(int(compared[at]), 1)
             chance = max(chances[place], self._logs.binomial(int(seen[at]), of, rate))
-            found.append(Count(kind, pairs.names[place], int(bad[place]), int(own[place]), rate * float(own[place]), chance))
+            found.append(
+                Count(kind, pairs.names[place], int(bad[place]), int(own[place]), rate * float(own[place]), chance)
+            )
         return found
 
     def suspects(self) -> list[Suspect]:
@@ -249,7 +259,7 @@ class Comparison:
         """The suspect in a host: a NIC or GPU, if jobs without it are sound or findings single it out; or the host."""
         parts: list[tuple[Suspect, _Pairs]] = []
         for kind, sql in PARTS.items():
-            pairs = self._pairs(f"SELECT * FROM ({sql}) WHERE host = ?", [host.name])  # noqa: S608 - ours
+            pairs = self._pairs(f"SELECT * FROM ({sql}) WHERE host = ?", [host.name])
             parts += [(self._suspect(count, host, pairs, left), pairs) for count in self.counts(kind, pairs, left)]
 
         def is_alone(part: Suspect) -> bool:
@@ -280,4 +290,3 @@ def _strata(*columns: Any) -> Any:
         if len(finer) and len(finer) / (finer.max() + 1) >= _LEAST_IN_STRATUM:
             strata = finer
     return strata
-

@@ -7,7 +7,6 @@ table answers most questions alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -90,12 +89,15 @@ def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
     gpus = {rank: gpu.nvml_dev for rank, gpu in job.gpus.items()}
     rows: dict[str, list[dict[str, Any]]] = {
         "job": [row],
-        "host": [
-            {"host": h.name, "ranks": len(h.ranks), "gpus": h.gpus, "named": h.name in named} for h in job.hosts
-        ],
+        "host": [{"host": h.name, "ranks": len(h.ranks), "gpus": h.gpus, "named": h.name in named} for h in job.hosts],
         "nic": [
             {
-                **{"host": nic.host, "nic": nic.nic or f"NIC {nic.nic_index}", "network": nic.network, "state": nic.state},
+                **{
+                    "host": nic.host,
+                    "nic": nic.nic or f"NIC {nic.nic_index}",
+                    "network": nic.network,
+                    "state": nic.state,
+                },
                 **{"paths_out": nic.paths_out, "paths_in": nic.paths_in, "gdr": _word(nic.gdr)},
                 "named": not named.isdisjoint((f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}")),
             }
@@ -149,7 +151,9 @@ def _times(job: Job, written: float) -> tuple[datetime, datetime | None, str]:
     """Return when a job began and ended, and by what: the clock of its ``lines``, or the ``file``."""
     texts = [stamp.time for progress in job.timeline for stamp in progress.stamps.values()]
     texts += [line.time for line in job.last_lines if line.time]
-    texts += [time for comm in job.communicators for stage in comm.lifetime for time in (stage.first, stage.last) if time]
+    texts += [
+        time for comm in job.communicators for stage in comm.lifetime for time in (stage.first, stage.last) if time
+    ]
     moments = [found for text in dict.fromkeys(texts) if (found := moment(text)) and found.seconds > 0]
     if not moments:
         return _date(written), None, "file"

@@ -36,7 +36,10 @@ def render(document: dict[str, Any], style: Style) -> str:
     pages.filters["attrs"] = lambda row, *names: [row[name] for name in names]
     template = pages.get_template("page.html.j2")
     days = document["days"]
-    bad = [(day["day"], day["rate"], day["low"], day["high"], f"{text.rate(day)}, {day['bad']} of {day['jobs']}") for day in days]
+    bad = [
+        (day["day"], day["rate"], day["low"], day["high"], f"{text.rate(day)}, {day['bad']} of {day['jobs']}")
+        for day in days
+    ]
     trends = [_trend("Part of the jobs that are bad, with its interval (95 %)", "low", bad, True)] if days else []
     jobs = [(day["day"], day["jobs"], 0, 0, f"{day['jobs']} jobs") for day in days]
     trends += [_trend("Jobs", "", jobs)] if days else []
@@ -49,7 +52,9 @@ def render(document: dict[str, Any], style: Style) -> str:
     return template.render(document=document, version=__version__, **context, **html.look(worst)) + "\n"
 
 
-def _trend(caption: str, verdict: str, rows: Sequence[tuple[str, float, float, float, str]], is_rate: bool = False) -> _Trend:
+def _trend(
+    caption: str, verdict: str, rows: Sequence[tuple[str, float, float, float, str]], is_rate: bool = False
+) -> _Trend:
     """A picture.
 
     Args:

@@ -35,7 +35,9 @@ def _lines(document: dict[str, Any], style: Style) -> Iterator[str]:
     yield f"  {verdicts}; {rate(document['bad'])} are bad"
     yield from ("", paint(f"suspects ({len(document['suspects'])})", "bold", style))
     if not document["suspects"]:
-        yield from block("", "none: no host, NIC, GPU, image, release or setting has more bad jobs than chance explains", style)
+        yield from block(
+            "", "none: no host, NIC, GPU, image, release or setting has more bad jobs than chance explains", style
+        )
     for suspect in document["suspects"]:
         yield from _suspect(suspect, style)
     if hosts := drained(document):
@@ -46,7 +48,15 @@ def _lines(document: dict[str, Any], style: Style) -> Iterator[str]:
     if document["changes"]:
         yield from ("", paint("worse after a change", "bold", style))
         rows = [
-            (one["kind"], one["name"], one["since"][:10], rate(one), one["before"]["name"], rate(one["before"]), one["rule"])
+            (
+                one["kind"],
+                one["name"],
+                one["since"][:10],
+                rate(one),
+                one["before"]["name"],
+                rate(one["before"]),
+                one["rule"],
+            )
             for one in document["changes"]
         ]
         yield from _table(("", "now", "since", "bad", "before", "bad", "most by"), rows)
@@ -64,7 +74,10 @@ def _lines(document: dict[str, Any], style: Style) -> Iterator[str]:
     if document["by"]:
         shown = document["by"]["rows"][:_MOST_ROWS]
         yield from ("", paint(f"by {document['by']['kind']}, worst first", "bold", style))
-        table = [(one["name"], f"{one['bad']}/{one['jobs']}", rate(one), one["named"], "SUSPECT" * one["suspect"]) for one in shown]
+        table = [
+            (one["name"], f"{one['bad']}/{one['jobs']}", rate(one), one["named"], "SUSPECT" * one["suspect"])
+            for one in shown
+        ]
         yield from _table(("name", "bad/jobs", "rate", "named", ""), table)
 
 
@@ -76,16 +89,22 @@ def _suspect(suspect: dict[str, Any], style: Style) -> Iterator[str]:
     if suspect["named"]:
         yield from block("named", f"by findings of {count(suspect['named'], 'bad job')}", style, 4, 8)
     if suspect["rules"]:
-        yield from block("most by", ", ".join(f"{one['rule']} ({one['jobs']:,})" for one in suspect["rules"]), style, 4, 8)
+        yield from block(
+            "most by", ", ".join(f"{one['rule']} ({one['jobs']:,})" for one in suspect["rules"]), style, 4, 8
+        )
     if suspect["together"]:
-        yield from block("or", f"{', '.join(map(printable, suspect['together']))}: always in the same jobs", style, 4, 8)
+        yield from block(
+            "or", f"{', '.join(map(printable, suspect['together']))}: always in the same jobs", style, 4, 8
+        )
     if cleared := [printable(one["name"]) for one in suspect["cleared"]]:
         more = f" and {len(cleared) - _MOST_CLEARED} more" if len(cleared) > _MOST_CLEARED else ""
         names = ", ".join(cleared[:_MOST_CLEARED]) + more
         yield from block("cleared", f"{names}: bad only in jobs that they shared with it", style, 4, 8)
     for proof in suspect["evidence"]:
         where = f"{proof['source']}:{proof['line']}" if proof["source"] else "no line"
-        words = f"{proof['start'][:16]} job {proof['job']} ({proof['name']}): {proof['rule'] or proof['verdict']}, {where}"
+        words = (
+            f"{proof['start'][:16]} job {proof['job']} ({proof['name']}): {proof['rule'] or proof['verdict']}, {where}"
+        )
         yield from block("proof", printable(words), style, 4, 8)
         if proof["text"]:
             yield " " * 12 + cut(printable(proof["text"]), max(style.width - 12, _MIN_TEXT))
