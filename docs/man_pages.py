@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from nccl_inspect import __version__, cli, kubectl
+from nccl_inspect import __version__, cli
 from nccl_inspect.cli import manual
+from nccl_inspect.extras.collect import kubectl
 
 PROGRAM = "nccl-inspect"
 PLUGIN = "kubectl-nccl"

@@ -15,7 +15,7 @@ def main() -> None:
 def kubectl() -> None:
     """Entry point of ``kubectl nccl``; it does not return."""
     _guard()
-    from nccl_inspect import kubectl
+    from nccl_inspect.extras.collect import kubectl
 
     kubectl.main()
 

@@ -1,4 +1,4 @@
-"""The command line: parses options, calls the library, prints. One module for each command."""
+"""The command line: parses options, calls the library, prints. One module for each command, here or in an extra."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -94,7 +95,7 @@ class _Commands(click.Group):
         return args if first in own or is_command or not is_input else [_DEFAULT, *args]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return modules(__file__, *_PARTS)
+        return sorted(_modules())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         cmd_name = _SPELLINGS.get(cmd_name, cmd_name)
@@ -103,8 +104,17 @@ class _Commands(click.Group):
                 return None
             hint = suggestion(cmd_name, self.list_commands(ctx)) or "run 'nccl-inspect --help' to list the commands"
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
-        command: click.Command = import_module(f"{__name__}.{cmd_name}").command
+        command: click.Command = import_module(_modules()[cmd_name]).command
         return prepared(command)
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Return the module of each command: those of this package, and ``cli_NAME.py`` of each extra."""
+    package = Path(__file__).parents[1]
+    extras = {file.stem.removeprefix("cli_"): file.parent.name for file in package.glob("extras/*/cli_*.py")}
+    own = {name: f"{__name__}.{name}" for name in modules(__file__, *_PARTS)}
+    return own | {name: f"nccl_inspect.extras.{extra}.cli_{name}" for name, extra in extras.items()}
 
 
 def _is_piped() -> bool:

@@ -31,7 +31,9 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
 ``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
-``deadly: yes`` is for what no job survives. ``@NAME`` is a step or an effect of :mod:`nccl_inspect.judging.remedies`.
+``deadly: yes`` is for what no job survives. ``action`` is what to do about the job, where that does not follow from
+the layer (:mod:`nccl_inspect.judging.actions`). ``@NAME`` is a step or an effect of
+:mod:`nccl_inspect.judging.remedies`.
 
 ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it: ``platform``,
 ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
@@ -102,7 +104,7 @@ from nccl_inspect.judging.page_words import (
     statements_of,
     tell_account,
 )
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import capital, count
 
@@ -124,6 +126,7 @@ _SAYS = {
     "confirm",
     "severity",
     "confidence",
+    "action",
     "fatal",
     "deadly",
 }
@@ -136,6 +139,7 @@ _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
     "confidence": ("certain", "likely", "possible"),
+    "action": ACTIONS,
     "layer": tuple(BY_NAME),
     **dict.fromkeys((*_SWITCHES, "fatal", "deadly"), ("yes", "no")),
 }
@@ -311,7 +315,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
     fix = list(fill_steps(steps(says), hit))
     confirm, confidence = text.get("confirm", ""), hit.confidence or text.get("confidence")
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
-        return stated_errors.finding(
+        found = stated_errors.finding(
             rule,
             facts,
             hit.notices,
@@ -323,10 +327,10 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             confidence=confidence or "likely",
             deadly=text.get("deadly") == "yes",
         )
-    if hit.effects:
+    elif hit.effects:
         from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
 
-        return workloads.finding_of(
+        found = workloads.finding_of(
             rule,
             facts,
             hit.cases,
@@ -339,32 +343,34 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             confirm=confirm,
             ranks={*(hit.ranks or ())},
         )
-    ranks, hosts, evidence = hit.ranks, hit.hosts, hit.evidence
-    if hit.settings and ranks is None:
-        ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
-    if hit.settings and hosts is None:
-        hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
-    if hit.settings and evidence is None:
-        shown = first_lines(hit.paths) if hit.paths else ()
-        evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
-    return rule.finding(
-        text["summary"],
-        cause=text["cause"],
-        impact=Estimate(text["impact"], references_of(says["impact"][0], hit)),
-        fix=fix,
-        confirm=confirm,
-        severity=text.get("severity"),
-        confidence=confidence,
-        notices=hit.notices,
-        ranks=ranks,
-        hosts=hosts,
-        evidence=evidence,
-        paths=hit.paths,
-        open_paths=hit.open_paths,
-        explains_errors=[*hit.notices, *hit.explains],
-        fatal=text.get("fatal") == "yes",
-        open_end=hit.open_end,
-    )
+    else:
+        ranks, hosts, evidence = hit.ranks, hit.hosts, hit.evidence
+        if hit.settings and ranks is None:
+            ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
+        if hit.settings and hosts is None:
+            hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
+        if hit.settings and evidence is None:
+            shown = first_lines(hit.paths) if hit.paths else ()
+            evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
+        found = rule.finding(
+            text["summary"],
+            cause=text["cause"],
+            impact=Estimate(text["impact"], references_of(says["impact"][0], hit)),
+            fix=fix,
+            confirm=confirm,
+            severity=text.get("severity"),
+            confidence=confidence,
+            notices=hit.notices,
+            ranks=ranks,
+            hosts=hosts,
+            evidence=evidence,
+            paths=hit.paths,
+            open_paths=hit.open_paths,
+            explains_errors=[*hit.notices, *hit.explains],
+            fatal=text.get("fatal") == "yes",
+            open_end=hit.open_end,
+        )
+    return found.with_fields(action=text.get("action", ""))
 
 
 def _needs(given: Iterable[str]) -> Needs:

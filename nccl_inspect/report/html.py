@@ -18,12 +18,12 @@ from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.judging import capture
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.job import Job
-from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.report import Style, head, jobs, story
 from nccl_inspect.report.digest import facts, has_story, meaning, reason, short_names, steps_under, verdict_word, who
 from nccl_inspect.report.folding import is_brief
 from nccl_inspect.report.head import labelled
 from nccl_inspect.report.page import data, sections
+from nccl_inspect.report.picture.looks import LOOKS
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import STATES, count, ranges

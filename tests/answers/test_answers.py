@@ -12,9 +12,9 @@ from known_labels import KEYS, contradictions, inputs, labels
 
 
 def parts() -> Iterator[Any]:
-    """Yield the parts of all corpora; recordings that repeat others, and half of what commands print, are slow."""
+    """Yield the parts of all corpora; recordings that repeat others, and half of the largest corpora, are slow."""
     for corpus, number in product(CORPORA, range(SHARDS)):
-        is_slow = corpus == "repeated" or (corpus == "outputs" and number % 2 == 1)
+        is_slow = corpus == "repeated" or (corpus in ("built", "outputs") and number % 2 == 1)
         yield pytest.param(corpus, number, marks=[pytest.mark.slow] * is_slow)
 
 

@@ -15,8 +15,8 @@ import sample_data
 from command_line import execute, invoke
 from terminals import SLOW, on_a_terminal, run
 
-from nccl_inspect import kubectl
 from nccl_inspect.cli import cli, manual
+from nccl_inspect.extras.collect import kubectl
 from nccl_inspect.judging.engine import registered
 
 TOP = cli.context_class(cli, info_name="nccl-inspect")

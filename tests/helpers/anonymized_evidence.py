@@ -39,12 +39,12 @@ WANDB = "0123456789abcdef0123456789abcdef01234567"
 
 
 def plant(name: str) -> Any:
-    """A document of `tests/anonymous/planted`, where these names stand in files as tools write them."""
+    """A document of `tests/extras/anonymize/planted`, where these names stand in files as tools write them."""
     return json.loads(text(f"{name}.json"))
 
 
 def text(name: str) -> bytes:
-    return (TESTS / "anonymous" / "planted" / name).read_bytes()
+    return (TESTS / "extras" / "anonymize" / "planted" / name).read_bytes()
 
 
 FILES: dict[str, bytes] = {

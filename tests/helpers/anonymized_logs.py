@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from repository import TESTS
 
-from nccl_inspect.anonymous import Anonymizer
-from nccl_inspect.anonymous.names import Names
+from nccl_inspect.extras.anonymize import Anonymizer
+from nccl_inspect.extras.anonymize.names import Names
 from nccl_inspect.ingest.sources import blocks
 
 
@@ -17,4 +17,4 @@ def anonymized(*logs: bytes, names: Names | None = None) -> tuple[Anonymizer, li
     return anonymizer, [b"".join(anonymizer.blocks(source)) for source in blocks.find(list(logs))]
 
 
-PRIVATE = (TESTS / "anonymous" / "private.txt").read_bytes()
+PRIVATE = (TESTS / "extras" / "anonymize" / "private.txt").read_bytes()

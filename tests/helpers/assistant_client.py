@@ -16,9 +16,9 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent
 
-from nccl_inspect.assistant import server
-from nccl_inspect.assistant.folders import Folders
-from nccl_inspect.assistant.reader import LogReader
+from nccl_inspect.extras.assistant import server
+from nccl_inspect.extras.assistant.folders import Folders
+from nccl_inspect.extras.assistant.reader import LogReader
 from nccl_inspect.pipeline import reading
 
 _Result = TypeVar("_Result")

@@ -6,7 +6,7 @@ from typing import Any
 
 import sample_data
 
-from nccl_inspect.live.watch import News, Timing, Watch
+from nccl_inspect.extras.live.watch import News, Timing, Watch
 from nccl_inspect.pipeline.reading import Judge, Options
 
 HEALTHY = (sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log").read_bytes()

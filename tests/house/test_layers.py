@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from layers import PACKAGE, imports_of, modules, room_of
-from repository import TESTS
+from repository import ROOT, TESTS
 
 MAX_LINES = 900
 LAYERS = [
     {"util"},
-    {"event", "collecting"},
-    {"ingest", "grammar", "running"},
+    {"event"},
+    {"ingest", "grammar"},
     {"scanning"},
     {"model"},
     {"platforms", "topology", "culprits"},
     {"artifacts"},
     {"judging"},
     {"story", "bandwidth"},
-    {"rules", "picture", "answers", "judge"},
+    {"rules", "answers", "judge"},
     {"report"},
-    {"pipeline", "drawing", "traffic"},
-    {"policy", "differences", "anonymous", "live", "explain", "grammar_exports"},
+    {"pipeline", "traffic"},
+    {"explain"},
 ]
 """The rooms; each may use those in the lines before its own."""
 FLOOR = {"errors", "_version"}
 """What all may use."""
-FRONT_DOORS = {"", "cli", "__main__", "kubectl", "assistant", "acceptance", "pytest_plugin"}
-"""What may use all: the package itself, which programs import, commands, servers and the tools for tests."""
+FRONT_DOORS = {"", "cli", "__main__", "extras"}
+"""What may use all: the package itself, which programs import, commands and the extras."""
+MAY_START_EXTRAS = {"extras", "__main__"}
+"""What may name an extra; commands are found by their files, so that each folder of extras/ can be deleted."""
 RANKS = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms} | dict.fromkeys(FLOOR, -1)
 FOUND = {f"scanning.{name}" for name in ("counts", "found", "line_table", "connection_table", "spans")}
 """What a scanner gives to the model: data."""
@@ -38,7 +45,7 @@ OUTSIDE = ("ingest", "grammar", "report", "cli")
 SHARED = {
     "report": (
         *("words", "tables", "columns", "host_matrix", "beside", "digest", "gaps", "head", "folding"),
-        *("jobs", "markup", "page"),
+        *("jobs", "markup", "page", "picture"),
     ),
     "cli": ("shared", "filters", "formats", "leads", "manual", "questions", "several", "writing"),
 }
@@ -56,6 +63,7 @@ def forbidden(module: str) -> Iterator[str]:
         above = other != room and RANKS.get(other, len(LAYERS)) >= RANKS.get(room, len(LAYERS))
         reasons = {
             "lies above": above and room not in FRONT_DOORS,
+            "is an extra": other == "extras" and room not in MAY_START_EXTRAS,
             "reads: the model takes in what was found": is_data and target.startswith(reads) and target not in FOUND,
             "is another rule, a file or a format": room == other == "rules" or (room == "rules" and other in OUTSIDE),
             "is a sibling": is_sibling and other == room and part and part.partition(".")[0] not in SHARED[room],
@@ -89,3 +97,14 @@ def test_no_private_name_is_patched_by_a_test() -> None:
     patched = re.compile(r"\b(?:setattr|delattr|object|patch)\(\s*(?:[^\"'(),]+,\s*)?[\"'](?:\w+\.)*_\w+[\"']")
     found = ((file, match[0]) for file in TESTS.rglob("*.py") for match in patched.finditer(file.read_text("utf-8")))
     assert not [f"{file}: {call}" for file, call in found]
+
+
+@pytest.mark.slow
+def test_the_core_judges_and_lists_its_commands_without_the_extras(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("extras", "__pycache__"))
+    log = ROOT / "sample_logs" / "efa-provider-missing-socket-fallback" / "job.log"
+    for arguments in (["--help"], ["summarize", str(log)], ["summarize", "--format", "html", str(log)]):
+        command = [sys.executable, "-m", PACKAGE.name, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+        assert "anonymize" not in done.stdout

@@ -59,8 +59,9 @@ def of_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
     import tarfile
 
     watched = _Watched()
+    opened: Any = tarfile.open  # not all of its overloads know tarinfo
     try:
-        with tarfile.open(fileobj=_Readable(data), mode="r|", tarinfo=_tar_info()) as archive:  # type: ignore[call-overload]
+        with opened(fileobj=_Readable(data), mode="r|", tarinfo=_tar_info()) as archive:
             while (info := archive.next()) is not None:
                 archive.members.clear()  # else it keeps them all
                 if not info.isreg() or not wanted.by_name(info.name):

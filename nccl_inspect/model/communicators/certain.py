@@ -194,8 +194,9 @@ class LooseBursts:
         self.process_of_unit = self.process[burst]
         self.place_of_unit = np.where(is_row, self._table.place[self.rows[first]], self.place[burst])
         self.conn_of_unit = np.where(is_row, self._own_conn[burst], self.conn[burst])
-        several = np.unique(group[grouped[self.conn[grouped] != self.conn_of_unit[group[grouped]]]])
-        self.conn_of_unit[several] = NOTHING
+        own: Column = group[grouped]
+        differs: Column = self.conn[grouped] != self.conn_of_unit[own]
+        self.conn_of_unit[own[differs]] = NOTHING
         self.is_of_alike = np.zeros(self.units, bool)
         self.is_of_alike[self.unit_of_burst[self.is_alike]] = True
         self.candidates = np.zeros(self.units, np.uint64)
@@ -271,8 +272,8 @@ class Exclusion:
         self._members = int(loose.candidates.max()).bit_length()
         own = np.flatnonzero(wanting[loose.unit])
         taken = np.flatnonzero((member != NOTHING) & (member < self._members))
-        rows = np.concatenate([loose.rows[own], taken])
-        unit = np.concatenate([loose.unit[own], np.full(len(taken), NOTHING)])
+        rows: Column = np.concatenate([loose.rows[own], taken])
+        unit: Column = np.concatenate([loose.unit[own], np.full(len(taken), NOTHING)])
         for factor in _FACTORS:  # most slots have one line, and need no sorting
             shift = np.uint64(63 - len(rows).bit_length())  # two to four buckets for each row
             bucket = (slots[rows].astype(np.uint64) * factor >> shift).astype(np.int64)
@@ -499,13 +500,14 @@ class Certainty:
         apart = np.flatnonzero(~is_whole[loose.burst] & (turn[loose.unit] != NOTHING))
         for group in groups(joint(loose.burst[apart], member[loose.unit[apart]])):
             some = apart[group]
-            burst, owner = loose.bursts[loose.burst[some[0]]], members.all[member[loose.unit[some[0]]]]
+            first = int(some[0])
+            burst, owner = loose.bursts[int(loose.burst[first])], members.all[int(member[loose.unit[first]])]
             part = burst if len(some) == len(burst.at) else part_of(burst, table, loose.rows[some])
             owner.bursts.append(part)
             # Other threads may say amid those of rings and trees that some are complete.
             tid, conn, _ = burst.key
             places = table.place[loose.rows[some if conn != SEND_RECV else some[-1:]]].tolist()
-            own = made[int(loose.process[loose.burst[some[0]]])].setdefault(tid, [])
+            own = made[int(loose.process[loose.burst[first]])].setdefault(tid, [])
             own.extend(Made(place, conn, owner) for place in places)
 
     def _count_uses(self, process: Column, member: Column, size: Column, order: Column) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
-from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
-from nccl_inspect.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View, views
 from nccl_inspect.report.page.packing import Once, Texts, packed
+from nccl_inspect.report.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
+from nccl_inspect.report.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View, views
 from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.util.wording import ranges
 

@@ -1,0 +1,380 @@
+"""Finds identifying parts of a text: addresses, paths, known names, URLs, tokens; linear in its length."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from nccl_inspect.extras.anonymize import hostlists, vocabulary
+from nccl_inspect.extras.anonymize.names import Names
+from nccl_inspect.util.secrets import may_hide
+
+_MAX_REMEMBERED = 200_000
+_FINDERS = re.compile(
+    rf"(?:(?P<hosts>(?<![\w.-]){hostlists.EXPRESSION})|"
+    r"""
+    (?=[\w/~:".\\])(?:
+    (?P<dashes>(?<![\w.-])(?:(?:[0-9a-fA-F]{2}-){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4})(?![\w.-]))
+    |(?=[bcdfgilnpsBCDFGILNPS])(?P<stated>\b(?:
+      (?i:(?:port\ |node\ |image\ |sys\ )?_?guid|(?:board_?)?serial(?:[_\ ]number)?)\s{0,2}[:=]?\s{0,4}(?=\w{5})
+      |(?i:(?:base\ |sm\ |[sdf])?lid)\s{0,2}[:=]?\s{0,4}))
+      (?P<identifier>(?=[0-9A-Za-z]*\d)(?:0x)?[0-9A-Za-z]{1,40}(?![\w:]))
+    |(?=[bB])(?P<scheme_of>(?i:bearer|basic)\s{1,4})(?P<credential>(?!(?i:tokens?|auth\w*)\b)[\w.~+/=-]{3,})
+    |(?<=--)(?P<option>[\w-]{0,40}?(?i:token|key|passw(?:or)?d|secret|passphrase)(?:=|\s{1,4})["']?)(?P<argument>(?!-)[^\s"',;]+)
+    |(?<=[yYnNtTdDeE]\ )
+     (?:(?<=(?i:key)\ )|(?<=(?i:token)\ )|(?<=(?i:secret)\ )|(?<=(?i:password)\ )|(?<=(?i:passphrase)\ ))
+     (?P<bare_secret>(?=[\w+/-]{0,80}\d)[\w+/-]{16,}={0,2})
+    |(?P<number>\d++(?:\.\d++)?+(?=[\s,;)]|$))
+    |(?P<word>(?!(?:on|ON|node|host(?:name)?|for|user|USER|LOGNAME)\b)[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?=[\s,;)]|$))
+    |(?P<escape>\\(?:[nrtbf"\\]|u[0-9a-fA-F]{4}))
+    |(?P<printer>[A-Za-z0-9_][^\s:\[\]<>(){},"'|\\]{0,255}+):(?=\d{1,10}:\d{1,10}(?:\ \[-?\d|\ NCCL\ |$))
+    |(?P<scheme>[a-z][a-z0-9+.-]{1,20}+://)(?P<url>[^\s"'<>\\,;()\[\]{}]+)
+    |(?P<email>[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+)+)
+    |(?=["']?[\w-]{3,80}+\\?["']?\s?[=:])
+     (?P<label>["']?[\w-]{0,60}(?i:api[_-]?key|access[_-]?key|private[_-]?key|wandb[_-]?key|secret|passw(?:or)?d|
+      passphrase|token)\\?["']?\s?[=:]\s?\\?["']?)(?P<secret>(?<=["'])[^"'\\\n]+|[^\s"'\\,;&]+)
+    |(?P<path>(?!(?<=<)/[\w.-]+>)(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*+|\.{1,2})?/[\w.+@%=~#-]++(?:\\?/[\w.+@%=~#-]++)*+/?)
+    |(?P<colons>(?:(?<![\w.:])|(?<=\\[nrt]))(?:[0-9a-fA-F]{0,4}+:){2,19}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
+    |(?P<interface>[A-Za-z][\w.-]{0,30}+:)(?P<behind>(?:[0-9a-fA-F]{0,4}+:){2,7}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
+    |(?P<ipv4>(?<!version\ )(?:(?<![\w.])|(?<=\\[nrt]))\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))
+    |(?P<arn>arn:aws[\w-]{0,10}:[\w-]{0,40}:[\w-]{0,20}:)(?P<account>\d{12})
+    |"(?P<quoted>[^"\\\s/:]{1,100}+)"
+    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON|for|user|USER|LOGNAME)[\ :=]{1,8})
+     (?P<placed>(?![\w.-]+\[)(?![\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+\.\w)[A-Za-z0-9][\w.-]*+)
+    |(?P<site>(?:[A-Za-z0-9-]{1,63}+\.){1,8}
+      (?:com|org|net|edu|gov|io|ai|cloud|dev|internal|local|corp|lan|intra))
+     (?P<port>(?::\d{1,5}+)?+)(?P<inside>(?:/[\w.+%=~#-]++)+/?)
+    |(?P<token>[A-Za-z0-9_][\w.-]*+)
+    ))
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_PLAIN = re.compile(
+    r"(?:(?:[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?:/[A-Za-z]\w{0,20}+|:\d{1,6}+)?+|\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d|\d++(?:\.\d++)?+%?)(?![^\s,;()\[\]|])"
+    r"|[\s,;()\[\]|#*+!?<>-]++)*+",
+    re.ASCII,
+)
+"""A text of words and numbers only, in which nothing but words can be names."""
+_WORDS = re.compile(r"[A-Za-z_][\w.-]*+", re.ASCII)
+_MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5,19}[0-9a-fA-F]{2}")
+_GUID = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
+_UUID = re.compile(r"(?i)(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
+_CLOUD = re.compile(r"(?:i|eni|vpc|subnet|sg|vol|ami|fs|lt|rtb|igw|cr|pg)-[0-9a-f]{8,17}")
+_HASH = re.compile(r"[0-9a-f]{64}|sha256-[0-9a-f]{64}")
+_SECRET = re.compile(
+    r"hf_(?=\w*[A-Z0-9])\w{4,}|gh[pousr]_\w{4,}|github_pat_\w{4,}|(?:AKIA|ASIA)[A-Z0-9]{4,}|sk-(?=[\w-]*\d)[\w-]{4,}|"
+    r"glpat-[\w-]{2,}|xox[abprs]-[\w-]{4,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|nvapi-[\w-]{4,}|dapi[0-9a-f]{16,}",
+    re.ASCII,
+)
+_CLOUD_HOST = re.compile(
+    r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[\w.-]+)?|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|corp|lan|intra)"
+)
+_PUBLIC_NAME = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.(?:com|org|net|edu|gov|io|ai|cloud)")
+_TOKEN_OF_TEXT = re.compile(r"(?i)(?:pad|eos|bos|unk|sep|cls|mask|image|special|stop|end|start)_token")
+_COUNT = re.compile(r"[\d.,]+[kKMB]?|True|False|None|null|true|false|\*{3}|<.*")
+_BEHIND = {"credential": ("scheme_of", "secret"), "identifier": ("stated", "guid"), "account": ("arn", "cloud")}
+"""What stays in front of a find, and what kind of name it is."""
+_PARTS = re.compile(r"([._-]+)")
+_SUFFIXES = vocabulary.LISTS["suffixes"]
+_MIN_STEM = 4
+"""Letters of a name that is known with a number behind it, too."""
+_HOMES = ("home", "Users", "users")
+
+
+class Scrubber:
+    """Puts replacements into texts.
+
+    Args:
+        names: the table; it gains what is found on the way.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self._all: dict[str, str] = {}
+        self._distinct: dict[str, str] = {}
+        self._tokens: dict[tuple[bool, str], str] = {}
+        self._harmless: set[str] = set()
+        """Words that are not names."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Know what the table holds by now."""
+        for category in ("domain", "name", "user", "host"):
+            self._all.update(self.names.table[category])
+        for name, new in [*self._all.items()]:
+            if name.isalpha() and len(name) > 2:
+                for other in (name.lower(), name.upper(), name.capitalize()):
+                    self._all.setdefault(other, new)
+            elif name in self.names.table["host"] and is_distinct(name):
+                for other in (name.lower(), name.upper()):
+                    self._all.setdefault(other, new)
+        self._distinct = {name: new for name, new in self._all.items() if is_distinct(name) or vocabulary.is_rare(name)}
+        self._tokens.clear()
+        self._harmless.clear()
+
+    def text(self, text: str, structural: bool = False) -> str:
+        """The text with everything replaced.
+
+        Args:
+            text: a line or a part of it.
+            structural: whether short common words count as names, too: in what precedes a message.
+        """
+        is_plain = _PLAIN.fullmatch(text) and not may_hide(text) and not hostlists.SIGN.search(text)
+        words = _WORDS.findall(text) if is_plain else None
+        if words is not None and self._harmless.issuperset(words):
+            return text
+        new = _FINDERS.sub(lambda match: self._replaced(match, structural), text)
+        if words is not None and new == text:
+            self._harmless.update(word for word in words if word not in self._all)
+        return new
+
+    def known(self, name: str) -> str | None:
+        """The replacement for a name that the table holds; None where it does not."""
+        return self._all.get(name)
+
+    def host(self, name: str) -> str:
+        """The replacement for a host under any of its names."""
+        if name in self._all:
+            return self._all[name]
+        if _is_ipv4(name):
+            return self._ipv4(name)
+        return self.text(name, structural=True)
+
+    def _replaced(self, match: re.Match[str], structural: bool) -> str:
+        """The replacement for a match; the last group that took part names its kind."""
+        whole = match[0]
+        match match.lastgroup:
+            case "number":
+                return self.names.table["cloud"].get(whole, whole)
+            case "escape":
+                return whole
+            case "hosts":
+                return self._hosts(whole, structural)
+            case "dashes":
+                return self.names.get("guid", whole)
+            case "path":
+                return self.path(whole)
+            case "colons":
+                return self._colons(whole, structural)
+            case "ipv4":
+                return self._ipv4(whole)
+            case "word" | "token":
+                return self._token(whole, structural)
+            case "bare_secret":
+                return self.names.get("secret", whole)
+        return self._composed(match, structural)
+
+    def _composed(self, match: re.Match[str], structural: bool) -> str:
+        """Return the same for what has a part that stays."""
+        match match.lastgroup:
+            case "printer":
+                return f"{self._printer(match['printer'])}:"
+            case "url":
+                return match["scheme"] + self._url(match["url"])
+            case "secret" | "argument" as kind:
+                label = match["label"] or match["option"]
+                return label + self._secret(label, match[kind])
+            case "credential" | "identifier" | "account" as kind:
+                front, category = _BEHIND[kind]
+                return match[front] + self.names.get(category, match[kind])
+            case "behind":
+                interface = self._token(match["interface"][:-1], structural)
+                return f"{interface}:{self._colons(match['behind'], structural)}"
+            case "quoted":
+                return f'"{self._all.get(match["quoted"]) or self.text(match["quoted"], structural)}"'
+            case "placed":
+                name = match["placed"]
+                return match["place"] + (self._ipv4(name) if _is_ipv4(name) else self._token(name, structural=True))
+            case "inside":
+                if vocabulary.is_public(match["site"]) or vocabulary.PUBLIC_PLACES.match(match[0]):
+                    return match[0]
+                return self.host(match["site"]) + match["port"] + self.path(match["inside"])
+        return self.names.get("email", match[0])
+
+    def _hosts(self, text: str, structural: bool) -> str:
+        """A list of hosts in brackets, or what only looks like that."""
+        hosts = self.names.table["host"]
+        listed = hostlists.expanded(text)
+        if hosts.keys().isdisjoint(listed):
+            return re.sub(r"[\w.-]+", lambda match: self._token(match[0], structural), text)
+        return hostlists.folded(self.names.get("host", name) for name in listed)
+
+    def _secret(self, label: str, value: str) -> str:
+        """A secret; tokens are counted, too, and models have some that are none."""
+        if _TOKEN_OF_TEXT.search(label) or ("oken" in label and _COUNT.fullmatch(value)):
+            return value
+        return self.names.get("secret", value)
+
+    def _printer(self, host: str) -> str:
+        """The host of a prefix; where a line was torn before it, the end of the text there."""
+        for start in range(len(host)):
+            if host[start:] in self.names.table["host"]:
+                return self.text(host[:start]) + self.names.table["host"][host[start:]]
+        return self.text(host, structural=True)
+
+    def _url(self, rest: str) -> str:
+        place, slash, path = rest.partition("/")
+        login, at, place = place.rpartition("@")
+        host, colon, port = place.partition(":")
+        if not host or vocabulary.is_public(host) or vocabulary.PUBLIC_PLACES.match(rest):
+            return rest
+        new = self.host(host)
+        if new == host and not (_is_ipv4(host) or vocabulary.is_plain(host)):
+            new = self.names.get("site", host)
+        login = f"{self.names.get('secret', login)}@" if at else ""
+        return f"{login}{new}{colon}{port}" + (self.path(slash + path) if slash else "")
+
+    def path(self, path: str) -> str:
+        """A path: directories that every system has stay, others are replaced one by one."""
+        if path.startswith(vocabulary.KEPT_ROOTS):
+            return "/".join(self._token(part, False) for part in path.split("/"))
+        parts = re.split(r"(\\?/)", path)
+        last = max((index for index, part in enumerate(parts) if part and index % 2 == 0), default=0)
+        for index in range(0, len(parts), 2):
+            before = parts[index - 2] if index >= 2 else ""
+            if before in ("site-packages", "dist-packages") and parts[index] in vocabulary.LIBRARIES:
+                break
+            if parts[index]:
+                parts[index] = self._part(parts[index], before, index == last)
+        return "".join(parts)
+
+    def _part(self, part: str, before: str, is_last: bool) -> str:
+        if part.startswith("~") and part != "~":
+            return "~" + self.names.get("user", part[1:])
+        replacement = self._token(part, False)
+        if replacement != part:
+            return replacement
+        if before in _HOMES and part not in vocabulary.ACCOUNTS:
+            return self._all.get(part) or self.names.get("user", part)
+        if vocabulary.is_plain(part):
+            return part
+        stem, dot, suffix = part.rpartition(".")
+        if is_last and stem and suffix.isalnum() and not suffix.isdigit():
+            return self.names.get("file", stem) + dot + suffix
+        return self.names.get("directory", part)
+
+    def _colons(self, text: str, structural: bool) -> str:
+        if _MAC.fullmatch(text):
+            groups = set(text.split(":"))
+            return text if groups <= {"00"} or groups <= {"ff"} else self.names.get("mac", text)
+        if _GUID.fullmatch(text):
+            return self.names.get("guid", text)
+        if _is_ipv6(text):
+            return self._ipv6(text)
+        return re.sub(r"[\w.]+", lambda match: self._token(match[0], structural), text)
+
+    def _ipv6(self, text: str) -> str:
+        address = ipaddress.IPv6Address(text)
+        inner = address.ipv4_mapped
+        if address.is_loopback or address.is_unspecified or address.is_multicast:
+            return text
+        if inner is not None and _is_kept(inner):
+            return text
+        return self.names.get("ipv6", text)
+
+    def _ipv4(self, text: str) -> str:
+        try:
+            address = ipaddress.IPv4Address(text)
+        except ValueError:
+            return text
+        return text if _is_kept(address) else self.names.get("ipv4", text)
+
+    def _token(self, token: str, structural: bool) -> str:
+        """A word, remembered: the same ones come again and again."""
+        key = structural, token
+        if key not in self._tokens:
+            if len(self._tokens) >= _MAX_REMEMBERED:
+                self._tokens.clear()
+                self._harmless.clear()
+            self._tokens[key] = self._new_token(token, structural)
+        return self._tokens[key]
+
+    def _new_token(self, token: str, structural: bool) -> str:
+        names = self._all if structural else self._distinct
+        if token in names:
+            return names[token]
+        for pattern, category in ((_SECRET, "secret"), (_CLOUD, "cloud"), (_HASH, "hash"), (_CLOUD_HOST, "host")):
+            if pattern.fullmatch(token) and not (category == "host" and self._knows_start(token)):
+                return self.names.get(category, token)
+        token = _UUID.sub(lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token)
+        if _PUBLIC_NAME.fullmatch(token) and not vocabulary.is_public(token) and not self._knows_start(token):
+            return token if vocabulary.PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
+        return self._in_parts(token, self._distinct)
+
+    def _knows_start(self, token: str) -> bool:
+        return token.partition(".")[0] in self._all
+
+    def _in_parts(self, token: str, names: dict[str, str]) -> str:
+        """A word in which names are joined to others by dots, dashes or underscores: the longest ones are replaced."""
+        parts = _PARTS.split(token)
+        if len(parts) > 60:
+            return token
+        out, at = "", 0
+        while at < len(parts):
+            for end in range(len(parts), at, -2):
+                name = "".join(parts[at:end])
+                if name in names:
+                    out += names[name]
+                    if self._is_domain(parts[end:]) and name in self.names.table["host"]:
+                        return out + "." + self.names.get("domain", "".join(parts[end + 1 :]))
+                    at = end - 1
+                    break
+            else:
+                out += self._affixed(parts[at], names)
+            if at + 1 < len(parts):
+                out += parts[at + 1]
+            at += 2
+        return out
+
+    @staticmethod
+    def _affixed(part: str, names: dict[str, str]) -> str:
+        """A word that may be a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
+        library = part[3:] if part.startswith("lib") else ""
+        if library in names:
+            return f"lib{names[library]}"
+        stem = part.rstrip("0123456789")
+        if stem == part or len(stem) < _MIN_STEM or not stem.isalpha() or stem not in names:
+            return part
+        return f"{names[stem]}x{part[len(stem) :]}"
+
+    def _is_domain(self, rest: list[str]) -> bool:
+        """Whether what follows a host is its domain, not the suffix of a file."""
+        words = rest[1::2]
+        return (
+            bool(words) and rest[0] == "." and not any(word.isdigit() for word in words) and words[-1] not in _SUFFIXES
+        )
+
+
+def _is_kept(address: ipaddress.IPv4Address) -> bool:
+    """Addresses that are the same everywhere, masks, and what is rather a version."""
+    first = address.packed[0]
+    return address.is_loopback or address.is_unspecified or address.is_multicast or first in (0, 255)
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_ipv6(text: str) -> bool:
+    """Whether this is an address for sure: ``12:34:56`` and ``a::b`` are not."""
+    groups = text.split(":")
+    if not (len(groups) == 8 and "" not in groups) and not re.match(r"(?i)[0-9a-f]{4}:|::ffff:", text):
+        return False
+    if "::" not in text and len(groups) != 8 and "." not in text:
+        return False
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_distinct(name: str) -> bool:
+    """Whether a name is one wherever it stands, and no common word."""
+    if name.isdigit() or vocabulary.is_plain(name):
+        return any(char.isdigit() for char in name) and any(char.isalpha() for char in name) and "-" in name
+    return len(name) >= 5 or any(char.isdigit() for char in name) or "-" in name

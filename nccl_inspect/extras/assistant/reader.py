@@ -1,0 +1,173 @@
+"""Reads and judges logs for a server: in a thread, one at a time, each log once, and a request can be given up."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from nccl_inspect import artifacts, topology
+from nccl_inspect.extras.assistant.folders import Folders
+from nccl_inspect.ingest.sources import limits
+from nccl_inspect.ingest.sources.files import File
+from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import reading
+from nccl_inspect.util.gc_pause import uncollected
+
+_MAX_KEPT = 4
+"""Jobs that are kept: those of two runs that are compared, and what was asked before."""
+_MAX_KEPT_BYTES = 512 << 20
+"""Bytes of the logs of which jobs are kept, but for the last one."""
+_MAX_UNPACKED = "8G"
+_INTERVAL = 0.5
+_Result = TypeVar("_Result")
+
+
+class ProgressListener(Protocol):
+    """Holds what takes notice of progress: the context of a request."""
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """So much is done."""
+
+
+class JobRequest(NamedTuple):
+    """Holds how a job is judged, as a tool was asked."""
+
+    platform: str | None = None
+    topology: tuple[str, ...] = ()
+    job: str | None = None
+    run: int | None = None
+    is_one_of_two: bool = False
+
+
+class _Key(NamedTuple):
+    """Holds what makes a job the same: the files as they are now, and how it is judged."""
+
+    files: tuple[tuple[str, int, int, int, int], ...]
+    wish: JobRequest
+    topologies: tuple[str, ...]
+
+
+class _CachedJob(NamedTuple):
+    job: Job
+    size: int
+
+
+class LogReader:
+    """Judged jobs of files in some folders.
+
+    Args:
+        folders: what may be read.
+        options: how jobs are judged where nobody asks for something else.
+        interval: seconds between two notices of progress.
+    """
+
+    def __init__(self, folders: Folders, options: reading.Options, interval: float = _INTERVAL) -> None:
+        self.folders = folders
+        self._options = options
+        self._interval = interval
+        self._kept: OrderedDict[_Key, _CachedJob] = OrderedDict()
+        self._lock: anyio.Lock | None = None
+
+    async def job(
+        self, logs: Sequence[str], wish: JobRequest, tells: ProgressListener, visit: Callable[[Job], None] | None = None
+    ) -> Job:
+        """The job of some logs.
+
+        Args:
+            logs: paths, folders and globs.
+            wish: how it is judged.
+            tells: takes notice of progress.
+            visit: is shown each job of several; they are then read anew.
+
+        Raises:
+            NcclInspectError: they cannot be read, or the wish cannot be met.
+        """
+        return await self.alone(lambda: self._job(logs, wish, _Progress(tells, self._interval), visit))
+
+    async def alone(self, work: Callable[[], _Result]) -> _Result:
+        """Return what some work in a thread gives, while no other reads; a request that is given up ends it.
+
+        Args:
+            work: is not run in the loop of the server, which answers others meanwhile.
+        """
+        self._lock = self._lock or anyio.Lock()  # belongs to the loop
+        async with self._lock:
+            return await anyio.to_thread.run_sync(work)
+
+    def _job(
+        self, logs: Sequence[str], wish: JobRequest, progress: _Progress, visit: Callable[[Job], None] | None = None
+    ) -> Job:
+        inputs = self.folders.logs(logs)
+        topologies = tuple(self.folders.text(name) for name in wish.topology)
+        key = _Key(tuple(map(_state, inputs)), wish, topologies)
+        if visit is None and (kept := self._kept.get(key)):
+            self._kept.move_to_end(key)
+            return kept.job
+        job = self._read(inputs, self._judge(wish, topologies), progress, wish.is_one_of_two, visit)
+        self._keep(key, _CachedJob(job, sum(file.size or 0 for file in inputs)))
+        return job
+
+    def _judge(self, wish: JobRequest, topologies: Sequence[str]) -> reading.Judge:
+        """Return what judges as it was asked for: before a long log is read, so that a mistake is reported at once."""
+        options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
+        if topologies:
+            named = zip(topologies, wish.topology, strict=True)
+            understood = tuple(topology.understood(text, name) for text, name in named)
+            options = replace(options, topologies=(), topologies_read=understood)
+        return reading.Judge(options)
+
+    def _read(
+        self,
+        inputs: Sequence[File],
+        judge: reading.Judge,
+        progress: _Progress,
+        is_one_of_two: bool,
+        visit: Callable[[Job], None] | None,
+    ) -> Job:
+        limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
+        with limit, uncollected():
+            beside = artifacts.inventory(list(inputs))
+            fold = reading.fold(beside.logs, progress)
+            return judge.worst(fold, visit, is_one_of_two, beside)
+
+    def _keep(self, key: _Key, kept: _CachedJob) -> None:
+        self._kept[key] = kept
+        while len(self._kept) > 1 and (
+            len(self._kept) > _MAX_KEPT or sum(entry.size for entry in self._kept.values()) > _MAX_KEPT_BYTES
+        ):
+            self._kept.popitem(last=False)
+
+
+class _Progress:
+    """Hands the progress of a thread on to the loop, and ends the thread when the request is given up."""
+
+    def __init__(self, tells: ProgressListener, interval: float) -> None:
+        self._tells = tells
+        self._interval = interval
+        self._done = 0
+        self._next = time.monotonic() + interval
+
+    def __call__(self, size: int, total: int | None) -> None:
+        anyio.from_thread.check_cancelled()
+        self._done += size
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._interval
+            anyio.from_thread.run(self._tells.report_progress, self._done, total, "reading the log")
+
+
+def _state(file: File) -> tuple[str, int, int, int, int]:
+    """The state of a file, to detect a change."""
+    place: Any = file.place
+    status = place.stat() if place is not None else None
+    if status is None:
+        return file.name, 0, 0, 0, 0
+    return file.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

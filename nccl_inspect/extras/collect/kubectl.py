@@ -1,0 +1,232 @@
+"""``kubectl nccl JOB``: collects, judges and reports the logs of a job's pods and the evidence beside them.
+
+kubectl runs ``kubectl-nccl`` for ``kubectl nccl``, and ``kubectl_complete-nccl`` for completions.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+from click.core import ParameterSource
+
+from nccl_inspect import cli, report
+from nccl_inspect.cli import print_stderr, several, shared, writing
+from nccl_inspect.cli.formats import formats
+from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
+from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.live import cli_watch
+from nccl_inspect.pipeline import reading
+from nccl_inspect.util.interruption import PROCESS
+from nccl_inspect.util.text import cut
+from nccl_inspect.util.wording import count
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+PROGRAM = "kubectl nccl"
+_EXAMPLES = """
+Examples:
+  kubectl nccl llama                            the job, or the pod, of this name
+  kubectl nccl pytorchjob/llama -n training     all its pods; restarted ones with their earlier logs
+  kubectl nccl -l app=llama --context west      pods by their labels
+  kubectl nccl llama --follow                   while the job runs: the verdict once it is up
+  kubectl nccl llama --keep llama/              and keep the collected files
+  kubectl nccl llama --format html -o llama.html
+"""
+_MAX_FAILURES = 3
+_FOLLOWED = frozenset(
+    (
+        *("name", "selector", "namespace", "context", "timeout", "follow"),
+        *("fail_on", "select", "ignore", "config", "no_config", "platform", "topologies", "no_color"),
+    )
+)
+"""The parameters that ``--follow`` supports."""
+_ASKED = "--request-timeout=5s"
+
+
+def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Jobs and pods of the namespace, for the shell; none if the cluster cannot be queried."""
+    from click.shell_completion import CompletionItem  # only when a shell asks
+
+    within = [f"--{name}={ctx.params[name]}" for name in ("namespace", "context") if ctx.params.get(name)]
+    command = ["kubectl", "get", "jobs,pods", "--output=name", _ASKED, *within]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError:
+        return []
+    names = (
+        f"{kind.partition('.')[0]}/{name}" for kind, _, name in (line.partition("/") for line in done.stdout.split())
+    )
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command(
+    epilog=_EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    short_help="Report on a Kubernetes job from the logs of its pods.",
+)
+@click.argument("name", required=False, default="", metavar="[JOB]", shell_complete=_jobs)
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Select pods by label instead of JOB.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
+@click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
+@cli_collect.timeout_option
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
+@click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
+@formats(report.names())
+@shared.gate_options
+@several.job_options
+@shared.platform_options
+@shared.output_options
+@shared.verbose_option("Show evidence lines in full.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    name: str,
+    selector: str,
+    namespace: str,
+    context: str,
+    timeout: float,
+    follow: bool,
+    keep: str,
+    form: str,
+    fail_on: str,
+    options: reading.Options,
+    out: writing.Output,
+) -> int:
+    """Report on a job: verdict, paths, findings and fixes, from the logs, manifests and events of its pods.
+
+    JOB is the name of a job or pod, or KIND/NAME: job, jobset, leaderworkerset, mpijob, pytorchjob, raycluster,
+    trainjob, vcjob, pod. Only read commands of kubectl run (get, logs, describe); nothing in the cluster is changed.
+    Every rank of the job must run with NCCL_DEBUG=INFO in its environment.
+    """
+    if name and selector:
+        raise click.UsageError("JOB and -l exclude each other; omit one")
+    if not name and not selector:
+        raise click.UsageError("name a job: kubectl nccl JOB; or its pods: kubectl nccl -l LABELS")
+    wanted = Wanted(name or selector, namespace, context)
+    if follow:
+        _require_followed(ctx)
+        with _followed(wanted, timeout):
+            return _watch(ctx, fail_on, options, no_color=not out.style.color)
+    options = _settled(ctx, options)  # errors in the settings are reported before anything is collected
+    with _folder(keep) as folder:
+        _collect(folder, wanted, timeout)
+        with chdir(folder):  # the report names logs relative to the folder, which may be temporary
+            job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
+        out.write_lines(report.lines(form, job, out.style))
+        return shared.status(job, fail_on)
+
+
+def main() -> NoReturn:
+    """Entry point of the plugin."""
+    cli.main(cli.prepared(command), PROGRAM)
+
+
+def complete() -> None:
+    """Entry point for completions by kubectl: prints one per line, then a directive."""
+    from click.shell_completion import ShellComplete
+
+    *words, incomplete = sys.argv[1:] or [""]
+    with suppress(click.ClickException):
+        items = ShellComplete(command, {}, PROGRAM, cli.COMPLETE_VARIABLE).get_completions(words, incomplete)
+        for item in items:
+            if item.type == "plain":
+                click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+        files = any(item.type != "plain" for item in items)
+        click.echo(":0" if files else ":4")  # of Cobra: 4 is "no names of files"
+
+
+@contextmanager
+def _folder(keep: str) -> Iterator[Path]:
+    """The folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
+    if keep:
+        yield cli_collect.new_folder(keep, "--keep")
+        return
+    folder = TemporaryDirectory(prefix="nccl-inspect-")
+    with PROCESS.undone_by(folder.cleanup), folder as name:
+        yield Path(name)
+
+
+def _settled(ctx: click.Context, options: reading.Options) -> reading.Options:
+    """The options with the settings of the current folder, before the program leaves it."""
+    options = shared.with_settings_file(options)
+    ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
+    return replace(options, topologies=tuple(map(os.path.abspath, options.topologies)))
+
+
+def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
+    progress = _Progress()
+    collection = Collection(folder, progress.show, timeout)
+    try:
+        kubernetes.collect(collection, wanted)
+    finally:
+        progress.clear()
+    logs = [entry for entry in collection.failed if entry.file.startswith("logs/")]
+    others = [entry for entry in collection.failed if not entry.file.startswith("logs/")]
+    for entry in (*logs[:_MAX_FAILURES], *others[:1]):  # one of the others suffices: a role may not see nodes
+        print_stderr(f"{entry.what}: {entry.problem}")
+    if more := len(logs) + len(others) - min(len(logs), _MAX_FAILURES) - min(len(others), 1):
+        print_stderr(f"{count(more, 'more command')} failed: --keep FOLDER lists them")
+
+
+def _require_followed(ctx: click.Context) -> None:
+    given = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name not in _FOLLOWED and ctx.get_parameter_source(name) in given:
+            option = max(parameter.opts, key=len)
+            raise click.UsageError(f"{option} cannot be used with --follow; omit one")
+
+
+@contextmanager
+def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
+    """The logs of the pods on standard input, as they grow."""
+    progress = _Progress()
+    with TemporaryDirectory(prefix="nccl-inspect-") as folder:
+        try:
+            following = kubernetes.follow(Collection(Path(folder), progress.show, timeout), wanted)
+        finally:
+            progress.clear()
+    with subprocess.Popen(following.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        os.dup2(child.stdout.fileno(), 0)
+        child.stdout.close()
+        try:
+            with PROCESS.undone_by(child.terminate):
+                yield
+        finally:
+            child.terminate()
+
+
+def _watch(ctx: click.Context, fail_on: str, options: reading.Options, *, no_color: bool) -> int:
+    judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
+    status = ctx.invoke(cli_watch.command, log="-", fail_on=fail_on, no_color=no_color, **judged)
+    return int(status)
+
+
+class _Progress:
+    """The running command, on one line that is updated in place; nothing if stderr is not a terminal."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr is not None and sys.stderr.isatty()
+        self._number = 0
+
+    def show(self, words: str) -> None:
+        """Show the next command; several threads may call this."""
+        self._number += 1
+        if self._shown:
+            click.echo(f"\r\x1b[K{cut(f'collecting {self._number}: {words}', 78)}", err=True, nl=False)
+
+    def clear(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

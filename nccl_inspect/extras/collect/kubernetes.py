@@ -1,0 +1,187 @@
+"""The pods of a job, their logs, owners, events and nodes, through ``kubectl``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.extras.collect.commands import Command
+
+if TYPE_CHECKING:
+    from nccl_inspect.extras.collect import Wanted
+    from nccl_inspect.extras.collect.collection import Collection
+
+ARGUMENT = "SELECTOR"
+HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"
+PODS = Command("pods.json", ("kubectl", "get", "pods", "--selector={selector}", "--output=json"))
+POD = Command("pods.json", ("kubectl", "get", "pods", "{selector}", "--output=json"))
+_CURRENT = ("kubectl", "logs", "{pod}", "--container={container}", "--tail=-1", "--timestamps")
+LOG = Command("logs/{pod}/{container}.log", _CURRENT, is_log=True)
+PREVIOUS = Command("logs/{pod}/{container}.previous.log", (*_CURRENT, "--previous"), is_log=True)
+_AS_IT_GROWS = ("--follow", "--tail=-1", "--prefix", "--all-containers", "--ignore-errors")
+FOLLOW = Command("follow", ("kubectl", "logs", "{pod}", *_AS_IT_GROWS), is_log=True)
+FOLLOW_ALL = Command(
+    "follow",
+    ("kubectl", "logs", "--selector={selector}", *_AS_IT_GROWS, "--max-log-requests={containers}"),
+    is_log=True,
+)
+OWNER = Command("owners/{kind}-{name}.json", ("kubectl", "get", "{kind}", "{name}", "--output=json"))
+EVENTS = Command("events", ("kubectl", "get", "events", "--sort-by=.lastTimestamp", "--output=wide"))
+NODE = Command("nodes/{node}", ("kubectl", "describe", "node", "{node}"))
+LABELS = {
+    "job": "job-name",
+    "jobset": "jobset.sigs.k8s.io/jobset-name",
+    "leaderworkerset": "leaderworkerset.sigs.k8s.io/name",
+    "mpijob": "training.kubeflow.org/job-name",
+    "pytorchjob": "training.kubeflow.org/job-name",
+    "raycluster": "ray.io/cluster",
+    "trainjob": "jobset.sigs.k8s.io/jobset-name",
+    "vcjob": "volcano.sh/job-name",
+}
+"""The label by which the pods of each kind are found."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_NOT_FOUND = "(NotFound)"
+"""How kubectl says that there is no object of a name."""
+_SELECTOR = "--selector="
+_MAX_OWNERS = 100
+_UNKNOWN_POD: dict[str, Any] = {
+    "metadata": {"name": "POD", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "OWNER"}]},
+    "spec": {"nodeName": "NODE", "containers": [{"name": "CONTAINER"}]},
+    "status": {"containerStatuses": [{"name": "CONTAINER", "restartCount": 1}]},
+}
+"""Stands for the pods where nothing is run."""
+
+
+def collect(collection: Collection, wanted: Wanted) -> None:
+    """Gather the files.
+
+    Raises:
+        NcclInspectError: there is no such pod.
+    """
+    _, pods = _found(collection, wanted)
+    collection.run_all(_within(command, wanted) for pod in pods for command in _logs(pod))
+    _collect_owners(collection, pods, wanted)
+    collection.run(_within(EVENTS, wanted))
+    nodes = dict.fromkeys(str(pod.get("spec", {}).get("nodeName") or "") for pod in pods)
+    named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
+    collection.run_all(_within(NODE.filled(node=node), replace(wanted, namespace="")) for node in named)
+    collection.write_index()
+
+
+def follow(collection: Collection, wanted: Wanted) -> Command:
+    """Return what prints the logs of all pods as they grow.
+
+    Raises:
+        NcclInspectError: there is no such pod.
+    """
+    lookup, pods = _found(collection, wanted)
+    containers = sum(1 for pod in pods for _ in _logs(pod))
+    selector = next((word for word in lookup.argv if word.startswith(_SELECTOR)), "").removeprefix(_SELECTOR)
+    command = FOLLOW_ALL if selector else FOLLOW
+    return _within(
+        command.filled(pod=pods[0]["metadata"]["name"], selector=selector, containers=str(max(containers, 1))), wanted
+    )
+
+
+def _found(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[str, Any]]]:
+    """The pods, and the first command that gives some.
+
+    Raises:
+        NcclInspectError: there is none.
+    """
+    for command in _lookups(wanted.argument):
+        pods = list(_pods(collection.run(_within(command, wanted))))
+        if collection.is_dry:
+            return command, [_UNKNOWN_POD]
+        if pods:
+            collection.forget_tries(command.file)
+            return command, pods
+        for entry in collection.outcomes:
+            if entry.problem and _NOT_FOUND not in entry.problem:
+                raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")
+    here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
+    raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
+
+
+def _lookups(selector: str) -> list[Command]:
+    """Return how the pods may be found, the most likely way first.
+
+    A name alone is that of a pod or of what made pods.
+    """
+    kind, slash, name = selector.partition("/")
+    if _NAME.fullmatch(selector):
+        by_label = [PODS.filled(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
+        return [POD.filled(selector=selector), *by_label]
+    if not slash or "=" in selector:
+        return [PODS.filled(selector=selector)]
+    if kind in ("pod", "pods", "po"):
+        return [POD.filled(selector=name)]
+    singular = kind.lower().partition(".")[0]
+    label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
+    if label is None:
+        kinds = ", ".join(LABELS)
+        raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {kinds}, pod")
+    return [PODS.filled(selector=f"{label}={name}")]
+
+
+def _within(command: Command, wanted: Wanted) -> Command:
+    """The command in a namespace and a context; without them, in the present ones."""
+    places = (("namespace", wanted.namespace), ("context", wanted.context))
+    return replace(command, argv=(*command.argv, *(f"--{name}={place}" for name, place in places if place)))
+
+
+def _pods(data: bytes) -> Iterator[dict[str, Any]]:
+    """The pods of a list, or the one that was asked for."""
+    try:
+        document = json.loads(data or b"{}")
+    except ValueError:
+        return
+    for item in document.get("items", [document]) if isinstance(document, dict) else ():
+        if isinstance(item, dict) and _NAME.fullmatch(str(item.get("metadata", {}).get("name", ""))):
+            yield item
+
+
+def _logs(pod: dict[str, Any]) -> Iterator[Command]:
+    """The logs of all containers, and of those that were restarted also what they printed before."""
+    spec, status = pod.get("spec", {}), pod.get("status", {})
+    name = pod["metadata"]["name"]
+    restarted = {
+        entry.get("name")
+        for key in ("initContainerStatuses", "containerStatuses")
+        for entry in status.get(key) or ()
+        if entry.get("restartCount")
+    }
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        yield LOG.filled(pod=name, container=container["name"])
+        if container["name"] in restarted:
+            yield PREVIOUS.filled(pod=name, container=container["name"])
+
+
+def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], wanted: Wanted) -> None:
+    """Collect what made the pods, and what made that."""
+    waiting = dict.fromkeys(owner for pod in pods for owner in _owners(pod))
+    seen = set(waiting)
+    for _ in range(_MAX_OWNERS):
+        if not waiting:
+            return
+        kind, name = owner = next(iter(waiting))
+        del waiting[owner]
+        data = collection.run(_within(OWNER.filled(kind=kind, name=name), wanted))
+        above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
+        waiting.update(dict.fromkeys(above))
+        seen.update(above)
+
+
+def _owners(item: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kind and name of what made an object: ``PyTorchJob.v1.kubeflow.org``, ``llama``."""
+    for owner in item.get("metadata", {}).get("ownerReferences") or ():
+        group, slash, version = str(owner.get("apiVersion", "")).rpartition("/")
+        kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
+        full = f"{kind}.{version}.{group}" if slash else kind
+        if re.fullmatch(r"[A-Za-z][\w.-]*", full) and (_NAME.fullmatch(name) or name == "OWNER"):
+            yield full, name

@@ -1,0 +1,75 @@
+"""What Slurm knows of a job, the files that it wrote, and the state of its nodes."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.extras.collect.commands import Command
+
+if TYPE_CHECKING:
+    from nccl_inspect.extras.collect import Wanted
+    from nccl_inspect.extras.collect.collection import Collection
+
+ARGUMENT = "JOBID"
+HELP = "number of a job, running or ended a short while ago: 4711, or 4711_3 of an array"
+_FIELDS = (
+    "JobID,JobName,State,ExitCode,DerivedExitCode,Start,End,Elapsed,Timelimit,NNodes,NTasks,NodeList,AllocTRES,"
+    "MaxRSS,MaxRSSNode,MaxRSSTask,Reason"
+)
+JOB = Command("scontrol-job", ("scontrol", "show", "job", "--details", "{job}"))
+STEPS = Command("scontrol-step", ("scontrol", "show", "step", "{job}"))
+ACCOUNT = Command("sacct", ("sacct", "--jobs={job}", "--parsable2", f"--format={_FIELDS}"))
+NODES = Command("scontrol-nodes", ("scontrol", "show", "node", "{nodes}"))
+_NUMBER = re.compile(r"\d+(?:[_+]\d+)?(?:\.\w+)?")
+_PATH = re.compile(r"^\s*Std(?:Out|Err)=(/.*\S)", re.MULTILINE)
+_NODES = re.compile(r"^\s*NodeList=([A-Za-z0-9][\w.,\[\]-]*)$", re.MULTILINE)
+_OF_TASK = re.compile(r"%\d*[A-Za-z]")
+"""What Slurm fills in for each step, node or task: ``%t`` of ``job-%j-%t.out``."""
+
+
+def collect(collection: Collection, wanted: Wanted) -> None:
+    """Gather the files.
+
+    Raises:
+        NcclInspectError: the number is none, or nobody knows the job.
+    """
+    if not _NUMBER.fullmatch(wanted.argument):
+        raise NcclInspectError(f"{wanted.argument}: not the number of a job", "squeue --me and sacct list them")
+    description = collection.run(JOB.filled(job=wanted.argument)).decode("utf-8", "replace")
+    account = collection.run(ACCOUNT.filled(job=wanted.argument))
+    if not collection.is_dry and not description and not account.strip():
+        why = next((f" ({entry.problem})" for entry in collection.outcomes if entry.problem), "")
+        raise NcclInspectError(f"Slurm says nothing of job {wanted.argument}{why}", "run this on a host of the cluster")
+    if description or collection.is_dry:
+        collection.run(STEPS.filled(job=wanted.argument))
+    nodes = list(dict.fromkeys(_NODES.findall(description))) or (["NODES"] if collection.is_dry else [])
+    for place, listed in enumerate(nodes):
+        command = NODES.filled(nodes=listed)
+        collection.run(command if place == 0 else Command(f"{command.file}-{place}", command.argv))
+    if collection.is_dry:
+        collection.copy("logs/", Path("STDOUT"))
+    _copy(collection, _files(description))
+    collection.write_index()
+
+
+def _files(description: str) -> Iterator[Path]:
+    """Yield what the job prints to, each file once."""
+    for named in dict.fromkeys(_PATH.findall(description)):
+        if _OF_TASK.search(named) and not Path(named).exists():
+            pattern = "*".join(map(glob.escape, _OF_TASK.split(named)))
+            yield from (Path(name) for name in sorted(glob.glob(pattern)))  # noqa: PTH207 - the pattern is absolute
+        else:
+            yield Path(named)
+
+
+def _copy(collection: Collection, files: Iterator[Path]) -> None:
+    used: set[str] = set()
+    for path in files:
+        name = path.name if path.name not in used else f"{len(used)}-{path.name}"
+        used.add(name)
+        collection.copy(f"logs/{name}", path)

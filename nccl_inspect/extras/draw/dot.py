@@ -1,0 +1,81 @@
+"""Communicators in the language of Graphviz: ``nccl-inspect topology job.log --format dot | dot -Tpng -o job.png``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nccl_inspect.report import Style
+from nccl_inspect.report.picture.looks import bundles, gpu_words, look_of, title_of, words_of
+from nccl_inspect.report.picture.view import View
+from nccl_inspect.topology import Topology
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import count, ranges
+
+SUFFIXES = ("gv",)
+DRAWS = True
+
+
+def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
+    """One graph: a cluster for each communicator and kind of link, in it a cluster for each host."""
+    lines = ["digraph nccl {", '  node [shape=box, fontname="sans-serif"];', '  edge [fontname="sans-serif"];']
+    lines += ["  compound=true;", "  newrank=true;"]
+    number = 0
+    for view in views:
+        for kind in view.kinds or [""]:
+            number += 1
+            lines += _cluster(view, kind, number)
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _cluster(view: View, kind: str, number: int) -> Iterator[str]:
+    yield f"  subgraph cluster_{number} {{"
+    yield f"    label={_quoted(title_of(view) + (f': {kind}s' if kind else ''))};"
+    yield from _hosts(view, number) if view.folded else _ranks(view, number)
+    yield from _bundles(view, kind, number) if view.folded else _links(view, kind, number)
+    yield "  }"
+
+
+def _ranks(view: View, number: int) -> Iterator[str]:
+    for place, (host, ranks) in enumerate(view.hosts.items()):
+        yield f"    subgraph cluster_{number}_{place} {{"
+        yield f"      label={_quoted(printable(host))};"
+        for rank in ranks:
+            label = "\n".join(filter(None, (f"rank {rank}", gpu_words(view, rank).partition(" busId")[0])))
+            yield f"      {_node(number, rank)} [label={_quoted(label)}];"
+        yield "    }"
+
+
+def _links(view: View, kind: str, number: int) -> Iterator[str]:
+    for link in view.links:
+        if link.kind == kind:
+            look = look_of(link)
+            label = f"{printable(link.detail or '?')} ch {ranges(link.channels)}"
+            yield (
+                f"    {_node(number, link.src)} -> {_node(number, link.dst)} [color={_quoted(look.color)}, "
+                f"style={look.dot_style}, label={_quoted(label)}, tooltip={_quoted(words_of(link))}];"
+            )
+
+
+def _hosts(view: View, number: int) -> Iterator[str]:
+    for place, (host, ranks) in enumerate(view.hosts.items()):
+        label = f"{printable(host)}\n{count(len(ranks), 'rank')}"
+        yield f"    {_node(number, place)} [label={_quoted(label)}];"
+
+
+def _bundles(view: View, kind: str, number: int) -> Iterator[str]:
+    places = {host: place for place, host in enumerate(view.hosts)}
+    for bundle in bundles(view, kind):
+        label = f"{bundle.links} x {bundle.look.words}"
+        yield (
+            f"    {_node(number, places[bundle.src])} -> {_node(number, places[bundle.dst])} "
+            f"[color={_quoted(bundle.look.color)}, style={bundle.look.dot_style}, label={_quoted(label)}];"
+        )
+
+
+def _node(number: int, rank: int) -> str:
+    return f"n{number}_{rank}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,95 @@
+"""Communicators and machines for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.model.document import clean, traits
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.report import Style
+from nccl_inspect.report.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
+from nccl_inspect.topology import Topology
+from nccl_inspect.util.records import picked
+from nccl_inspect.util.text import printable
+
+DRAWS = False
+_NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")
+"""Stands for the unknown communicator of connections without one."""
+
+
+def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
+    """A document with ``communicators`` and ``machines``."""
+    document = {"communicators": list(map(_view, views)), "machines": list(map(_machine, machines))}
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _view(view: View) -> dict[str, Any]:
+    return {
+        "id": printable(view.name),
+        **picked(view, "parent", "nranks", "channels", "state"),
+        "hosts": [{"name": printable(name), "ranks": ranks} for name, ranks in view.hosts.items()],
+        "gpus": [
+            {"rank": rank, "nvml_dev": gpu.nvml_dev, "bus_id": gpu.bus_id and printable(gpu.bus_id)}
+            for rank, gpu in view.gpus.items()
+        ],
+        **clean(traits(view.info or _NO_COMMUNICATOR)),
+        "rings": [_ring(ring, view) for ring in view.rings],
+        "trees": [_tree(tree) for tree in view.trees],
+        "links": list(map(_link, view.links)),
+    }
+
+
+def _ring(ring: DrawnShape, view: View) -> dict[str, Any]:
+    hosts = host_of(view.hosts, UNKNOWN_HOST)
+    return {
+        "channels": list(ring.channels),
+        "ranks": list(ring.ranks),
+        "closed": is_closed(ring.ranks, view.nranks),
+        "crossings": crossings(ring.ranks, hosts),
+        "fewest_crossings": fewest_crossings(ring.ranks, hosts),
+    }
+
+
+def _tree(tree: DrawnShape) -> dict[str, Any]:
+    shape = tree_shape(tree.links)
+    return {
+        "channels": list(tree.channels),
+        "links": list(map(list, tree.links)),
+        "roots": shape.roots,
+        "depth": shape.depth,
+        "most_children": shape.children,
+    }
+
+
+def _link(link: DrawnLink) -> dict[str, Any]:
+    return {
+        **picked(link, "src", "dst", "kind"),
+        "channels": list(link.channels),
+        "transport": link.transport,
+        "detail": link.detail and printable(link.detail),
+        "gdr": link.gdr,
+    }
+
+
+def _machine(machine: Topology) -> dict[str, Any]:
+    return {
+        "name": printable(machine.name),
+        "gpus": [
+            {"index": gpu.index, "bus_id": gpu.bus_id and printable(gpu.bus_id), "sm": gpu.sm, "gdr": gpu.gdr}
+            for gpu in machine.devices
+        ],
+        "pairs": [{"gpus": [a, b], "class": kind} for (a, b), kind in sorted(machine.classes.items())],
+        "nics": [
+            {
+                "index": nic.index,
+                "name": nic.name and printable(nic.name),
+                **picked(nic, "gbps", "port", "gdr"),
+                "bus_id": nic.bus_id and printable(nic.bus_id),
+                "classes": [{"gpu": place, "class": kind} for place, kind in sorted(nic.classes.items())],
+            }
+            for nic in machine.nics
+        ],
+    }

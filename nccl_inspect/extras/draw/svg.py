@@ -1,0 +1,306 @@
+"""Communicators as a picture: hosts are boxes with their ranks on a circle; above 64 ranks only the hosts are drawn.
+
+The layout is plain arithmetic, so the same log gives the same bytes. One panel for each kind of link (rings, trees),
+one below the other. Links differ in color, dash pattern and a title that browsers show under the pointer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from html import escape
+from typing import NamedTuple
+
+from nccl_inspect.report import Style
+from nccl_inspect.report.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
+from nccl_inspect.report.picture.tree_layout import places
+from nccl_inspect.report.picture.view import DrawnShape, View
+from nccl_inspect.topology import Topology
+from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import count, ranges
+
+DRAWS = True
+_PAD = 16
+_NODE_WIDTH, _NODE_HEIGHT = 38, 22
+_SPACE = 76
+"""Between the centers of two ranks on the circle of their host."""
+_HEAD = 44
+"""Height of a panel's title and of the space below it."""
+_LINE = 18
+_HOST_WIDTH, _HOST_HEIGHT = 150, 46
+_BETWEEN_LEVELS = 90
+"""Columns of a tree leave room for the links between them."""
+_MAX_TREES = 4
+_CHAR = 7.0
+"""Width of a letter, about."""
+_LETTER = 10.0
+"""Height of a letter of a label."""
+_GAP = 3.0
+"""Between a link and its label."""
+_BEND = 0.13
+"""How far a link bends, so that both directions can be seen."""
+
+
+class _Point(NamedTuple):
+    x: float
+    y: float
+
+
+class _Box(NamedTuple):
+    """A host in a panel."""
+
+    host: str
+    ranks: list[int]
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> _Point:
+        return _Point(self.x + self.width / 2, self.y + self.height / 2)
+
+
+class _Arrow(NamedTuple):
+    start: _Point
+    end: _Point
+    look: Look
+    title: str
+    label: str
+    lanes: int
+    box: tuple[float, float]
+    """Width and height of the boxes or ranks that it joins."""
+    sideways: bool = False
+    """Whether it leaves at the right and arrives at the left."""
+
+
+class _Panel(NamedTuple):
+    width: float
+    height: float
+    lines: list[str]
+
+
+def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
+    """An SVG document of its own, without scripts and references."""
+    panels = [panel for view in views for kind in view.kinds or [""] for panel in _panels(view, kind)]
+    width = max([panel.width for panel in panels] or [300.0])
+    lines, top = [], 0.0
+    for panel in panels:
+        lines += [f'<g transform="translate(0 {top:.0f})">', *panel.lines, "</g>"]
+        top += panel.height
+    others = [name for view in views for name in view.others]
+    if others:
+        note = f"{count(len(others), 'more communicator')}: --communicator NAME, or all of them with --format text"
+        lines.append(_text(_PAD, top + _LINE, note, "small"))
+        width, top = max(width, _wide(note)), top + 2 * _LINE
+    if not panels:
+        lines.append(_text(_PAD, 24, "no communicator and no connection in this log", "title"))
+        top = 40
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {top:.0f}" width="{width:.0f}" '
+        f'height="{top:.0f}" role="img" font-family="sans-serif" font-size="12">'
+    )
+    described = "; ".join(map(title_of, views)) or "nothing to draw"
+    return "\n".join([head, f"<title>{escape(described)}</title>", _CSS, _markers(), *lines, "</svg>"]) + "\n"
+
+
+_CSS = """<style>
+.host { fill: #f6f6f6; stroke: #999 }
+.rank { fill: #fff; stroke: #333 }
+.title { font-size: 15px; font-weight: bold }
+.small { font-size: 11px; fill: #333 }
+.mid { text-anchor: middle }
+.label { font-size: 11px; text-anchor: middle; paint-order: stroke; stroke: #fff; stroke-width: 3px }
+.link { fill: none }
+</style>
+<rect width="100%" height="100%" fill="#fff"/>"""
+
+
+def _markers() -> str:
+    heads = "".join(
+        f'<marker id="{look.key}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
+        for look in LOOKS
+    )
+    return f"<defs>{heads}</defs>"
+
+
+def _panels(view: View, kind: str) -> Iterator[_Panel]:
+    """One for all links of a kind; each tree of hosts is drawn separately, level by level."""
+    title = title_of(view) + (f": {kind}s" if kind else "")
+    if view.folded and kind == "tree":
+        for tree in view.trees[:_MAX_TREES]:
+            boxes = _levels(view, tree)
+            pairs = set(tree.links)
+            of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
+            yield _panel(view, boxes, list(_between_hosts(of_tree, kind, boxes)), f"{title} ({lanes(tree.channels)})")
+        return
+    boxes = _boxes(view)
+    arrows = list(_between_hosts(view, kind, boxes) if view.folded else _between_ranks(view, kind, boxes))
+    if kind == "ring":
+        title += f" ({'; '.join(lanes(ring.channels) for ring in view.rings[:4])})"
+    yield _panel(view, boxes, arrows, title)
+
+
+def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _Panel:
+    lines = [_text(_PAD, 24, title, "title")]
+    for box in boxes:
+        lines += _drawn_box(box, view)
+    lines += [_drawn_arrow(arrow) for arrow in arrows]
+    if not view.folded:
+        lines += [part for box in boxes for part in _drawn_ranks(box, view)]
+    loops = _LINE * 2 if view.folded else 0
+    bottom = max((box.y + box.height for box in boxes), default=_HEAD) + _LINE + loops
+    used = [look for look in LOOKS if any(arrow.look is look for arrow in arrows)]
+    for number, look in enumerate(used):
+        lines += _legend(bottom + number * _LINE, look, sum(arrow.lanes for arrow in arrows if arrow.look is look))
+    width = max((box.x + box.width for box in boxes), default=0.0)
+    return _Panel(max(width + _PAD, _wide(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
+
+
+def _boxes(view: View) -> list[_Box]:
+    """Hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
+    columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
+    if view.folded:
+        width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
+    else:
+        across = 2 * _radius(max(map(len, view.hosts.values()), default=1))
+        width = across + _NODE_WIDTH + 3 * _PAD
+        height = across + _NODE_HEIGHT + 3 * _PAD + _LINE
+    gap = 3 * _PAD
+    boxes = []
+    for n, (host, ranks) in enumerate(view.hosts.items()):
+        row, column = divmod(n, columns)
+        if view.folded and row % 2:
+            column = columns - 1 - column
+        boxes.append(_Box(host, ranks, _PAD + column * (width + gap), _HEAD + row * (height + gap), width, height))
+    return boxes
+
+
+def _levels(view: View, tree: DrawnShape) -> list[_Box]:
+    """Hosts of a tree from left to right."""
+    across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
+    return [
+        _Box(host, view.hosts[host], _PAD + level * across, _HEAD + at * down, float(_HOST_WIDTH), float(_HOST_HEIGHT))
+        for host, (level, at) in places(view, tree).items()
+    ]
+
+
+def _radius(ranks: int) -> float:
+    return 0.0 if ranks < 2 else max(_SPACE * ranks / (2 * math.pi), _SPACE / 1.5)
+
+
+def _places(box: _Box) -> dict[int, _Point]:
+    """The positions of the ranks of a host: clockwise from the top left."""
+    radius = _radius(len(box.ranks))
+    middle = _Point(box.x + box.width / 2, box.y + (box.height + _LINE) / 2)
+    start = -math.pi / 2 - math.pi / max(len(box.ranks), 1)
+    return {
+        rank: _Point(
+            middle.x + radius * math.cos(start + 2 * math.pi * n / len(box.ranks)),
+            middle.y + radius * math.sin(start + 2 * math.pi * n / len(box.ranks)),
+        )
+        for n, rank in enumerate(box.ranks)
+    }
+
+
+def _between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
+    spots = {rank: place for box in boxes for rank, place in _places(box).items()}
+    links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
+    differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
+    for link in links:
+        label = ranges(link.channels) if differ else ""
+        yield _Arrow(
+            spots[link.src], spots[link.dst], look_of(link), words_of(link), label, 1, (_NODE_WIDTH, _NODE_HEIGHT)
+        )
+
+
+def _between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
+    middles = {box.host: box.middle for box in boxes}
+    for bundle in bundles(view, kind):
+        way = f"{count(bundle.links, 'link')}, {bundle.look.words}"
+        title = f"{printable(bundle.src)} -> {printable(bundle.dst)}: {way}"
+        ends, box = (middles[bundle.src], middles[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
+        yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box, kind == "tree")
+
+
+def _drawn_box(box: _Box, view: View) -> Iterator[str]:
+    name = printable(box.host)
+    yield (
+        f'<rect class="host" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6">'
+        f"<title>{escape(name)}: ranks {ranges(box.ranks)}</title></rect>"
+    )
+    room = int((box.width - _PAD) / _CHAR)
+    yield _text(box.middle.x, box.y + 15, cut(name, room), "small mid")
+    if view.folded:
+        yield _text(box.middle.x, box.y + 34, cut(f"ranks {ranges(box.ranks)}", room), "small mid")
+
+
+def _drawn_ranks(box: _Box, view: View) -> Iterator[str]:
+    for rank, place in _places(box).items():
+        x, y = place.x - _NODE_WIDTH / 2, place.y - _NODE_HEIGHT / 2
+        about = ", ".join(filter(None, (f"rank {rank}", gpu_words(view, rank))))
+        yield (
+            f'<rect class="rank" x="{x:.1f}" y="{y:.1f}" width="{_NODE_WIDTH}" height="{_NODE_HEIGHT}" rx="3">'
+            f"<title>{escape(about)}</title></rect>"
+        )
+        yield _text(place.x, place.y + 4, str(rank), "mid")
+
+
+def _drawn_arrow(arrow: _Arrow) -> str:
+    start, end = arrow.start, arrow.end
+    if start == end:  # within a folded host: a loop at its lower right corner
+        x, y = start.x + _HOST_WIDTH / 2 - 26, start.y + _HOST_HEIGHT / 2
+        path = f"M{x:.1f} {y:.1f} c0 22 26 22 20 0"
+        middle = _Point(x + 10, y + 26)
+    elif arrow.sideways:
+        a, b = _Point(start.x + arrow.box[0] / 2 + 2, start.y), _Point(end.x - arrow.box[0] / 2 - 2, end.y)
+        half = (a.x + b.x) / 2
+        path = f"M{a.x:.1f} {a.y:.1f} C{half:.1f} {a.y:.1f} {half:.1f} {b.y:.1f} {b.x:.1f} {b.y:.1f}"
+        middle = _Point(b.x - 2 * _CHAR, b.y - _LETTER)
+    else:
+        bend = _Point(
+            (start.x + end.x) / 2 - _BEND * (end.y - start.y), (start.y + end.y) / 2 + _BEND * (end.x - start.x)
+        )
+        a, b = _towards(start, bend, arrow.box), _towards(end, bend, arrow.box)
+        path = f"M{a.x:.1f} {a.y:.1f} Q{bend.x:.1f} {bend.y:.1f} {b.x:.1f} {b.y:.1f}"
+        middle = _beside(arrow.label, _Point((a.x + 2 * bend.x + b.x) / 4, (a.y + 2 * bend.y + b.y) / 4), start, end)
+    dashes = f' stroke-dasharray="{arrow.look.dashes}"' if arrow.look.dashes else ""
+    label = _text(middle.x, middle.y + 4, arrow.label, "label") if arrow.label else ""
+    return (
+        f'<path class="link" d="{path}" stroke="{arrow.look.color}" stroke-width="1.8"{dashes} '
+        f'marker-end="url(#{arrow.look.key})"><title>{escape(arrow.title)}</title></path>{label}'
+    )
+
+
+def _beside(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
+    """The position of a label on the outer side of a link, where a short link does not hide it."""
+    length = math.hypot(end.x - start.x, end.y - start.y)
+    across, down = (start.y - end.y) / length, (end.x - start.x) / length
+    room = abs(across) * len(label) * _CHAR / 2 + abs(down) * _LETTER / 2 + _GAP
+    return _Point(middle.x + across * room, middle.y + down * room)
+
+
+def _towards(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
+    """Return where the line from the middle of a box leaves it."""
+    dx, dy = end.x - start.x, end.y - start.y
+    reach = min((box[0] / 2 + 2) / abs(dx) if dx else math.inf, (box[1] / 2 + 2) / abs(dy) if dy else math.inf, 1.0)
+    return _Point(start.x + dx * reach, start.y + dy * reach)
+
+
+def _legend(y: float, look: Look, links: int) -> Iterator[str]:
+    dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
+    yield (
+        f'<path class="link" d="M{_PAD} {y:.1f} h60" stroke="{look.color}" stroke-width="1.8"{dashes} '
+        f'marker-end="url(#{look.key})"/>'
+    )
+    yield _text(_PAD + 70, y + 4, f"{look.words} ({count(links, 'link')})", "small")
+
+
+def _text(x: float, y: float, words: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
+
+
+def _wide(words: str, char: float = _CHAR) -> float:
+    return len(words) * char + 2 * _PAD

@@ -1,0 +1,73 @@
+"""The whole grammar as one document, ``nccl-inspect-grammar/1``: its schema is in the package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from nccl_inspect.extras.exports import heads
+from nccl_inspect.extras.exports.events import is_shown, kind, specs
+from nccl_inspect.extras.exports.patterns import AUTOMATON, shapes, translated
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.shape import Shape
+from nccl_inspect.scanning import meaning
+
+USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"
+FILE = "nccl-grammar.json"
+_SCHEMA = "nccl-inspect-grammar/1"
+
+
+def export(productions: Sequence[Production]) -> str:
+    """Return the messages in the order of their dialects, families and names."""
+    ordered = sorted(productions, key=lambda production: (production.dialect, production.family, production.name))
+    document = {
+        "schema": _SCHEMA,
+        "head": {"pattern": f"^{heads.head(_group)}", "fields": heads.FIELDS},
+        "messages": [_message(production) for production in ordered],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _message(production: Production) -> dict[str, Any]:
+    first, _, last = production.versions.partition("..")
+    return {
+        "name": production.name,
+        "dialect": production.dialect,
+        "family": production.family,
+        "line": production.line,
+        "fragments": {
+            name: line for name, line in production.details.fragments.items() if f":*{name}}}" in production.line
+        },
+        "patterns": [f"^{_pattern(shape)}$" for shape in shapes(production)],
+        "exact": "(?!" not in production.shape.pattern,
+        "event": production.event,
+        "constants": dict(production.constants),
+        "fields": [
+            {"name": name, "type": kind(spec), "meaning": meaning.glossary().get(name, "")}
+            for name, spec in specs(production.shape).items()
+            if is_shown(name)
+        ],
+        "first_version": first or None,
+        "last_version": (last if ".." in production.versions else first) or None,
+        "subsystems": production.subsys.split("|"),
+        "prefix": "none" if production.foreign or production.follows else "optional" if production.bare else "nccl",
+        "follows": production.follows or None,
+        "says": production.says,
+        "rule": production.rule or None,
+        "samples": list(production.samples),
+    }
+
+
+def _pattern(shape: Shape) -> str:
+    names = {group: name for name, _, group in shape.fields}
+
+    def capture(group: int, text: str) -> str:
+        return _group(names[group], text) if is_shown(names[group]) else f"(?:{text})"
+
+    text = translated(shape, AUTOMATON, capture)
+    return f"(?:{text})" if "|" in text else text
+
+
+def _group(name: str, pattern: str) -> str:
+    return f"(?<{name}>{pattern})"

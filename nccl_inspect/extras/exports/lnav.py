@@ -1,0 +1,224 @@
+"""A format for lnav: one pattern for each event, tables of connections, communicators and the like, real samples.
+
+lnav takes the time of a line from the line. Where NCCL prints none (INFO lines, unless NCCL_DEBUG_TIMESTAMP_LEVELS
+names them), the word ``NCCL`` is given as the time: a form without a number, for which lnav takes that of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from nccl_inspect.extras.exports import heads
+from nccl_inspect.extras.exports.events import groups, is_shown, kind, ordered, snake, typed
+from nccl_inspect.extras.exports.patterns import BACKTRACKING, shapes, translated
+from nccl_inspect.grammar.notation import fields, leads
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.shape import Shape
+
+USE = "lnav -i {out} && lnav job.log"
+FILE = "nccl_log.json"
+_SCHEMA = "https://lnav.org/schemas/format-v1.schema.json"
+_TIMES = (
+    *(
+        f"%Y-%m-%d{between}%H:%M:%S{fraction}{zone}"
+        for between in " T"
+        for fraction in ("", ".%L", ".%f", ".%N")
+        for zone in ("", "Z", "%z")
+    ),
+    "NCCL",
+)
+_TIME = (
+    rf"(?|\[(?<timestamp>{heads.DATE})\] |(?<timestamp>{heads.DATE})[ \t]"
+    rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{heads.LEVEL})(?: |$)))"
+)
+_LEVELS = {"fatal": "ABORT", "warning": "WARN", "notice": "ATTN", "info": "INFO", "debug": "CALL", "trace": "TRACE"}
+_END = r"(?:$|(?=\n))"
+"""The end of a line: lnav joins following lines without a prefix to the same message."""
+_OTHER = "other"
+_MAX_PATTERN = 8_000
+"""Characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up."""
+_RESERVED = frozenset(
+    (
+        *("all", "and", "as", "between", "case", "check", "default", "delete", "distinct", "drop", "else", "exists"),
+        *("foreign", "from", "group", "having", "in", "index", "insert", "into", "is", "join", "limit", "not", "null"),
+        *("on", "or", "order", "primary", "references", "select", "set", "table", "then", "to", "transaction"),
+        *("union", "unique", "update", "using", "values", "when", "where"),
+    )
+)
+"""Words of SQL that cannot be names of columns: lnav would have no table at all."""
+_IDENTIFIERS = frozenset(("host", "comm", "bus_id", "comm_id", "plugin", "net", "name"))
+"""Texts that lnav colours by what they are."""
+_KEYS = frozenset(("pid", "tid", "device", "channel", "conn", "rank", "src", "dst", "cuda_dev", "nvml_dev"))
+"""Numbers that name something: lnav then offers no chart of them."""
+_HIGHLIGHTS = {
+    "variable": {"pattern": r"\bNCCL_[A-Z0-9_]+", "color": "#4e9a06"},
+    "transport": {"pattern": r"\bvia [A-Z0-9]+(?:/[A-Za-z0-9]+)*", "color": "#3465a4"},
+    "socket": {"pattern": r"\bNET/Socket\b", "color": "#c4a000"},
+    "gdr": {"pattern": r"/GDRDMA\b", "color": "#4e9a06"},
+}
+
+
+def export(productions: Sequence[Production]) -> str:
+    """Return the format, to be installed with ``lnav -i``."""
+    events = typed(productions)
+    groups = {f"{snake(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
+    regexes = {name: {"pattern": _line(_merged(group))} for name, group in groups.items()}
+    plain = [shape for group in groups.values() for _, shape in group]
+    regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _others(plain)}
+    document = {
+        "$schema": _SCHEMA,
+        "nccl_log": {
+            "title": "NCCL",
+            "description": "What NCCL and its plugins print with NCCL_DEBUG=INFO; written by nccl-inspect grammar",
+            "timestamp-format": _TIMES,
+            "ordered-by-time": True,
+            "level": _LEVELS,
+            "regex": regexes,
+            "value": dict(_values(events)),
+            "search-table": {
+                f"nccl_{snake(event)}": {"pattern": "|".join(f"(?: {_plain(s)}{_END})" for p in own for s in shapes(p))}
+                for event, own in events.items()
+            },
+            "highlights": _HIGHLIGHTS,
+            "sample": list(_samples(productions)),
+        },
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+_Member = tuple[Production, Shape]
+
+
+def _groups(productions: Sequence[Production]) -> Iterator[tuple[str, list[_Member]]]:
+    """Shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
+    groups: list[list[_Member]] = []
+    for member in ((production, shape) for production in productions for shape in shapes(production)):
+        fitting = (group for group in groups if ordered([_captured(shape) for _, shape in (*group, member)]))
+        group = next(fitting, None)
+        if group is None:
+            groups.append([member])
+        else:
+            group.append(member)
+    for index, group in enumerate(groups):
+        yield (f"_{index + 1}" if index else ""), group
+
+
+def column(name: str) -> str:
+    """The name of the column of a field."""
+    return f"{name}_" if name in _RESERVED else name
+
+
+def _captured(shape: Shape) -> list[str]:
+    return [
+        "",
+        *(column(name) for name, _, _ in shape.fields if is_shown(name)),
+    ]  # never empty: all lists have an order
+
+
+def _merged(group: Sequence[_Member]) -> str:
+    """The alternatives with the same groups in the same order, which is what gives them one set of names."""
+    order = ordered([_captured(shape) for _, shape in group]) or []
+    return f"(?|{'|'.join(_padded(shape, [name for name in order if name]) for _, shape in group)})"
+
+
+def _padded(shape: Shape, order: Sequence[str]) -> str:
+    """The pattern of a shape, with groups that match nothing for the fields that it does not have."""
+    names = {group: column(name) for name, _, group in shape.fields}
+    kinds = groups(shape)
+    own = {name for name in names.values() if is_shown(name)}
+    missing = list(order)
+
+    def capture(group: int, text: str) -> str:
+        name = names[group]
+        if not is_shown(name):
+            return f"(?:{text})"
+        before = missing[: missing.index(name)]
+        assert not own.intersection(before)
+        del missing[: len(before) + 1]
+        if kinds[group][1][:1] == "0":  # lnav takes 08 for an octal number, and makes 0 of it
+            return f"{_nothing(before)}(?:0(?=[0-9]))*(?<{name}>[0-9]{{1,18}})"
+        return f"{_nothing(before)}(?<{name}>{text})"
+
+    pattern = translated(shape, BACKTRACKING, capture)
+    return pattern + _nothing(missing)
+
+
+def _nothing(names: Sequence[str]) -> str:
+    return "".join(f"(?<{name}>(?!))?" for name in names)
+
+
+def _plain(shape: Shape) -> str:
+    return translated(shape, BACKTRACKING, lambda _, text: f"(?:{text})")
+
+
+def _others(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
+    """Patterns of all other messages, by their first letter.
+
+    lnav stays with the pattern that fitted the line before, so that no line may fit two of them: what has a pattern
+    must be ruled out here, message by message. All of them in one would be more than PCRE2 takes.
+    """
+    loose = [_plain(shape) for shape in shapes if "" in leads(shape.nodes)]
+    by_letter: dict[str, list[str]] = {}
+    for shape in shapes:
+        for letter in sorted({lead[:1] for lead in leads(shape.nodes)} - {""}):
+            by_letter.setdefault(letter, []).append(_plain(shape))
+    if not by_letter:  # a dialect whose messages have no fields
+        yield _OTHER, _none_of(loose)
+        return
+    parts: list[dict[str, list[str]]] = [{}]
+    for letter, patterns in sorted(by_letter.items()):
+        if parts[-1] and sum(map(len, (*chain(*parts[-1].values()), *patterns))) > _MAX_PATTERN:
+            parts.append({})
+        parts[-1][letter] = patterns
+    for index, part in enumerate(parts):
+        among = [*loose, *(pattern for pattern in dict.fromkeys(chain(*part.values())) if pattern not in loose)]
+        yield f"{_OTHER}_{index + 1}", f"(?=[{''.join(map(re.escape, part))}])" + _none_of(among)
+    yield _OTHER, f"(?![{''.join(map(re.escape, by_letter))}])" + _none_of(loose)
+
+
+def _none_of(patterns: Sequence[str]) -> str:
+    return (f"(?!(?:{'|'.join(patterns)}){_END})" if patterns else "") + "[^\\n]*"
+
+
+def _line(message: str) -> str:
+    return f"^{heads.head(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
+
+
+def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str, object]]]:
+    """The columns: those of the prefix, then those of the events."""
+    kinds = {"label": "string", "host": "string", "pid": "integer", "tid": "integer", "device": "integer"}
+    kinds["location"] = "string"
+    specs: dict[str, set[str]] = {}
+    for own in events.values():
+        for production in own:
+            for shape in shapes(production):
+                for field in fields(shape.nodes):
+                    if is_shown(field.name):
+                        specs.setdefault(column(field.name), set()).add(
+                            "string" if field.spec == "h" else kind(field.spec)
+                        )
+    kinds |= {name: own.pop() if len(own) == 1 else "string" for name, own in sorted(specs.items())}
+    for name, what in kinds.items():
+        value: dict[str, object] = {"kind": what if what in ("integer", "float") else "string"}
+        if name in _IDENTIFIERS or (name in _KEYS and what == "integer"):
+            value["foreign-key" if what == "integer" else "identifier"] = True
+        yield name, value
+
+
+def _samples(productions: Sequence[Production]) -> Iterator[dict[str, str]]:
+    """A line of each event as lnav is to read it; lnav checks them when it loads the format."""
+    for production in productions:
+        if production.foreign or production.follows or not production.samples:
+            continue
+        sample = production.samples[0]
+        if production.event not in ("Message", "Notice"):
+            yield {"line": f"host-1:4242:4242 [0] NCCL INFO {sample}", "level": "info"}
+    yield {"line": "host-1:4242:4242 [0] NCCL INFO a message without fields", "level": "info"}
+    yield {"line": "[2026-01-31 23:15:13] host-1:4242:4290 [0] init.cc:737 NCCL WARN a warning", "level": "warning"}
+    yield {
+        "line": "2026-01-31T23:15:13.071868123Z [pod/train-0/main] train-0:42:42 [0] NCCL INFO Using network IB",
+        "level": "info",
+    }

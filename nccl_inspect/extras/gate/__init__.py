@@ -1,0 +1,1 @@
+"""Gates: `check` compares a run with a policy, `diff` with another run."""

@@ -1,0 +1,460 @@
+"""Watches a log while it is written: when a job is up, what is found, what changes, and where it stands still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from nccl_inspect.artifacts import NOTHING, Inventory, ras_counts
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.event import types as events
+from nccl_inspect.extras.live.ras import Late, counts_of, late_in
+from nccl_inspect.extras.live.tail import STDIN, Splitter
+from nccl_inspect.judging.evidence.ras import ranks_of_pids
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.fold.fold import Burst, Step
+from nccl_inspect.model.inventory import Artifact
+from nccl_inspect.model.job import CommunicatorInfo, Job
+from nccl_inspect.pipeline.reader import Reader
+from nccl_inspect.pipeline.reading import Judge, require_nccl
+from nccl_inspect.util.records import Frozen, Record, frozen, record
+
+_PACKED = b"\x1f\x8b"
+_REST = 5
+"""Looking may take this part of the time at most: a sixth, however large the job."""
+
+
+@frozen
+class Timing(Frozen):
+    """Holds how often and how soon; all in seconds."""
+
+    interval: float = 10.0
+    """Between signs of life; four times as often the job is looked at, if anything came."""
+    settle: float = 5.0
+    """Of quiet, after which no more connections are waited for."""
+    stall: float = 60.0
+    """Without progress, after which an unfinished communicator stands still."""
+
+
+class Verdict(NamedTuple):
+    """The job is up, or dead, or its log ends: the first verdict on it."""
+
+    job: Job
+
+
+class Change(NamedTuple):
+    """Holds what became of one finding since the job was last told."""
+
+    how: str
+    """``new``, ``back`` (it was gone), ``gone``, or ``severity``."""
+    finding: Finding
+    job: Job
+    before: str = ""
+    """The severity that it had, when that changed."""
+
+
+class Turn(NamedTuple):
+    """The verdict changed."""
+
+    before: str
+    job: Job
+
+
+class Stall(NamedTuple):
+    """Ranks began to build a communicator and stalled."""
+
+    communicator: CommunicatorInfo
+    waiting: list[int]
+    """Ranks that began and did not finish."""
+    missing: list[int]
+    """Ranks that did not begin, or whose log is not here."""
+    are_global: bool
+    """Whether these are global ranks; else they count within the communicator."""
+    seconds: float
+    """Since the last progress."""
+    last: str
+    """What that was."""
+
+
+class Behind(NamedTuple):
+    """By RAS no operation was launched for a while, and some ranks launched fewer than others, or do not answer."""
+
+    late: Late
+    seconds: float
+    """Since an operation was launched, or RAS was first asked."""
+
+
+class Resumed(NamedTuple):
+    """Progress after a stall."""
+
+    seconds: float
+    """How long it stood still."""
+
+
+class End(NamedTuple):
+    """The log ends, and a verdict was given before."""
+
+    job: Job
+
+
+News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
+
+
+@record
+class Status(Record):
+    """Holds how far it got."""
+
+    seconds: float = 0.0
+    lines: int = 0
+    nccl_lines: int = 0
+    ranks: int = 0
+    world_size: int | None = None
+    complete: int = 0
+    """Communicators that all ranks which began have finished."""
+    communicators: int = 0
+    last: str = ""
+    """The last step of any rank."""
+    verdict: str = ""
+    """Empty until it was reported."""
+    quiet: float = 0.0
+    """Seconds since the last line."""
+    stalled: bool = False
+    """A communicator makes no progress, or by RAS the job does not."""
+    ras: str = ""
+    """What RAS says, or why it says nothing; empty if it is not asked."""
+
+
+class Watch:
+    """A log that is judged while it comes.
+
+    Args:
+        judge: gives the findings.
+        timing: how often and how soon.
+        name: of the source.
+        clock: the time in seconds.
+        beside: reads the evidence next to the log, where somebody named a place for it.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        timing: Timing,
+        name: str = STDIN,
+        clock: Callable[[], float] = time.monotonic,
+        beside: Callable[[], Inventory] | None = None,
+    ) -> None:
+        self._beside, self._of_failure = beside, NOTHING
+        self._judge = judge
+        self._timing = timing
+        self._name = name
+        self._clock = clock
+        self._reader = Reader()
+        self._fold = self._reader.fold
+        self._fold.start(name)
+        self._splitter = Splitter()
+        self._begun = self._next_look = self._progress = self._fed = clock()
+        self._extent = self._fold.extent()
+        self._next_warning = timing.stall
+        self._job: Job | None = None
+        self._reported: Job | None = None
+        self._gone: set[str] = set()
+        self._last = ""
+        self._stall: Stall | None = None
+        self._answer: Artifact | None = None
+        self._ras, self._moved, self._is_same = "", 0.0, False
+        self._behind: Behind | None = None
+        self._next_behind = timing.stall
+
+    @property
+    def reported(self) -> Job | None:
+        """The job as last reported; None before the first verdict."""
+        return self._reported
+
+    def feed(self, data: bytes) -> None:
+        """Take in what came.
+
+        Raises:
+            NoInputError: it is compressed.
+        """
+        if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
+            raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
+        self._fed = self._clock()
+        self._reader.feed(self._splitter.split(data))
+
+    def take(self, answer: Artifact | str) -> Iterator[News]:
+        """Take in what RAS answers, or why it does not, and yield that operations are launched again."""
+        if isinstance(answer, str):
+            self._ras = f"no answer from RAS ({answer})"
+            return
+        before, self._answer = self._answer, answer
+        self._is_same = before is not None and counts_of(before.value) == counts_of(answer.value)
+        late = self._late(self._job)
+        self._ras = f"RAS: {late.names} behind" if late else "RAS: all in step"
+        if self._is_same:
+            return
+        now, moved = self._clock(), self._moved
+        self._moved, self._next_behind = now, self._timing.stall
+        if self._behind:
+            self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
+            yield Resumed(now - moved)
+
+    def _late(self, job: Job | None) -> Late | None:
+        """Return who is behind by the last answer."""
+        value = self._answer.value if self._answer else None
+        ranks = ranks_of_pids(job, [value]) if job and value else ras_counts.ranks(value) if value else {}
+        return late_in(value, ranks) if value else None
+
+    def begin(self) -> None:
+        """Count lines from 1 again: what follows is the beginning of a file."""
+        self._finish()
+        self._splitter = Splitter()
+        self._fold.start(self._name)
+
+    def _finish(self) -> None:
+        for lines in self._splitter.rest():
+            self._reader.feed(lines)
+
+    def look(self) -> list[News]:
+        """News since the last call; the job is judged only when it is time for that."""
+        now = self._clock()
+        if now < self._next_look:
+            return []
+        news: list[News] = []
+        extent = self._fold.extent()
+        if extent[:2] != self._extent[:2]:
+            news.extend(self._resumed(now))
+            self._progress = now
+            self._last = _words(self._fold.last_step())
+        if extent != self._extent:
+            self._extent = extent
+            self._job = self._judged()
+        if self._job is not None:
+            news.extend(self._first_or_later(self._job, now))
+            news.extend(self._stalled(self._job, now))
+        news.extend(self._lagging(now))
+        took = self._clock() - now
+        self._next_look = now + max(self._timing.interval / 4, _REST * took)
+        return news
+
+    def end(self, interrupted: bool = False) -> tuple[list[News], Job]:
+        """The last news, and the job: the log ends here.
+
+        Args:
+            interrupted: the job continues, only unwatched.
+
+        Raises:
+            NoInputError: no line was NCCL's.
+            KeyboardInterrupt: so it is with an interrupted log.
+        """
+        self._finish()
+        try:
+            require_nccl(self._fold)
+        except NoInputError:
+            if interrupted:
+                raise KeyboardInterrupt from None
+            raise
+        self._fold.partial = interrupted
+        # After a stall the answer is what the stall said, whether somebody waited for more or not.
+        quiet = self._clock() - self._progress if self._is_stalled else None
+        beside = self._evidence()
+        job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
+        if self._reported is None:
+            self._reported = job
+            return [Verdict(job)], job
+        return [*self._changes(self._reported, job), End(job)], job
+
+    def status(self) -> Status:
+        """Return how far it got, cheap enough to be asked at any time."""
+        sources = self._fold.sources
+        status = Status(
+            seconds=self._clock() - self._begun,
+            lines=sum(source.counts.lines for source in sources),
+            nccl_lines=sum(source.counts.nccl_lines for source in sources),
+            last=self._last,
+            verdict=self._reported.verdict if self._reported else "",
+            quiet=self._clock() - self._fed,
+            stalled=self._stall is not None or self._behind is not None,
+            ras=self._ras,
+        )
+        if self._job:
+            comms = self._job.communicators
+            status.ranks, status.world_size = len(self._job.ranks_seen), self._job.world_size
+            status.communicators, status.complete = len(comms), sum(not _unfinished(comm) for comm in comms)
+        return status
+
+    def _judged(self) -> Job:
+        return self._judge(self._fold, going_on=True, beside=self._of_failure)
+
+    def _first_or_later(self, job: Job, now: float) -> Iterator[News]:
+        if self._reported is not None:
+            yield from self._changes(self._reported, job)
+        elif is_up(job, now - self._progress, self._timing):
+            self._reported = self._job = self._judged()  # its counts of lines are those of now
+            yield Verdict(self._reported)
+
+    def _changes(self, before: Job, after: Job) -> Iterator[News]:
+        if before is after:
+            return
+        self._reported = after
+        for old, new in paired(before.findings, after.findings):
+            if new is None:
+                assert old is not None
+                self._gone.add(old.rule)
+                yield Change("gone", old, after)
+            elif old is None:
+                yield Change("back" if new.rule in self._gone else "new", new, after)
+            elif old.severity != new.severity:
+                yield Change("severity", new, after, old.severity)
+        if before.verdict != after.verdict:
+            yield Turn(before.verdict, after)
+
+    @property
+    def _is_stalled(self) -> bool:
+        """Whether a stall was reported, and nothing came since."""
+        return self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
+
+    def _resumed(self, now: float) -> Iterator[News]:
+        if self._stall:
+            self._next_warning = self._timing.stall
+            self._stall = None
+            yield Resumed(now - self._progress)
+
+    def _stalled(self, job: Job, now: float) -> Iterator[News]:
+        """Warns after once, twice, four times … the time; what is known to be dead does not stand still."""
+        seconds = now - self._progress
+        if seconds < self._next_warning:
+            return
+        if job.verdict == "failed":  # its dumps may have come
+            self._next_warning *= 2
+            yield from self._settled(None)
+            return
+        for comm in job.communicators:
+            if waiting := _unfinished(comm):
+                while self._next_warning <= seconds:
+                    self._next_warning *= 2
+                missing = sorted(set(range(comm.nranks)) - set(comm.started))
+                self._stall = _stall(comm, waiting, missing, seconds, self._last)
+                yield self._stall
+                yield from self._settled(seconds)
+                return  # what follows the first one waits for it
+
+    def _settled(self, seconds: float | None) -> Iterator[News]:
+        """Yield what the evidence says by now of a stall, or of a failure: then there is no time of it."""
+        beside = self._evidence()
+        if not beside.evidence:
+            return
+        self._of_failure = beside if seconds is None else NOTHING
+        job = self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
+        if self._reported is None:
+            self._reported = job
+            yield Verdict(job)
+        else:
+            yield from self._changes(self._reported, job)
+
+    def _evidence(self) -> Inventory:
+        """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
+        beside = self._beside() if self._beside else NOTHING
+        if self._answer is None or not self._is_same or self._late(self._job) is None:
+            return beside
+        return beside._replace(evidence=[*beside.evidence, self._answer])
+
+    def _lagging(self, now: float) -> Iterator[News]:
+        """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
+        seconds = now - self._moved
+        if not self._is_same or seconds < self._next_behind or (late := self._late(self._job)) is None:
+            return
+        if self._job is not None:
+            job = self._judge(self._fold, going_on=True, beside=self._evidence())
+            if not any(self._answer is not None and entry.value is self._answer.value for entry in job.artifacts):
+                self._ras = "RAS: of another job"
+                return
+        while self._next_behind <= seconds:
+            self._next_behind *= 2
+        self._behind = Behind(late, seconds)
+        yield self._behind
+        if self._reported is not None:
+            yield from self._settled(None)
+
+
+def is_up(job: Job, seconds: float, timing: Timing) -> bool:
+    """Whether enough is known for a verdict: all is complete and connected, or nothing more comes, or it is dead.
+
+    Args:
+        job: so far.
+        seconds: since the last progress.
+        timing: how much of that is enough.
+    """
+    comms = job.communicators
+    quiet = seconds >= timing.settle
+    if job.verdict == "failed":
+        # What failed first may come last; and what failed before any communicator began may be got over.
+        return quiet if job.failed or comms else seconds >= timing.stall
+    if any(map(_unfinished, comms)):
+        return False
+    if quiet:
+        return bool(comms or len(job.paths))
+    if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
+        return False
+    expected = {rank for comm in comms if comm.nranks > 1 for rank in comm.ranks}
+    return expected <= {rank for (rank,) in job.paths.distinct("src")}
+
+
+def paired(
+    before: Sequence[Finding], after: Sequence[Finding]
+) -> Iterator[tuple[Finding | None, Finding] | tuple[Finding, None]]:
+    """Each later finding with the same one before; then those that are no more.
+
+    A rule may find several things: those that read the same are the same, and of others the first is the first.
+    """
+    left = list(before)
+    same = [_taken(left, new.rule, new.summary) for new in after]
+    for old, new in zip(same, after, strict=True):
+        yield old or _taken(left, new.rule), new
+    for old in left:
+        yield old, None
+
+
+def _taken(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
+    """The first such finding, taken out of the list."""
+    matches = (at for at, finding in enumerate(findings) if finding.rule == rule and summary in (None, finding.summary))
+    return None if (at := next(matches, None)) is None else findings.pop(at)
+
+
+def _unfinished(comm: CommunicatorInfo) -> list[int]:
+    """Its ranks that began and did not finish."""
+    if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
+        return []  # it was complete, though a line that says so may be lost
+    return sorted(set(comm.started) - set(comm.completed))
+
+
+def _stall(comm: CommunicatorInfo, waiting: list[int], missing: list[int], seconds: float, last: str) -> Stall:
+    global_ranks = dict(enumerate(comm.ranks))
+    are_global = all(global_ranks.get(rank) is not None for rank in (*waiting, *missing))
+    if are_global:
+        waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
+    return Stall(comm, waiting, missing, are_global, seconds, last)
+
+
+_STEPS: dict[type[events.Event], str] = {
+    **dict.fromkeys((events.CommSplit, events.CommNoColor), "split"),
+    events.CommShape: "nodes counted",
+    events.CommEnd: "communicator ended",
+    events.ChannelCounts: "channels counted",
+    events.RingOrder: "rings built",
+    events.TreeLinks: "trees built",
+    events.Connected: "connected",
+    events.NetworkInUse: "network chosen",
+}
+
+
+def _words(step: Step | Burst | None) -> str:
+    """A step in two or three words."""
+    if step is None:
+        return ""
+    if isinstance(step, Burst):
+        return "connections"
+    if isinstance(step.event, events.CommInit):
+        what = "init began" if step.event.phase == "START" else "init complete"
+        return f"{what} (rank {step.event.rank})"
+    return _STEPS.get(type(step.event), step.event.production)

@@ -1,0 +1,1 @@
+"""Fixtures and assertions for tests of clusters."""

@@ -1,0 +1,263 @@
+"""A job with assertions for tests, which fail with the finding or expectation and the lines that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.extras.gate.policy import (
+    Answer,
+    Expectation,
+    Policy,
+    all_ways,
+    ask_gdr,
+    ask_transport,
+    is_allowed,
+    is_impossible,
+    policy_from_values,
+    read_policy,
+    unknown_transport,
+)
+from nccl_inspect.judging.engine import SEVERITIES, selected
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job, Path
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import count, ranges
+
+_SCOPES = ("intra", "inter")
+
+
+class TestedJob(Job):
+    """The job of :func:`nccl_inspect.read`, with assertions."""
+
+    __slots__ = ()
+    __test__ = False
+    """Keeps pytest from collecting the class."""
+
+    def __repr__(self) -> str:
+        names = ", ".join(source.name for source in self.sources[:2]) + (", …" if len(self.sources) > 2 else "")
+        return f"<NCCL job {names}: {self.verdict}, {count(len(self.findings), 'finding')}>"
+
+    @classmethod
+    def of(cls, job: Job) -> TestedJob:
+        """Return the same job with assertions."""
+        return cls(**{field.name: getattr(job, field.name) for field in fields(job)})
+
+    def assert_ok(self) -> None:
+        """Assert that every path in the log is as good as expected: the verdict is ``ok``."""
+        __tracebackhide__ = True
+        if self.verdict != "ok":
+            raise AssertionError(_joined(f"the verdict is {self.verdict}, not ok", self._bad_findings(), self._open()))
+
+    def assert_no_findings(self, severity: str = "warning", *, ignore: str | Iterable[str] = ()) -> None:
+        """Assert that there is no finding of this severity or higher, and that the job did not fail.
+
+        Args:
+            severity: ``info``, ``warning`` or ``error``.
+            ignore: rule or rules to ignore, by name, glob or category.
+
+        Raises:
+            NcclInspectError: there is no such severity or rule.
+        """
+        __tracebackhide__ = True
+        limit = SEVERITIES.index(_one_of("severity", severity, SEVERITIES))
+        counting = {entry.rule.name for entry in selected((), (ignore,) if isinstance(ignore, str) else ignore)}
+        violations = [
+            finding
+            for finding in self.findings
+            if SEVERITIES.index(finding.severity) >= limit and finding.rule in counting
+        ]
+        if violations:
+            head = f"{count(len(violations), 'finding')} of severity {severity} or above"
+            raise AssertionError(_joined(head, _findings(violations)))
+        if self.verdict == "failed" and not self.findings:
+            lines = [line for notice in self.unexplained for line in notice.evidence[:1]]
+            raise AssertionError(_joined("the job failed, and no rule explains why", [_lines(lines)]))
+
+    def assert_finding(self, rule: str) -> Finding:
+        """Assert that there is a finding of this rule, and return it: for tests that break something on purpose.
+
+        Raises:
+            NcclInspectError: there is no such rule.
+        """
+        __tracebackhide__ = True
+        selected((rule,))
+        for finding in self.findings:
+            if finding.rule == rule:
+                return finding
+        names = ", ".join(finding.rule for finding in self.findings) or "nothing"
+        raise AssertionError(_joined(f"no finding {rule}; found: {names}", self._open()))
+
+    def assert_transport(self, *allowed: str, scope: str | None = None) -> None:
+        """Assert that every pair uses one of these transports, and that there is a pair.
+
+        Args:
+            allowed: transports (``P2P``, ``SHM``, ``NET``) or globs of details (``NET/*Libfabric``).
+            scope: ``intra`` (within hosts) or ``inter`` (between them); both when left out.
+
+        Raises:
+            NcclInspectError: there is no such transport or scope.
+        """
+        __tracebackhide__ = True
+        _check_ways(allowed)
+        if scope is not None:
+            _one_of("scope", scope, _SCOPES)
+        possible = [name for name in _SCOPES if not is_impossible(name, self)] or _SCOPES
+        scopes = possible if scope is None else (scope,)
+        self._demand(
+            f"transport {' or '.join(allowed)}", [partial(ask_transport, name, allowed) for name in scopes], scopes
+        )
+
+    def assert_gdr(self) -> None:
+        """Assert that every network path uses GPUDirect RDMA on all its channels, and that there is a path."""
+        __tracebackhide__ = True
+        if not any(kind.transport == "NET" for kind in self.paths.kinds):
+            raise AssertionError(_joined("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
+        scopes = [
+            scope
+            for scope in _SCOPES
+            if any(kind.scope == scope and kind.transport == "NET" for kind in self.paths.kinds)
+        ]
+        self._demand("GPUDirect RDMA", [partial(ask_gdr, scope) for scope in scopes], scopes)
+
+    def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
+        """Assert that the path from one rank to another uses one of these transports, and return the path.
+
+        Args:
+            src: global rank of the sender.
+            dst: global rank of the receiver.
+            allowed: transports or globs of details.
+
+        Raises:
+            NcclInspectError: there is no such transport.
+        """
+        __tracebackhide__ = True
+        _check_ways(allowed)
+        try:
+            path = self.paths.between(src, dst)
+        except KeyError as error:
+            raise AssertionError(_joined(str(error.args[0]), self._open())) from None
+        bad = [way for way in all_ways(path) if not is_allowed(way, allowed)]
+        if bad:
+            head = f"{src} -> {dst} uses {bad[0].detail}, wanted: {' or '.join(allowed)}"
+            raise AssertionError(_joined(head, [_lines(path.evidence[:2])], self._about([path])))
+        return path
+
+    def assert_policy(self, policy: str | None = None, *, strict: bool = False, **expectations: Any) -> None:
+        """Assert that a policy is kept: the file of ``nccl-inspect check``, or the same keys as arguments.
+
+        Args:
+            policy: a file; see ``nccl-inspect check --learn``.
+            strict: treat undecided expectations as broken.
+            expectations: such as ``world_size=16`` or ``paths={"inter": {"gdr": True}}``.
+        """
+        __tracebackhide__ = True
+        if policy is not None:
+            self._hold(read_policy(policy), strict)
+        if expectations or policy is None:
+            self._hold(policy_from_values(expectations), strict)
+
+    def _hold(self, policy: Policy, strict: bool) -> None:
+        __tracebackhide__ = True
+        checked = policy.check(self)
+        if not checked.is_met(strict):
+            states = ("broken", "undecided") if strict else ("broken",)
+            bad = [outcome for state in states for outcome in checked.in_state(state)]
+            parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
+            raise AssertionError(_joined(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
+
+    def _demand(self, wanted: str, asks: list[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
+        """Fail unless every check holds; what the log does not show counts as a failure."""
+        __tracebackhide__ = True
+        names = [f"{scope} paths" for scope in scopes]
+        answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
+            self
+        )
+        bad = [*answers.in_state("broken"), *answers.in_state("undecided")]
+        if bad:
+            ranks = {rank for outcome in bad for rank in outcome.answer.ranks}
+            paths = [path for path in self.paths if path.src in ranks and f"{path.scope} paths" in names]
+            parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
+            raise AssertionError(_joined(f"not every path has {wanted}", parts, self._about(paths)))
+
+    def _about(self, paths: Iterable[Path]) -> list[str]:
+        """The findings about some paths, and their causes."""
+        rules = {rule for path in paths for rule in path.rules}
+        rules |= {cause for finding in self.findings if finding.rule in rules for cause in finding.because}
+        return _findings(finding for finding in self.findings if finding.rule in rules)
+
+    def _bad_findings(self) -> list[str]:
+        return _findings(finding for finding in self.findings if finding.severity != "info")
+
+    def _open(self) -> list[str]:
+        """Return what the log leaves open."""
+        return [f"not judged: {entry.rule}: {entry.reason}; {entry.needs}" for entry in self.not_judged]
+
+
+def _one_of(noun: str, word: str, choices: Sequence[str]) -> str:
+    """The word, if it is one of the choices.
+
+    Raises:
+        NcclInspectError: it is not.
+    """
+    if word not in choices:
+        raise NcclInspectError(
+            f"no {noun} '{word}'", suggestion(str(word), choices) or f"choose from {', '.join(choices)}"
+        )
+    return word
+
+
+def _check_ways(allowed: Sequence[str]) -> None:
+    """Check the transports of an assertion.
+
+    Raises:
+        NcclInspectError: there is none, or one that does not exist.
+    """
+    if not allowed:
+        raise NcclInspectError("no transport", 'name the allowed ones, such as "P2P"')
+    for unknown in filter(None, map(unknown_transport, allowed)):
+        raise NcclInspectError(*unknown)
+
+
+def _findings(findings: Iterable[Finding]) -> list[str]:
+    """Findings with their evidence; an effect refers to its cause, if that is among them."""
+    findings = list(findings)
+    names = {finding.rule for finding in findings}
+    return [_finding(finding, names.intersection(finding.because)) for finding in findings]
+
+
+def _finding(finding: Finding, causes: set[str]) -> str:
+    ranks = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
+    head = f"{finding.severity} {finding.rule} ({finding.confidence}{ranks}): {finding.summary}"
+    cause = f"see {', '.join(sorted(causes))}" if causes else finding.cause
+    fixes = [] if causes else [f"  fix: {fix}" for fix in finding.fix]
+    where = f"  where: {finding.where}" if finding.where else ""
+    return "\n".join(part for part in (head, where, f"  cause: {cause}", _lines(finding.evidence), *fixes) if part)
+
+
+def _answer(key: str, wanted: str, answer: Answer) -> str:
+    todo = f"  fix: {answer.todo}" if answer.todo else ""
+    parts = [f"{key}: {answer.summary}, wanted: {wanted}", _lines(answer.evidence), todo]
+    return "\n".join(part for part in parts if part)
+
+
+def _lines(evidence: Iterable[Evidence]) -> str:
+    return "\n".join(f"  {line.source}:{line.line}: {line.text}" for line in evidence)
+
+
+def _joined(head: str, *groups: Iterable[str]) -> str:
+    """A message that a terminal can show, whatever the log holds."""
+    return "\n".join(printable(line) for line in _all_lines(head, groups))
+
+
+def _all_lines(head: str, groups: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield head
+    for group in groups:
+        for part in group:
+            if part:
+                yield ""
+                yield from part.split("\n")

@@ -1,0 +1,103 @@
+"""Pytest plugin: jobs as fixtures, and assertions that fail with the finding and the lines that prove it.
+
+nccl-inspect is not loaded before a test needs it.  PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from nccl_inspect.extras.pytest.acceptance import TestedJob
+    from nccl_inspect.ingest.sources.blocks import Input
+
+_MARK = "nccl_log"
+_HELP = (
+    "nccl_log(*paths, platform=None, topology=(), select=(), ignore=(), config=None): "
+    "the log for the fixture nccl_log; options as for nccl_inspect.read. "
+    "Default: the log of --nccl-log."
+)
+
+
+class Loader(Protocol):
+    """Reads a log for a test."""
+
+    def __call__(self, inputs: Input | Sequence[Input], **options: Any) -> TestedJob:
+        """A job with assertions; arguments as for ``nccl_inspect.read``."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--nccl-log``."""
+    group = parser.getgroup("nccl-inspect")
+    group.addoption(
+        "--nccl-log",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="NCCL log (file, folder or glob) for tests that use nccl_log. May be repeated: one job.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", _HELP)
+
+
+@pytest.fixture(scope="session")
+def nccl_job() -> Loader:
+    """A loader: ``nccl_job("job.log")`` reads and judges a log and returns a job with assertions."""
+    return _load
+
+
+@pytest.fixture(scope="session")
+def _nccl_jobs() -> dict[str, TestedJob]:
+    """Jobs of ``nccl_log``: a log is read once for all its tests."""
+    return {}
+
+
+@pytest.fixture
+def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -> TestedJob:
+    """The job of the log that the marker ``nccl_log`` or the option ``--nccl-log`` names, with assertions."""
+    marker = request.node.get_closest_marker(_MARK)
+    paths = [_resolved(path, request) for path in marker.args] if marker else []
+    paths = paths or [
+        str(request.config.invocation_params.dir / path) for path in request.config.getoption("--nccl-log")
+    ]
+    if not paths:
+        pytest.fail(
+            f"{request.node.name} has no log: run pytest with --nccl-log PATH, or mark it @pytest.mark.{_MARK}(PATH)",
+            pytrace=False,
+        )
+    options = dict(marker.kwargs) if marker else {}
+    key = repr((paths, sorted(options.items())))
+    if key not in _nccl_jobs:
+        from nccl_inspect.errors import NcclInspectError
+
+        try:
+            _nccl_jobs[key] = _load(paths, **options)
+        except NcclInspectError as error:
+            pytest.fail(str(error), pytrace=False)
+    return _nccl_jobs[key]
+
+
+def _resolved(path: Any, request: pytest.FixtureRequest) -> str:
+    """A path of a marker: relative to the test file, else to the folder where pytest was started."""
+    beside = request.path.parent / path
+    is_beside = beside.exists() or any(request.path.parent.glob(str(path)) if _is_pattern(path) else ())
+    return str(beside if is_beside else Path(request.config.invocation_params.dir, path))
+
+
+def _is_pattern(path: Any) -> bool:
+    return any(mark in str(path) for mark in "*?[") and not Path(path).is_absolute()
+
+
+def _load(inputs: Input | Sequence[Input], **options: Any) -> TestedJob:
+    import nccl_inspect
+    from nccl_inspect.extras.pytest.acceptance import TestedJob
+
+    read: Callable[..., Any] = nccl_inspect.read
+    return TestedJob.of(read(inputs, **options))

@@ -1,0 +1,258 @@
+"""``nccl-inspect anonymize`` of what was gathered: no name is left in any file, and all say the same together."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rule_pages
+import yaml
+from anonymized_evidence import FILES, HOST, LOG, POD, leaks, plant, planted, run
+from few_examples import FEW
+from hypothesis import example, given
+from hypothesis import strategies as st
+from repository import ROOT, TESTS
+
+import nccl_inspect
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import Kind
+from nccl_inspect.artifacts.plain_pickle import loads
+from nccl_inspect.extras.anonymize import Anonymizer, fields
+from nccl_inspect.extras.anonymize.evidence import Evidence
+from nccl_inspect.extras.anonymize.names import CATEGORIES, Names, load
+from nccl_inspect.model.job import Job
+from nccl_inspect.util import secrets
+
+SAMPLES = ROOT / "sample_logs"
+
+
+def document(job: Job) -> Any:
+    """Return what a summary says, without what is of the files: their names and packing, and forms of names."""
+    found: dict[str, Any] = job.to_dict()
+    for key in ("sources", "config", "unrecognised", "suppressed", "passed_over"):
+        found.pop(key, None)
+    found["head"] = {key: value for key, value in found["head"].items() if key != "do"}
+    for finding in found["findings"]:
+        del finding["fix"]
+    return found
+
+
+def mapped(found: Any, folder: Path, names: Names) -> Any:
+    """Return a document with the names replaced; numbers of LIDs and short words that are no names stay."""
+    table = {
+        name: new
+        for category in CATEGORIES
+        for name, new in names.table[category].items()
+        if len(name) > 4 or category == "host"
+    }
+    either = "|".join(re.escape(name) for name in sorted(table, key=len, reverse=True)) or "(?!)"
+    known = re.compile(rf"(?<![A-Za-z0-9])(?:{either})(?![A-Za-z0-9])")
+    text = json.dumps(found).replace(f"{folder}/", "")
+    return json.loads(re.sub(r"\.log\.(?:xz|gz)\b", ".log", known.sub(lambda match: table[match[0]], text)))
+
+
+def differences(folder: Path, place: Path) -> Iterator[str]:
+    """Yield what a folder says otherwise after it is anonymized."""
+    run(folder, "-o", place / "out", "--map", place / "names.json")
+    names = Names(load(str(place / "names.json")))
+    before = mapped(document(nccl_inspect.read(str(folder))), folder, names)
+    after = mapped(document(nccl_inspect.read(str(place / "out"))), place / "out", Names())
+    yield from (
+        f"{folder.name}: {key}: {after[key]}, before: {before[key]}" for key in before if after[key] != before[key]
+    )
+
+
+def test_a_folder_says_the_same(tmp_path: Path) -> None:
+    assert not [*differences(SAMPLES / "run-loop", tmp_path)]
+
+
+@pytest.mark.slow
+def test_every_recording_and_print_of_a_tool_says_the_same(tmp_path: Path) -> None:
+    wrong: list[str] = []
+    for folder in sorted(path for path in (SAMPLES / "mesh").iterdir() if path.is_dir()):
+        wrong += differences(folder, tmp_path / folder.name)
+    for file in sorted((TESTS / "data" / "machines").iterdir()):
+        folder = tmp_path / file.name
+        (folder / "in").mkdir(parents=True)
+        (folder / "in" / "job.log").write_bytes(LOG)
+        shutil.copy(file, folder / "in" / "gpu-a17.txt")
+        wrong += differences(folder / "in", folder)
+        wrong += [f"{file.name}: written as {path.name}" for path in (folder / "out").glob("*a17*")]
+    assert not wrong, "\n".join(wrong)
+
+
+def shown(job: Job) -> Any:
+    """Return what is found and in which lines: they stay where they are, since findings name them."""
+    return (
+        job.verdict,
+        [(f.rule, f.severity, f.confidence, f.ranks, [e.line for e in f.evidence]) for f in job.findings],
+        [(a.kind, bool(a.problem)) for a in job.artifacts],
+    )
+
+
+@pytest.mark.slow
+def test_files_beside_an_example_say_the_same(tmp_path: Path) -> None:
+    wrong: list[str] = []
+    for given_example in (one for rule in rule_pages.RULES for one in rule_pages.examples(rule)):
+        if not given_example.options.get("beside"):
+            continue
+        folder = tmp_path / given_example.id
+        (folder / "in").mkdir(parents=True)
+        (folder / "in" / "job.log").write_bytes(given_example.log * int(given_example.options.get("repeat", 1)))
+        for file in rule_pages.beside(given_example.options["beside"]):
+            shutil.copy(file, folder / "in")
+        run(folder / "in", "-o", folder / "out")
+        platform = given_example.options.get("platform")
+        before, after = (shown(nccl_inspect.read(str(folder / name), platform=platform)) for name in ("in", "out"))
+        wrong += [f"{given_example.id}: {after}, before: {before}"] if after != before else []
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_was_planted_is_gone(tmp_path: Path) -> None:
+    wrong: list[object] = []
+    for number, name in enumerate(FILES):
+        folder = planted(tmp_path / f"in-{number}", name)
+        (folder / "job.log").write_bytes(LOG.replace(b"gpu-a17", HOST.encode()))
+        run(folder, "-o", tmp_path / f"{number}")
+        written = [path for path in (tmp_path / f"{number}").rglob("*") if path.is_file()]
+        if len(written) != 2 or leaks(tmp_path / f"{number}"):
+            wrong.append((name, written, leaks(tmp_path / f"{number}")))
+    assert not wrong
+
+
+def test_what_was_planted_is_gone_from_all_together_and_joins_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = planted(tmp_path / "in", *FILES)
+    (folder / "job.log").write_bytes(LOG.replace(b"gpu-a17", POD.encode()))
+    run(folder, "-o", tmp_path / "out.tar.gz", "--map", tmp_path / "names.json")
+    assert capsys.readouterr().err == ""
+    with tarfile.open(tmp_path / "out.tar.gz") as archive:
+        assert {(info.uname, info.gname, info.mtime) for info in archive} == {("", "", 0)}
+        archive.extractall(tmp_path, filter="data")
+    assert leaks(tmp_path / "out") == []
+    after, before = nccl_inspect.read(str(tmp_path / "out")), nccl_inspect.read(str(folder))
+    kinds = [sorted((entry.kind, bool(entry.problem)) for entry in job.artifacts) for job in (after, before)]
+    assert kinds[0] == kinds[1]
+    names = json.loads((tmp_path / "names.json").read_text())["names"]
+    # Pods are told to be of a job by its name in front of theirs.
+    assert names["host"][POD].startswith(names["name"]["orion-train"] + "-")
+    pod = json.loads((tmp_path / "out" / "pods.json").read_text())
+    assert pod["metadata"]["name"] == names["host"][POD]
+    container, was = (one["spec"]["containers"][0] for one in (pod, plant("pod")))
+    assert container["env"][:2] == was["env"][:2]
+    assert container["securityContext"] == was["securityContext"]
+    assert container["resources"]["limits"].keys() >= {"nvidia.com/gpu", "rdma/hca_shared"}
+    assert yaml.safe_load((tmp_path / "out" / "pods.yaml").read_text()).keys() == pod.keys()
+
+
+# --- any values ---------------------------------------------------------------------------------------------------
+
+KINDS = {kind.KIND: kind for kind in artifacts.kinds()}
+MANIFEST = KINDS["Kubernetes manifest"]
+TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**10), 10**10) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def as_yaml(value: Any) -> bytes:
+    text: str = yaml.safe_dump(value, allow_unicode=True, sort_keys=False)
+    return text.encode()
+
+
+FORMS: list[tuple[Kind, Callable[[Any], bytes], Callable[[bytes], Any]]] = [
+    (KINDS["flight recorder dump"], lambda value: pickle.dumps(value, 2), loads),
+    (KINDS["flight recorder dump"], lambda value: json.dumps(value).encode(), json.loads),
+    (KINDS["docker inspect"], lambda value: json.dumps(value, indent=2, ensure_ascii=False).encode(), json.loads),
+    (MANIFEST, as_yaml, yaml.safe_load),
+]
+
+
+def changed(kind: Kind, data: bytes) -> bytes:
+    anonymizer = Anonymizer(Names())
+    evidence = Evidence(anonymizer)
+    evidence.learn(kind, "file", data)
+    anonymizer.settle()
+    return b"".join(evidence.blocks(kind, data))
+
+
+def shape(value: Any, is_hidden: bool = False) -> Any:
+    """Return what must stay: how values are nested, and all that is no text; of a secret number, its type."""
+    if isinstance(value, dict):
+        return [shape(entry, secrets.is_secret(str(key))) for key, entry in value.items()]
+    if isinstance(value, list):
+        return [shape(entry, is_hidden) for entry in value]
+    is_typed = isinstance(value, str) or (is_hidden and isinstance(value, int | float))
+    return type(value) if is_typed else value
+
+
+@example({"password": None, "token": True, "secret": 12345678, "api_key": 1.5, "note": [None, False, 7]})
+@given(st.dictionaries(TEXTS, VALUES, max_size=5))
+def test_any_values_keep_their_shape(value: dict[str, Any]) -> None:
+    # New keys may be equal to each other in theory; none is lost here since each has a number of its own.
+    value = {"entries": [value]}
+    for kind, write, read in FORMS:
+        assert shape(read(changed(kind, write(value)))) == shape(value)
+
+
+def test_a_secret_number_stays_a_number_and_is_hidden() -> None:
+    secret = {"password": 12345678, "token": -2.5, "serial": [10**14], "replicas": 4, "paused": True, "x": None}
+    got = yaml.safe_load(changed(MANIFEST, as_yaml(secret)))
+    assert {key: type(value) for key, value in got.items()} == {key: type(value) for key, value in secret.items()}
+    assert [got[key] for key in ("replicas", "paused", "x")] == [4, True, None]
+    assert not {12345678, -2.5} & {got["password"], got["token"]}
+
+
+NAMES = st.from_regex(r"[b-df-hj-np-tv-z]{7,12}[0-9]{0,2}", fullmatch=True).filter(lambda name: "nccl" not in name)
+
+
+@FEW
+@given(secret=NAMES, keys=st.lists(st.sampled_from(["spec", "metadata", "x", "custom", "template"]), max_size=3))
+def test_an_unknown_key_hides_its_value(secret: str, keys: list[str]) -> None:
+    value: Any = secret
+    for key in keys:
+        value = {key: [value]}
+    for kind in ("flight recorder dump", "RAS answer", "docker inspect", "Kubernetes manifest"):
+        for data in (pickle.dumps({"custom": value}, 2), json.dumps({"custom": value}).encode()):
+            assert secret.encode() not in changed(KINDS[kind], data), kind
+
+
+def test_all_meanings_are_known() -> None:
+    for kind in artifacts.kinds():
+        assert set(getattr(kind, "NAMES", {}).values()) <= fields.MEANINGS, kind
+
+
+def test_a_kind_that_states_nothing_is_masked() -> None:
+    class New:
+        __name__ = "new"
+        KIND = "new"
+
+    after = changed(New(), b'{"who": "zenith", "count": 3, "when": "2026-11-20T23:10:41Z"}')  # type: ignore[arg-type]
+    assert json.loads(after) == {"who": "name-1", "count": 3, "when": "2026-11-20T23:10:41Z"}
+    assert changed(New(), b"who: /home/zenith/x\n") == b"who: /home/user-1/x\n"  # type: ignore[arg-type]
+
+
+def test_a_variable_may_have_its_value_before_its_name() -> None:
+    variables = [{"value": "eth0", "name": "NCCL_SOCKET_IFNAME"}, {"value": "zenith", "name": "ORION_OWNER"}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "b", "env": variables}]}}
+    for data in (json.dumps(pod, indent=1).encode(), as_yaml(pod)):
+        after = yaml.safe_load(changed(MANIFEST, data))["spec"]["containers"][0]["env"]
+        assert after[0] == variables[0]
+        assert not {"zenith", "ORION_OWNER"} & set(after[1].values())
+
+
+def test_what_a_hostile_pickle_shares_is_not_multiplied() -> None:
+    value: Any = ["x"]
+    for _ in range(60):
+        value = [value, value]
+    assert len(changed(KINDS["flight recorder dump"], pickle.dumps({"entries": value}, 2))) < 10_000

@@ -1,0 +1,87 @@
+"""Two runs compared: every run is the same as itself, the document fits its schema, and the page asks for nothing.
+
+What is told of which change, and what is none, is in `tests/answers/commands.txt` (`diff/pairs`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import command_line
+import pytest
+import sample_data
+from click.testing import Result
+from schemas import closed
+
+from nccl_inspect.extras.gate.differences import compare
+
+HEALTHY = "p2p-nvlink-8gpu"
+SHM = "v2.30.7-shm-4gpu"
+SOCKET = "socket-2node-tp4-dp2"
+OFI = "v2.28.9-libfabric-2node"
+EFA_MISSING = "efa-provider-missing-socket-fallback"
+
+
+def log(name: str) -> str:
+    return str(sample_data.FOLDER / name / "job.log")
+
+
+def text(name: str) -> str:
+    return Path(log(name)).read_text(encoding="utf-8")
+
+
+def invoke(*args: str, data: bytes | None = None) -> Result:
+    return command_line.invoke("diff", *args, data=data)
+
+
+def test_the_document_fits_its_schema_and_the_page_says_the_same() -> None:
+    for before, after in ((HEALTHY, SHM), (SOCKET, "timestamps"), (OFI, OFI)):
+        closed("nccl-inspect-diff-1").validate(json.loads(invoke(log(before), log(after), "--format", "json").stdout))
+    page = invoke(log(HEALTHY), log(SHM), "--format", "html").stdout
+    for words in ("NCCL_P2P_DISABLE=1", "shm-instead-of-p2p", "unset NCCL_P2P_DISABLE", "set by environment to 1"):
+        assert words in page, words
+
+
+@pytest.mark.slow
+def test_every_run_is_the_same_as_itself() -> None:
+    for name in sample_data.names():
+        difference = compare(sample_data.job(name), sample_data.job(name))
+        assert not (difference.changes or difference.explanations or difference.renamed), name
+
+
+def test_the_page_asks_for_nothing_and_escapes_the_log(tmp_path: Path) -> None:
+    head = "vm:100:100 [0] NCCL INFO "
+    setting = f"{head}NCCL_NET set by environment to <script>alert(1)</script>\n"
+    good = f"{head}NCCL version 2.27.3+cuda12.9\n{head}Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+    (tmp_path / "a.log").write_text(good, encoding="utf-8")
+    (tmp_path / "b.log").write_text(setting + good, encoding="utf-8")
+    assert invoke(str(tmp_path / "a.log"), str(tmp_path / "b.log"), "-o", str(tmp_path / "d.html")).stdout == ""
+    page = (tmp_path / "d.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in page
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert not re.search(r'(?:src|href)="(?!#|data:,|https://)', page)
+
+
+def test_a_log_may_be_piped_in_and_settings_are_those_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = invoke(log(HEALTHY), "-", "--exit-code", "--fail-on", "info", data=text(HEALTHY).encode())
+    assert same.return_value == 0
+    assert same.stdout.startswith("SAME: no difference in versions, network,")
+    (tmp_path / "nccl-inspect.toml").write_text('ignore = ["intra-node path"]')
+    monkeypatch.chdir(tmp_path)
+    result = invoke(log(HEALTHY), log(SHM), "--fail-on", "info")
+    assert (result.return_value, result.stderr.count("settings from")) == (0, 1)
+
+
+def test_the_text_fits_the_width() -> None:
+    for before, after in ((HEALTHY, SHM), (OFI, EFA_MISSING), (SOCKET, "timestamps")):
+        for columns in (40, 60, 100):
+            names = f"{before}/job.log", f"{after}/job.log"
+            done = command_line.execute("diff", *names, cwd=sample_data.FOLDER, env={"COLUMNS": f"{columns}"})
+            for shown in done.stdout.decode().splitlines():
+                assert len(shown) <= columns or len(shown.split()) == 1, shown
+                assert shown == shown.rstrip()
