@@ -44,9 +44,10 @@ class Hit(Frozen):
     known: Iterable[str] = ()
     """The names of what is so, for the conditions of cases; so is what has a value in ``named``."""
     ranks: Iterable[int] | None = None
-    """These and the next two: None for those of the statements, settings and paths."""
+    """These, the hosts and the evidence: None for those of the statements, settings and paths."""
     hosts: Iterable[str | None] | None = None
-    evidence: Iterable[Evidence] | None = None
+    evidence: Iterable[Evidence | Notice | Setting] | None = None
+    """Lines, or statements and settings, whose first lines they are."""
     paths: Selection | None = None
     open_paths: Selection | None = None
     """The paths that cannot be judged because of it."""

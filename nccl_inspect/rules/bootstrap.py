@@ -54,7 +54,7 @@ def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
         yield Hit(failures or retries, named)
     elif retries and not has_built_communicator(facts):
         known = "open" if any(map(_is_beyond_start, retries)) else "starting"
-        yield Hit(retries, named, (known,), evidence=first_evidence(retries[-3:]))
+        yield Hit(retries, named, (known,), evidence=retries[-3:])
 
 
 def _is_beyond_start(notice: Notice) -> bool:
@@ -246,7 +246,7 @@ def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
             # If communicators exist, the exception of an unknown process may have been caught.
             "dead": not facts.job.communicators or (missing and (ranks or facts.job.ended_by)),
         }
-        yield Hit(notices, named, (), ranks, (), first_evidence(notices))
+        yield Hit(notices, named, (), ranks, (), notices)
     elif late and not facts.job.last_lines:
         yield Hit(late, {"late": value(late[0], "ranks")}, (), (), ())
 

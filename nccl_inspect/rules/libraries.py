@@ -40,7 +40,7 @@ def network_not_found(facts: Facts) -> Iterator[Hit]:
                 "available": [getattr(notice.event, "net", "") for notice in there],
                 "broken": broken[0].message if broken else "",
             },
-            evidence=[*first_evidence([*broken[:1], *failed]), *evidence_of_settings(asked, 1)],
+            evidence=[*broken[:1], *failed, *asked],
         )
 
 
@@ -55,7 +55,7 @@ def plugin_does_not_fit(facts: Facts) -> Iterator[Hit]:
         yield Hit(errors, {"libfabric": any(one.event and one.event.dialect == "aws-ofi-nccl" for one in errors)})
     elif probes and not facts.plugin("NET", "loaded", "initialized"):
         uses_tcp = (facts.notices("nccl/net-ib-none") or tcp_paths(facts)) and facts.spans_hosts()
-        yield Hit(probes, {"probes": True, "tcp": uses_tcp}, evidence=first_evidence(probes[:2]))
+        yield Hit(probes, {"probes": True, "tcp": uses_tcp}, evidence=probes[:2])
 
 
 def _is_last(message: str) -> bool:
@@ -101,7 +101,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
         if is_named or (needed and not is_on_one_host):
             files = [name for notice in missing for name in _files(notice) or [notice.message]]
             named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
-            yield Hit(missing, named, evidence=first_evidence([*facts.plugin("NET", "requested")[:1], *missing[:3]]))
+            yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
         elif tcp and verbs and not tcp.is_near:
             shown = first_evidence([*missing[:2], *verbs[:1]])
             yield Hit(named={"without verbs": True}, ranks=tcp.ranks, hosts=tcp.hosts, evidence=shown)
@@ -144,7 +144,7 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
         yield Hit(
             named=named | {"poor": machine is not None and not network.rdma, "doubtful": not sure},
-            evidence=[*first_lines(shown)[:3], *first_evidence(searches), *signs[:1]],
+            evidence=[*first_lines(shown)[:3], *searches, *signs[:1]],
             paths=shown,
             open_paths=paths.without(sure).where(lambda _: bool(sure)),
         )
@@ -197,7 +197,7 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
             "requested": requested,
         }
         shown = evidence_of_settings(requested, 1) if is_missing else []
-        yield Hit(notices, named, evidence=[*shown, *first_evidence(notices)[:3]])
+        yield Hit(notices, named, evidence=[*shown, *notices[:3]])
 
 
 def _is_probe(event: object) -> bool:

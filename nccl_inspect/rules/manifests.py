@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
 from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
@@ -47,7 +47,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         ranks = ranks_in(failed)
         paths = facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))
         known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
-        yield Hit(failed, named, known, evidence=[*first_evidence(failed), *first_lines(paths)[:1]])
+        yield Hit(failed, named, known, evidence=[*failed, *first_lines(paths)[:1]])
         return
     unfound = [
         notice
