@@ -421,7 +421,9 @@ def render_page(text: str, rule: Rule) -> str:
     if not head:
         return text
     says = cases("summary: " + head.partition("\nsummary: ")[2], rule.name)
-    prose, _, examples = page.partition("\n```examples\n")
+    prose, mark, examples = page.partition("\n```examples\n")
+    if not mark:
+        raise PageError(f"{_file(rule.name)}: no block of examples")
     lead, *parts = re.split(r"^## ", prose, flags=re.MULTILINE)
     sections = {name: body.strip() for name, _, body in (part.partition("\n") for part in parts)}
     sections.setdefault("Why it matters", "\n\n".join(_effects(says)))

@@ -121,13 +121,28 @@ def test_the_blocks_of_pages_are_well_formed() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-BLOCK = """category: network
+PAGE = """# a-test
+```rule
+category: network
 title: A test
 summary: it fails: {message}
 cause: unknown
 impact: the job stops
 fix: ls
-when: failed   # it is known"""
+when: failed   # it is known
+```
+
+## What it means
+A test.
+## When to ignore it
+Never.
+## What it does not prove
+Why it fails.
+```examples
+>>> silent
+NCCL version 2.28.9+cuda12.9
+```
+"""
 
 
 @pytest.mark.parametrize(
@@ -149,16 +164,18 @@ when: failed   # it is known"""
         ("when: failed", "when: failed & not unlucky", "'not unlucky' is not a condition"),
         ("failed   # it is known", "failed\nfix: ls", "or its words (#)"),
         ("summary:", "sumary:", "has no block with a summary"),
+        ("## When to", "## Whether to", "no section '## When to ignore it'"),
+        ("```examples", "```log", "no block of examples"),
     ],
 )
 def test_a_broken_block_is_named(tmp_path: Path, given: str, broken: str, reason: str) -> None:
-    block = BLOCK.replace(given, broken, 1)
-    assert block != BLOCK
-    (tmp_path / "a_test.md").write_text(f"# a-test\n```rule\n{block}\n```\n", encoding="utf-8")
+    page = PAGE.replace(given, broken, 1)
+    assert page != PAGE
+    (tmp_path / "a_test.md").write_text(page, encoding="utf-8")
     found = ""
     try:
-        assert [entry.rule.name for entry in pages.registered(tmp_path, ())] == ["a-test"]
-        pages.cases("summary:" + block.partition("summary:")[2], "a_test")
+        (entry,) = pages.registered(tmp_path, ())
+        assert entry.rule.name in pages.render_page(page, entry.rule)
     except PageError as error:
         found = str(error)
     assert found.startswith("a_test.md: ") if reason else found == ""
