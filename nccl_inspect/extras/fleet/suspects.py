@@ -106,7 +106,7 @@ class Count(Frozen):
     expected: float
     """Bad ones among as many jobs of like size and time without it."""
     chance: float
-    """The logarithm of the probability of so many if that were all."""
+    """The logarithm of the probability of at least that many if that were all."""
 
     @property
     def ratio(self) -> float:
