@@ -8,8 +8,8 @@ from nccl_inspect.artifacts.causes import DIFFERENT
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.hangs.watchdog import Wait, waits
 from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.watchdog import Wait, waits
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import ranks_word
 

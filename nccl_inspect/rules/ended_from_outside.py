@@ -6,8 +6,8 @@ import signal
 from collections.abc import Iterator
 from operator import attrgetter
 
+from nccl_inspect.judging import at_end
 from nccl_inspect.judging.engine import Effects, Facts, Notice, value
-from nccl_inspect.judging.hangs.progress import ends_after_nccl
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.ends import since_start, terminations
@@ -42,7 +42,7 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
     known = {
         "killed": reason is None and report_of(notices[0]).signal == signal.SIGKILL.name,
-        "silence": reason != job_end.NODE_FAILURE and bool(ends_after_nccl(facts, facts.job.ended_by)),
+        "silence": reason != job_end.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by)),
         "some": _is_partial(facts, notices),
         "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
     }

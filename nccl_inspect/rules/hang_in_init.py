@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
+from nccl_inspect.judging import at_end
 from nccl_inspect.judging.engine import Account, Evidence, Facts, first_evidence, sort_lines
 from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
-from nccl_inspect.judging.hangs import standstill
-from nccl_inspect.judging.hangs.progress import (
-    absent_elsewhere,
-    connections_at_end,
-    ends_after_nccl,
-    is_local_p2p,
-    node_failed,
-    phases,
-    suspects,
-    suspicion,
-)
 from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
@@ -30,10 +20,10 @@ _STARTS_AT_ONCE = (2, 23)
 def find(facts: Facts) -> Iterator[Hit]:
     """Find START without COMPLETE and without an error; only the end of the job proves the log complete."""
     comms = facts.job.communicators
-    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
+    if facts.job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    if cut := connections_at_end(facts):
-        if not is_local_p2p(facts) and not any(comm.completed for comm in comms):
+    if cut := at_end.connections_at_end(facts):
+        if not at_end.is_local_p2p(facts) and not any(comm.completed for comm in comms):
             yield _cut(facts, "connecting", ranks_of_paths(facts.job.paths), cut, hosts_of_paths(facts.job.paths))
         return
     if not comms:
@@ -48,7 +38,7 @@ def find(facts: Facts) -> Iterator[Hit]:
                 touching = paths.only(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
-        elsewhere = absent_elsewhere(facts, comm)
+        elsewhere = at_end.absent_elsewhere(facts, comm)
         absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
         named: dict[str, object] = {
             "comm": comm.id,
@@ -58,10 +48,10 @@ def find(facts: Facts) -> Iterator[Hit]:
             "absent": absent,
             "late": ranks_word(elsewhere) if elsewhere else f"{ranks_word(absent)} of {comm.nranks}",
         }
-        if facts.job.ended_by or standstill.is_stuck(facts):
+        if facts.job.ended_by or at_end.is_stuck(facts):
             yield _stuck(facts, comm, named, elsewhere or ranks)
         else:
-            evidence = standstill.evidence(facts) or comm.evidence[:2]
+            evidence = at_end.evidence(facts) or comm.evidence[:2]
             yield _cut(facts, "cut", elsewhere or ranks, evidence, named=named)
         return  # what follows the first stuck communicator waits for it
 
@@ -80,22 +70,22 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
     """Return what is known of ranks that wait in a communicator."""
     job, never = facts.job, set(range(comm.nranks)) - set(comm.started)
     state = ""
-    if not job.ended_by and len(never) <= len(standstill.idle_processes(facts)):
-        state = standstill.describe(facts)  # with more absent ranks, rank-missing describes them
+    if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
+        state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
     unnumbered = None in comm.ranks and not named["elsewhere"]
     return Hit(
         named=named
         | {
             "state": state,
             "missing": "" if named["elsewhere"] or not never else ranks_word(never) + f" of {comm.id}" * unnumbered,
-            "suspicion": suspicion(facts),
-            "suspects": suspects(facts),
-            "phases": phases(facts, comm),
+            "suspicion": at_end.suspicion(facts),
+            "suspects": at_end.suspects(facts),
+            "phases": at_end.phases(facts, comm),
         },
         known=("stuck", *(("ended",) if job.ended_by else ()), *(("releases",) if len(job.nccl_versions) > 1 else ())),
         ranks=_all_waiting(facts) if unnumbered else ranks,
         hosts=[host.name for host in job.hosts if ranks & set(host.ranks)] if named["elsewhere"] else comm.hosts,
-        evidence=[*(standstill.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
+        evidence=[*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
         open_end=not job.ended_by,
     )
 
@@ -116,7 +106,7 @@ def _all_waiting(facts: Facts) -> set[int]:
 def _before_start(facts: Facts) -> Iterator[Hit]:
     """Find processes that initialized their network, where ranks meet before Init START is printed."""
     releases, lists = facts.job.nccl_versions, facts.with_event(NetDevices)
-    ends = ends_after_nccl(facts, facts.job.ended_by)
+    ends = at_end.ends_after_nccl(facts, facts.job.ended_by)
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
     if lists and ends and starts_late:
         named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process", "es")}
@@ -146,7 +136,7 @@ def _cut(
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
     is_open = kind != "connecting" and (facts.job.going_on or warned)
     return Hit(
-        named={**(named or {}), "suspects": suspects(facts), "undecided": standstill.undecided(facts)},
+        named={**(named or {}), "suspects": at_end.suspects(facts), "undecided": at_end.undecided(facts)},
         known=("open", kind, *(("question",) if is_open else ())),
         ranks=ranks,
         hosts=facts.hosts() if hosts is None else hosts,

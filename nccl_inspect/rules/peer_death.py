@@ -9,7 +9,6 @@ from nccl_inspect.judging import placement, propagated_errors
 from nccl_inspect.judging.engine import Account, Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.hangs.watchdog import without_output
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks.efa_completions import lost_peers
@@ -31,6 +30,7 @@ from nccl_inspect.judging.process_ends.ends import (
 from nccl_inspect.judging.process_ends.process_end import ProcessEnd
 from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, peers_lost, silence_of
 from nccl_inspect.judging.statements import FLUSHED, message_of, report_of
+from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.util.wording import listed, ranges, ranks_word
 

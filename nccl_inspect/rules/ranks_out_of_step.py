@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from nccl_inspect.judging.engine import Evidence, Facts
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
-from nccl_inspect.judging.hangs.origin import origin
-from nccl_inspect.judging.hangs.watchdog import in_calls, waits
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.grouping import grouped_sets
 from nccl_inspect.util.records import Frozen, frozen
@@ -31,14 +29,12 @@ class _Lag(Frozen):
     """Those of them that are known."""
     in_step: set[int]
     """Ranks for which they may wait: in these communicators all counts are equal."""
-    began_with: set[int]
-    """Where the hang began by the log, if these timed out in a call themselves."""
 
     @property
     def looked_at(self) -> set[int]:
         """The ranks of which one is likely at fault."""
         either = self.ranks | self.in_step
-        return self.began_with or (either if len(either) <= _FEW else self.ranks)
+        return either if len(either) <= _FEW else self.ranks
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -57,8 +53,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         "comm": lagging[0].comm_id,
         "behind": listed(dict.fromkeys(who(member, ranks) for member in lag.members), limit=4),
         "mixed": len(lagging) > 1 and all(mismatch.behind != lagging[0].behind for mismatch in lagging[1:]),
-        "began": lag.began_with,
-        "step": lag.in_step if lag.looked_at > lag.ranks and not lag.began_with else "",
+        "step": lag.in_step if lag.looked_at > lag.ranks else "",
     }
     hit = make_hit(facts, named, lag.looked_at, [_line(answer, mismatch, ranks) for mismatch in lagging])
     yield hit.with_fields(confidence="possible") if lag.looked_at > lag.ranks else hit
@@ -74,12 +69,10 @@ def _lag(facts: Facts, answer: Answer, ranks: dict[int, int]) -> _Lag:
     late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
     behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
     if proved:
-        return _Lag(late, behind, set(), set())
+        return _Lag(late, behind, set())
     beside = [other for member in late if member.pid for other in ras_counts.in_step_with(answer, member.pid)]
     in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
-    began = origin(facts, waits(facts)) if behind and behind <= in_calls(facts) else None
-    among = set(began.among) if began else set[int]()
-    return _Lag(late, behind, in_step, among if behind & among else set())
+    return _Lag(late, behind, in_step)
 
 
 def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:

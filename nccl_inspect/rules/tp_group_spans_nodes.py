@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import first_lines, global_ranks
-from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import in_use
 from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import later
 

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import Notice as NoticeEvent
+from nccl_inspect.judging import at_end
 from nccl_inspect.judging.engine import Account, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
-from nccl_inspect.judging.hangs.origin import origin
-from nccl_inspect.judging.hangs.progress import suspects
-from nccl_inspect.judging.hangs.watchdog import Wait, by_time, communicator_of_wait, in_words, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_prefix
+from nccl_inspect.judging.watchdog import Wait, by_time, communicator_of_wait, in_words, latecomers, waits
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import capital, listed, ranks_word
 
@@ -62,12 +61,9 @@ def _find_timeout(facts: Facts, timeout: _Timeout, account: Account | None = Non
     """Return a time-out with the ranks that held the others up by the story."""
     ranks = set(account.ranks) if account else flight_recorder.proved(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
-    alone = origin(facts, waits(facts)) if ranks and not account else None
-    alone = alone if alone and alone.suspects and alone.suspects != ranks else None
     absent = {} if account or ranks else _find_absent(timeout)
     told = account.words if account else ""
-    mentioned = f"{told} {alone.words if alone else ''}"
-    others = [group for group in timeout.other_groups if group not in mentioned]
+    others = [group for group in timeout.other_groups if group not in told]
     ended = exceptions.exceptions_of(facts).of_threads
     return Hit(
         named={
@@ -76,9 +72,7 @@ def _find_timeout(facts: Facts, timeout: _Timeout, account: Account | None = Non
             "told_first": told.partition(",")[0] if not who else "",
             "by_all": told,
             "proved": ranks if not account else set(),
-            "alone": alone.suspects if alone else set(),
-            "alone_words": alone.words if alone else "",
-            "suspects": suspects(facts),
+            "suspects": at_end.suspects(facts),
             "thread": f"{ended[0].text} ({short(ended[0].line)})" if ended else "",
             "others": others,
             "groups": listed(others),
