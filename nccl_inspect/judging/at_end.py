@@ -19,8 +19,8 @@ from nccl_inspect.event.types import (
 )
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
+from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import Facts, as_shell, global_ranks, once
-from nccl_inspect.judging.process_ends.ends import since_start, terminations
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, Setting
@@ -129,7 +129,6 @@ def ranks_of(comm: CommunicatorInfo, members: Iterable[int]) -> list[int]:
 
 
 def _lines_of(facts: Facts, ranks: Iterable[int]) -> list[LastLine]:
-    """The last lines of the processes of some ranks."""
     wanted = set(ranks)
     return [last for last in facts.job.last_lines if wanted & set(last.ranks)]
 

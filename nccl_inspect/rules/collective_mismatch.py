@@ -118,7 +118,6 @@ def _outlier(calls: Iterable[tuple[str, int | None]]) -> set[int]:
 
 
 def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
-    """Each call with the ranks that are in it, if known."""
     by_call: dict[str, set[int]] = {}
     for call, rank in calls:
         by_call.setdefault(call, set()).update(() if rank is None else (rank,))

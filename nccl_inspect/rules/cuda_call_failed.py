@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.ends import last_words, process_ends
 from nccl_inspect.judging.engine import Facts, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_hits import make_hit
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.ends import last_words, process_ends
 
 _TELLING = {500, 704, 801, *cuda.KERNEL_ERRORS, *cuda.ANSWERS}
 """Errors that are the cause themselves, or say more than their location would."""

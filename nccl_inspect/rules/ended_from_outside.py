@@ -6,12 +6,10 @@ import signal
 from collections.abc import Iterator
 from operator import attrgetter
 
-from nccl_inspect.judging import at_end
+from nccl_inspect.judging import at_end, exceptions
+from nccl_inspect.judging.ends import is_last, since_start, terminations
 from nccl_inspect.judging.engine import Effects, Facts, Notice, value
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.ends import since_start, terminations
-from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.judging.statements import EXTERNAL, is_propagated_error, message_of, report_of
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals

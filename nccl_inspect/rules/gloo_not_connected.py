@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.engine import Effects, Facts, first_evidence, value
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_prefix
 
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")

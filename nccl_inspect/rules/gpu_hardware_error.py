@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.ends import raised_in_ray
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions, ray
 from nccl_inspect.judging.statements import rank_prefix
 
 _ON_HOST = "host alloc"
@@ -49,7 +50,7 @@ def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
 def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
     """Return the ranks that raised it, according to PyTorch or Ray."""
     rank = rank_prefix(notice)
-    return ray.raised_by(facts, notice) if rank is None else {rank}
+    return raised_in_ray(facts, notice) if rank is None else {rank}
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import at_end
+from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends.ends import process_ends
 from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
@@ -71,7 +71,6 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 
 def _odd(facts: Facts, comm: CommunicatorInfo) -> set[int]:
-    """The ranks of a communicator that alone have a setting."""
     return at_end.ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
 
 

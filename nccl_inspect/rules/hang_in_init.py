@@ -67,7 +67,6 @@ def tell(facts: Facts, account: Account) -> Hit:
 
 
 def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks: set[int]) -> Hit:
-    """Return what is known of ranks that wait in a communicator."""
     job, never = facts.job, set(range(comm.nranks)) - set(comm.started)
     state = ""
     if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):

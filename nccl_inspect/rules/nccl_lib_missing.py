@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.engine import Effects, Facts
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
 
 
 def find(facts: Facts) -> Iterator[Hit | Effects]:

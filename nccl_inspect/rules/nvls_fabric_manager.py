@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.engine import Facts, value
 from nccl_inspect.judging.facts import ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends.silence import is_last
 
 _NO_MEMORY = 2
 

@@ -5,7 +5,24 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.judging import placement, propagated_errors
+from nccl_inspect.judging import exceptions, placement, propagated_errors
+from nccl_inspect.judging.ends import (
+    EXCEPTION,
+    ProcessEnd,
+    in_order,
+    is_last,
+    is_maybe_caught,
+    is_of_task,
+    is_unordered,
+    last_words,
+    loss_exceptions,
+    process_ends,
+    ranks_killed_by_monitor,
+    ranks_of_tasks,
+    since_start,
+    status_summary,
+    task_ends,
+)
 from nccl_inspect.judging.engine import Account, Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
@@ -14,24 +31,10 @@ from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
 from nccl_inspect.judging.page_words import Hit, tell_account
-from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.process_ends.ends import (
-    EXCEPTION,
-    in_order,
-    is_unordered,
-    last_words,
-    loss_exceptions,
-    process_ends,
-    ranks_of_tasks,
-    since_start,
-    status_summary,
-    task_ends,
-)
-from nccl_inspect.judging.process_ends.process_end import ProcessEnd
-from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, peers_lost, silence_of
 from nccl_inspect.judging.statements import FLUSHED, message_of, report_of
 from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.story.silence import Silence, closed_by_others, peers_lost, silence_of
 from nccl_inspect.util.wording import listed, ranges, ranks_word
 
 _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
@@ -140,7 +143,7 @@ def _find_loose(facts: Facts) -> Iterator[Hit]:
 def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that the kernel, or the scheduler of the job, killed because memory ran out."""
     gone = [end for end in departed if end.code == -signal.SIGKILL]
-    ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
+    ranks = {rank for end in gone for rank in end.ranks} | ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
     is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in killed)
     return Hit(
@@ -174,7 +177,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         known.append("ends others")
     begin = first.trace.begin if first.trace else first.notice
     message = next((words[rank] for rank in first.ranks if rank in words), None)
-    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or ray.is_maybe_caught(facts, first.notice)
+    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
     return Hit(
         named={
             "ended": ended,
@@ -257,7 +260,7 @@ def _waited_for(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
     if named := exceptions.absent_ranks(facts):
         return named
     # Of several tasks, Ray shows the exception that the driver received first.
-    if any(ray.is_of_task(end.notice) for end in ends):
+    if any(is_of_task(end.notice) for end in ends):
         return set()
     ranks = set(facts.job.ranks_seen)
     if (unseen := without_output(facts)) and len(unseen) <= len(ranks):

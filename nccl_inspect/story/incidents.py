@@ -9,20 +9,20 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.ends import is_last, process_ends, since_start, terminations
 from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.judging.evidence import kernel_log
+from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.ends import process_ends, since_start, terminations
-from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
-from nccl_inspect.judging.process_ends.silence import closed_by_others, is_last
 from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.story.incident import Incident
+from nccl_inspect.story.silence import closed_by_others
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.times import line_seconds

@@ -321,5 +321,4 @@ def is_used_below(facts: Facts, notice: Notice) -> bool:
 
 
 def _raised(notice: Notice) -> RaisedException:
-    """The exception of a line, without its rank prefix."""
     return RaisedException(_LINE.sub("", message_of(notice), count=1).strip(), notice.evidence[0], notice)
