@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging.ends import process_ends
-from nccl_inspect.judging.engine import Facts, Notice, first_evidence
+from nccl_inspect.judging.engine import Facts, first_evidence
 from nccl_inspect.judging.evidence import ras
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.judging.watchdog import waits
-from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import later
 
@@ -37,10 +36,15 @@ def find(facts: Facts) -> Iterator[Hit]:
         yield Hit([], named, (), paths.ends(), paths.hosts(), cut, open_paths=paths)
         return
     comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
-    is_other = facts.job.failed or any(map(_is_other, facts.errors(forced_ends=False)))
+    errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
+    is_other = facts.job.failed or any(not isinstance(error.event, CollectiveTimeout) for error in errors)
     if not comms or is_other or any(comm.unconnected for comm in comms) or at_end.is_starting_another(facts):
         return
-    stuck = _find_first_work(facts, comms[0])
+    # The time-outs of all ranks in the first work of a process group; none if a rank did not arrive.
+    first = [wait for wait in waits(facts) if wait.seq <= _FIRST_WORK]
+    arrived = {wait.rank if wait.rank is not None else wait.member for wait in first}
+    is_first = len(first) == len(waits(facts)) and arrived.issuperset(range(comms[0].nranks))
+    stuck = [wait.notice for wait in first] if is_first else []
     silent = [] if process_ends(facts) else at_end.unexplained_ends(facts)
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
@@ -58,16 +62,3 @@ def find(facts: Facts) -> Iterator[Hit]:
         ranks = [rank for rank in comm.ranks if rank is not None]
         lines = [*first_lines(paths)[:2], *first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
         yield Hit([], named, (), ranks, comm.hosts, lines)
-
-
-def _is_other(notice: Notice) -> bool:
-    """Whether a failure is neither PyTorch's timeout nor its effect."""
-    return not (isinstance(notice.event, CollectiveTimeout) or is_propagated_error(notice))
-
-
-def _find_first_work(facts: Facts, comm: CommunicatorInfo) -> list[Notice]:
-    """Find the timeouts of all ranks in the first work of a process group; nothing if a rank did not arrive."""
-    timeouts = [wait for wait in waits(facts) if wait.seq <= _FIRST_WORK]
-    arrived = {wait.rank if wait.rank is not None else wait.member for wait in timeouts}
-    everyone = set(range(comm.nranks))
-    return [wait.notice for wait in timeouts] if len(timeouts) == len(waits(facts)) and arrived >= everyone else []

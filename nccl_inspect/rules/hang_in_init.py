@@ -34,7 +34,8 @@ def find(facts: Facts) -> Iterator[Hit]:
             continue
         ranks = global_ranks(comm, waiting)
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
-            if silent := _silent(facts, comm, waiting):
+            silent = global_ranks(comm, waiting.difference(comm.connected, comm.unconnected, comm.ended))
+            if silent and not any(source.damaged_lines for source in facts.job.sources):
                 touching = paths.only(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
@@ -72,6 +73,9 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
     if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
         state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
     unnumbered = None in comm.ranks and not named["elsewhere"]
+    if unnumbered:  # each of those that wait for some whose logs are elsewhere may be the first one stuck
+        stuck = (one for one in job.communicators if not one.completed and not facts.paths_of(one))
+        ranks = {rank for one in stuck for rank in global_ranks(one, one.started)}
     return Hit(
         named=named
         | {
@@ -82,24 +86,11 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
             "phases": at_end.phases(facts, comm),
         },
         known=("stuck", *(("ended",) if job.ended_by else ()), *(("releases",) if len(job.nccl_versions) > 1 else ())),
-        ranks=_all_waiting(facts) if unnumbered else ranks,
+        ranks=ranks,
         hosts=[host.name for host in job.hosts if ranks & set(host.ranks)] if named["elsewhere"] else comm.hosts,
         evidence=[*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
         open_end=not job.ended_by,
     )
-
-
-def _silent(facts: Facts, comm: CommunicatorInfo, waiting: set[int]) -> set[int]:
-    """The waiting ranks without a later line, in a log that has no damaged lines."""
-    if any(source.damaged_lines for source in facts.job.sources):
-        return set()
-    return global_ranks(comm, waiting.difference(comm.connected, comm.unconnected, comm.ended))
-
-
-def _all_waiting(facts: Facts) -> set[int]:
-    """Return the ranks that wait for some whose logs are elsewhere: each of them may be the first one stuck."""
-    stuck = (comm for comm in facts.job.communicators if not comm.completed and not facts.paths_of(comm))
-    return {rank for comm in stuck for rank in global_ranks(comm, comm.started)}
 
 
 def _before_start(facts: Facts) -> Iterator[Hit]:
@@ -110,17 +101,14 @@ def _before_start(facts: Facts) -> Iterator[Hit]:
     if lists and ends and starts_late:
         named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process", "es")}
         yield Hit(named=named, ranks=(), hosts=hosts_in(lists), evidence=[*first_evidence(lists), *ends[:1]])
-    elif not facts.job.paths and _ends_with_nccl(facts):
+        return
+    ends_at = {source.name: source.lines for source in facts.job.sources}
+    is_last = any(ends_at.get(last.source) == last.order for last in facts.job.last_lines)
+    if is_last and not facts.job.paths:  # a program that prints continues
         building = facts.with_event(P2pCheck)
         if lists or building:
             step, lines = ("building", building) if building else ("looking", lists)
             yield _cut(facts, step, ranks_in(building), first_evidence(lines)[:2])
-
-
-def _ends_with_nccl(facts: Facts) -> bool:
-    """Whether nothing follows NCCL's last line: a program that prints continues."""
-    lines = {source.name: source.lines for source in facts.job.sources}
-    return any(lines.get(last.source) == last.order for last in facts.job.last_lines)
 
 
 def _cut(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
@@ -72,11 +73,14 @@ class Collector:
         self.facts, self.actors = facts, actors
         self.rules = {entry.rule.name: entry.rule for entry in registered()}
         self.findings = [finding for finding in findings if finding.category != "log quality"]
-        self._errors = {(line.source, line.order) for notice in facts.errors() for line in notice.evidence}
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
             for line in () if self._is_condition(finding) or _is_slow(finding) else finding.evidence:
                 self._of_line[line.source, line.order] = finding
+
+    @cached_property
+    def _errors(self) -> set[tuple[str, int]]:
+        return {(line.source, line.order) for notice in self.facts.errors() for line in notice.evidence}
 
     def all(self) -> list[Incident]:
         """Return all incidents but those of the progress table."""

@@ -232,8 +232,9 @@ class Table:
         by_rank = grouped(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
         latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
         rows: dict[int, Dump] = {}
-        for rank in {rank for group in groups.values() for rank in group.ranks} & self._printing() - known:
-            own = {name: members for name, members in groups.items() if rank in members.ranks}
+        groups_of = grouped((rank, name) for name, group in groups.items() for rank in group.ranks)
+        for rank in groups_of.keys() & self._printing() - known:
+            own = {name: groups[name] for name in groups_of[rank]}
             row = Dump(
                 f"watchdog of rank {rank}",
                 "",

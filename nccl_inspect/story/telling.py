@@ -198,6 +198,7 @@ class Story:
             count=len(incidents),
             because=next((cause for cause in causes if cause < place), 0) if place else None,
             rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind, found),
+            host_of={rank: host for rank in ranks for host in self._actors.hosts_of([rank])},
         )
 
 
