@@ -30,7 +30,8 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     if not errors and not facts.job.last_lines and (waits := facts.notices("torch/store-waits")):
         yield Hit(waits[-1:], {"reach": _reach([])}, ranks=(), hosts=(), evidence=first_evidence(waits))
-    begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
+    communicators = facts.job.communicators if errors else ()
+    begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
     yield Effects(before)  # a later attempt succeeded
     errors = [error for error in errors if error not in before and not (begins and error.production in _AFTER_THE_END)]
