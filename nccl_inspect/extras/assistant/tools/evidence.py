@@ -37,6 +37,7 @@ class FullFinding(BaseModel):
     confidence: str = Field(description="certain, likely or possible: say so when you report it.")
     root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str]
+    action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
     summary: str
     cause: str
     impact: str
@@ -155,6 +156,7 @@ def _whole(finding: Finding) -> FullFinding:
         confidence=finding.confidence,
         root=finding.root,
         because=finding.because,
+        action=finding.action,
         summary=shown(finding.summary),
         cause=shown(finding.cause, _MAX_TEXT),
         impact=shown(finding.impact, _MAX_TEXT),

@@ -24,6 +24,7 @@ class BriefFinding(BaseModel):
     summary: str
     root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str] = Field(description="Rules of the findings that explain it.")
+    action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
     where: str = Field(description="The affected ranks and hosts, or what they have in common.")
     first_fix: str
 
@@ -48,6 +49,7 @@ def brief_finding(finding: Finding) -> BriefFinding:
         summary=shown(finding.summary),
         root=finding.root,
         because=finding.because,
+        action=finding.action,
         where=where(finding),
         first_fix=step(next(iter(finding.fix), "")),
     )
