@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import cache, wraps
 from typing import Any
 
@@ -107,21 +107,13 @@ def _family(dialect: str, family: str) -> str:
     productions = _families().get((dialect, family))
     if productions is None:
         raise ResourceNotFoundError(f"no messages '{dialect}/{family}'"[:200] + f"; {_SCHEME}://messages lists them")
-    return (
-        "\n".join(
-            [f"# {dialect}: {family}", *(line for production in productions for line in _message_lines(production))]
-        )
-        + "\n"
-    )
-
-
-def _message_lines(production: Production) -> Iterator[str]:
-    yield f"\n## {production.name}\n"
-    yield f"    {production.line}\n"
-    yield production.says
-    rule = f"; see the rule {production.rule}" if production.rule else ""
-    yield f"\n{meaning.releases(production)}; {meaning.subsystems(production)}; event {production.event}{rule}"
-    yield from (f"\n```text\n{sample}\n```" for sample in list(production.samples)[:1])
+    lines = [f"# {dialect}: {family}"]
+    for production in productions:
+        rule = f"; see the rule {production.rule}" if production.rule else ""
+        printed = f"{meaning.releases(production)}; {meaning.subsystems(production)}; event {production.event}{rule}"
+        lines += [f"\n## {production.name}\n", f"    {production.line}\n", production.says, f"\n{printed}"]
+        lines += [f"\n```text\n{sample}\n```" for sample in list(production.samples)[:1]]
+    return "\n".join(lines) + "\n"
 
 
 @cache
