@@ -21,9 +21,9 @@ from click.core import ParameterSource
 from nccl_inspect import cli, report
 from nccl_inspect.cli import print_stderr, several, shared, writing
 from nccl_inspect.cli.formats import formats
-from nccl_inspect.extras.collect import Wanted, command_collect, kubernetes
+from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
 from nccl_inspect.extras.collect.collection import Collection
-from nccl_inspect.extras.live import command_watch
+from nccl_inspect.extras.live import cli_watch
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
@@ -78,7 +78,7 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Select pods by label instead of JOB.")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
-@command_collect.timeout_option
+@cli_collect.timeout_option
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
 @formats(report.names())
@@ -117,7 +117,7 @@ def command(
         _require_followed(ctx)
         judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
         with _followed(wanted, timeout):
-            watch, no_color = command_watch.command, not out.style.color
+            watch, no_color = cli_watch.command, not out.style.color
             return int(ctx.invoke(watch, log="-", fail_on=fail_on, no_color=no_color, **judged))
     # The settings are those of the current folder, and errors in them are reported before anything is collected.
     options = shared.with_settings_file(options)
@@ -154,7 +154,7 @@ def complete() -> None:
 def _folder(keep: str) -> Iterator[Path]:
     """Yield the folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
     if keep:
-        yield command_collect.new_folder(keep, "--keep")
+        yield cli_collect.new_folder(keep, "--keep")
         return
     folder = TemporaryDirectory(prefix="nccl-inspect-")
     with PROCESS.undone_by(folder.cleanup), folder as name:

@@ -34,7 +34,8 @@ SIGNS = {"new": "+", "gone": "-", "changed": "~"}
 _COLORS = {"broken": "error", "undecided": "warning", "kept": "ok", "new": "warning", "gone": "info", "changed": "bold"}
 _HANG = 11
 _MAX_HOSTS = 3
-_KEYS_OF_FINDINGS = ("rule", "severity", "confidence", "summary", "cause", "impact", "fix", "ranks", "evidence")
+_TEXTS = ("summary", "cause", "impact", "fix")
+_KEYS_OF_FINDINGS = ("rule", "severity", "confidence", "action", *_TEXTS, "ranks", "evidence")
 """What a report of a policy needs of a finding; the rest is in the document of the job."""
 
 

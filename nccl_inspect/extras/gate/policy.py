@@ -18,7 +18,7 @@ from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.facts import first_lines, ranks_of_paths
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind, Selection, Setting
 from nccl_inspect.model.setting_names import Alike
 from nccl_inspect.model.statements.environment import is_echoed
@@ -231,6 +231,17 @@ def _ask_max_severity(wanted: str, job: Job) -> Iterator[Answer]:
         yield undecided("a rule that is left out finds a problem", "run all rules: no --select and no --ignore")
     else:
         yield undecided("the log does not show enough to judge a path", _FROM_THE_START)
+
+
+def _ask_forbidden_actions(unwanted: tuple[str, ...], job: Job) -> Iterator[Answer]:
+    needing = [finding for finding in job.findings if finding.action in unwanted]
+    for finding in needing:
+        summary = f"{finding.action} for {finding.rule} ({finding.confidence}): {finding.summary}"
+        yield broken(summary, finding.fix[0], finding.evidence, finding.ranks, finding.rule)
+    if not needing and job.verdict == "unknown":
+        yield undecided("the log does not show enough to judge the job", _FROM_THE_START)
+    elif not needing:
+        yield kept("no finding needs it")
 
 
 def _ask_max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
@@ -479,6 +490,7 @@ world_size = 16
 hosts = 2
 min_channels = 8                  # of the communicator of all ranks
 max_severity = "info"             # findings above it break the policy: none, info, warning, error
+forbidden_actions = ["drain-host"]  # what no finding may need: fix-then-restart, restart, wait, drain-host
 max_unrecognised_lines = 0        # NCCL lines that the grammar does not know
 max_damaged_lines = 0             # torn lines that could not be repaired
 
@@ -558,9 +570,19 @@ def _job_expectations(table: Table) -> Iterator[Expectation]:
     ):
         if (number := table.number(key)) is not None:
             yield Expectation(key, words.format(number), partial(ask, number))
+    if unwanted := table.texts("forbidden_actions"):
+        if unknown := set(unwanted).difference(ACTIONS):
+            raise table.error(f"forbidden_actions has '{min(unknown)}'", f"choose from {', '.join(ACTIONS[:-1])}")
+        yield expect_no_actions(unwanted)
     if limit := table.text("max_severity", _LIMITS):
         words = "no finding" if limit == "none" else f"no finding above {limit}"
         yield Expectation("max_severity", words, partial(_ask_max_severity, limit))
+
+
+def expect_no_actions(unwanted: tuple[str, ...]) -> Expectation:
+    """Return the expectation that no finding needs one of these actions."""
+    ask = partial(_ask_forbidden_actions, unwanted)
+    return Expectation("forbidden_actions", "no " + " or ".join(unwanted), ask)
 
 
 def _version_expectations(table: Table) -> Iterator[Expectation]:
