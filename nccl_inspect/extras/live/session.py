@@ -255,7 +255,7 @@ class Gathering:
     def gather_machine(self) -> None:
         """Gather what commands say of this machine; processes that the kernel ended before this run are none of it."""
         collection = self._collection()
-        host.machine(collection)
+        host.gather_machine(collection)
         with suppress(OSError, ValueError):  # there is none, or it has other times
             log = self._folder / host.folder() / host.KERNEL_LOG
             log.write_bytes(without_earlier_ends(log.read_bytes(), self._began - _SLACK))
@@ -271,7 +271,7 @@ class Gathering:
 
         There are none where the answer is text only, and where 2.28 breaks its JSON because ranks do not answer.
         """
-        host.ask(self._collection(), _RAS_SECONDS)
+        host.ask_ras(self._collection(), _RAS_SECONDS)
         with suppress(OSError, ValueError, AttributeError, TypeError):
             data = json.loads((self._folder / host.folder() / "ras.json").read_bytes())
             return {
