@@ -85,6 +85,7 @@ def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], li
     evidence = [file for file in found if artifacts.kind_of(file.name, artifacts.head_of(file))]
     by_key: dict[object, int] = {}
     group: list[int] = []
+    nameless: set[object] = set()
     logs = [file for file in found if file not in evidence]
 
     def joined(keys: Iterable[object], own: int) -> None:
@@ -102,8 +103,11 @@ def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], li
             joined([""], place)
         elif communicators:
             joined(communicators, place)
+            if name in nameless:
+                joined([name], place)
             by_key.setdefault(name, place)
         elif name[1] != file.name or name in by_key:
+            nameless.add(name)
             joined([name], place)
     members = defaultdict(list)
     for place, file in enumerate(logs):

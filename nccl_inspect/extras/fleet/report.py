@@ -115,7 +115,8 @@ class _Report:
     def _causes(self, jobs: int) -> list[dict[str, Any]]:
         rows = self._rows(
             "SELECT coalesce(rule, 'none') AS rule, any_value(category) AS category, count(*) AS bad, "
-            f"min(start) AS first, max(start) AS last FROM job WHERE bad GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {_MOST_CAUSES}"
+            "min(start) AS first, max(start) AS last "
+            f"FROM job WHERE bad GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {_MOST_CAUSES}"
         )
         by_day = self._rows("SELECT coalesce(rule, 'none') AS rule, start::DATE AS day, count(*) AS bad FROM job "
                             "WHERE bad GROUP BY ALL ORDER BY 1, 2")  # fmt: skip
@@ -137,7 +138,8 @@ class _Report:
         for kind, sql in _NEW.items():
             rows = self._rows(
                 "SELECT name, min(start) AS first, count(DISTINCT job) AS jobs, "
-                f"count(DISTINCT job) FILTER (bad) AS bad FROM ({sql}) GROUP BY 1 HAVING min(start) > ? ORDER BY bad DESC, jobs DESC, 1 "
+                "count(DISTINCT job) FILTER (bad) AS bad "
+                f"FROM ({sql}) GROUP BY 1 HAVING min(start) > ? ORDER BY bad DESC, jobs DESC, 1 "
                 f"LIMIT {_MOST_NEW}",
                 [last - NEW],
                 whole=True,
