@@ -212,11 +212,6 @@ class _Report:
         return table[:_MOST_ROWS]
 
 
-def drained(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The suspects that are a host or a part of one."""
-    return [suspect for suspect in document["suspects"] if suspect["host"]]
-
-
 def _rate(bad: int, jobs: int) -> dict[str, Any]:
     low, high = wilson(bad, jobs)
     rate = round(bad / jobs, 4) if jobs else 0.0

@@ -21,10 +21,11 @@ from chromium import BROWSER
 from repository import ROOT
 from schemas import closed
 
-from nccl_inspect.extras.fleet import adding, report, suspects
+from nccl_inspect.extras.fleet import adding, formats, report, suspects
 from nccl_inspect.extras.fleet.store import MOST_FILES, Store
 from nccl_inspect.extras.fleet.tables import TABLES
 from nccl_inspect.pipeline.options import Options
+from nccl_inspect.report import Style
 
 MANIFEST = """apiVersion: v1
 kind: Pod
@@ -106,7 +107,7 @@ def test_which_logs_are_read_together(tmp_path: Path) -> None:
 
 
 def test_small_files_are_merged_and_what_a_killed_process_left_counts_for_nothing(tmp_path: Path) -> None:
-    model = simulate_fleet.judged(simulate_fleet.text(1, 2))
+    model = simulate_fleet.model(1, 2, "")
     store = Store(str(tmp_path), make=True)
     simulated = simulate_fleet.Fleet(1, most=1).jobs(MOST_FILES, days=1)
     jobs = [simulate_fleet.rows([job._replace(model=model)]) for job in simulated]
@@ -139,35 +140,36 @@ def test_chances_are_those_of_the_books() -> None:
 
 def filled(place: Path, number: int, seed: int, background: float, hosts: int = 40) -> simulate_fleet.Truth:
     simulated = simulate_fleet.Fleet(seed, hosts, background, most=4)
-    simulate_fleet.fill(str(place), simulated, number)
+    simulate_fleet.fill(str(place), simulated.jobs(number))
     return simulated.truth
 
 
 def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
-    truth = filled(tmp_path, 3000, 5, 0.1)
+    truth = filled(tmp_path, 1500, 5, 0.1, hosts=20)
     document = json.loads(fleet("report", "--store", str(tmp_path), "--format", "json", "--by", "host"))
     assert not list(closed("nccl-inspect-fleet-1").iter_errors(document))
     assert {(one["kind"], one["name"]) for one in document["suspects"]} == truth.names
-    assert {one["host"] for one in report.drained(document)} == {*truth.hosts, truth.nic.split()[0]}
+    assert {one["host"] for one in document["suspects"]} == {None, *truth.hosts, truth.nic.split()[0]}
     assert sum(one["suspect"] for one in document["by"]["rows"]) == len(truth.hosts)
     assert all(proof["text"] and proof["line"] for one in document["suspects"] for proof in one["evidence"])
-    text = fleet("report", "--store", str(tmp_path))
-    assert all(name in text for _, name in truth.names)
-    assert f'nccl_inspect_fleet_suspect_bad{{host="{truth.hosts[0]}"' in fleet(
-        "report", "--store", str(tmp_path), "--format", "prometheus"
-    )
-    assert "<polyline" in fleet("report", "--store", str(tmp_path), "--format", "html")
+    told = {form: formats.load(form).render(document, Style()) for form in formats.names()}
+    assert not [name for _, name in truth.names for text in told.values() if name not in text]
+    assert f'nccl_inspect_fleet_suspect_bad{{host="{truth.hosts[0]}"' in told["prometheus"]
+    assert "<polyline" in told["html"]
     week = json.loads(fleet("report", "--store", str(tmp_path), "--format", "json", "--since", "7d"))
     assert len(week["days"]) == 7
 
 
 def document_of(place: Path, jobs: list[tuple[int, list[str], str, str]]) -> dict[str, Any]:
     """The report on jobs of one host each, unless more are given: day, hosts, image, fault."""
-    made = simulate_fleet.Fleet(1)
-    for number, (day, hosts, image, fault) in enumerate(jobs):
-        start = simulate_fleet.BEGIN + simulate_fleet.timedelta(days=day, seconds=number)
-        one = simulate_fleet.Simulated(made.model(len(hosts), 2, fault), f"{number:020}", start, hosts, image)
-        Store(str(place), make=True).append(start.date().isoformat(), [simulate_fleet.rows([one])])
+    begin, later = simulate_fleet.BEGIN, simulate_fleet.timedelta
+    simulated = [
+        simulate_fleet.Simulated(
+            simulate_fleet.model(len(hosts), 2, fault), f"{n:020}", begin + later(days=day, seconds=n), hosts, image
+        )
+        for n, (day, hosts, image, fault) in enumerate(jobs)
+    ]
+    simulate_fleet.fill(str(place), simulated)
     return report.report(Store(str(place)))
 
 
@@ -230,7 +232,7 @@ def test_a_store_may_be_in_a_bucket(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("seed", "background"), [(11, 0.05), (11, 0.2), (12, 0.05), (12, 0.2)])
 def test_faults_among_a_thousand_hosts(tmp_path: Path, seed: int, background: float) -> None:
     simulated = simulate_fleet.Fleet(seed, 1000, background, most=64)
-    simulate_fleet.fill(str(tmp_path), simulated, 20_000)
+    simulate_fleet.fill(str(tmp_path), simulated.jobs(20_000))
     document = report.report(Store(str(tmp_path)))
     assert {(one["kind"], one["name"]) for one in document["suspects"]} == simulated.truth.names
 
