@@ -25,6 +25,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.processes import Helpers
 from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.wording import count
 
 CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
@@ -190,6 +191,19 @@ def add(
     return total
 
 
+def append(
+    inputs: Sequence[str], store: str, say: Callable[[str], None], options: reading.Options | None = None
+) -> None:
+    """Append the job in some logs and say so, or why not: whoever followed the job has other things to do."""
+    try:
+        outcome = add(units(inputs, together=True)[0], Terms(store, options or reading.Options()))
+    except NcclInspectError as error:
+        say(str(error))
+        return
+    for problem in outcome.problems or [f"{count(outcome.added.total(), 'job')} added to {store}"]:
+        say(problem)
+
+
 def _shares(some: Sequence[Unit], number: int) -> list[list[Unit]]:
     """Logs in shares of about the same size."""
     shares: list[list[Unit]] = [[] for _ in range(min(number, len(some)))]
@@ -256,9 +270,9 @@ def judged_unit(unit: Unit, digest: str, written: float, judge: reading.Judge, i
     jobs: list[Job] = []
     worst = judge.worst(reading.fold(inventory.logs), jobs.append, beside=inventory)
     names = {standing.number: standing.name for standing in worst.jobs}
-    tables = []
+    tables, first = [], Path(unit.logs[0])
     for number, job in enumerate(jobs, 1):
-        job.name = names.get(number) or Path(unit.logs[0]).name
+        job.name = names.get(number) or (first.name if len(unit.logs) == 1 else first.parent.name)
         tables.append(of_job(job, _ident(digest, number), written, image))
     return tables
 

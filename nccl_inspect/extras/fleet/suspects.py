@@ -105,7 +105,7 @@ class Count(Frozen):
     expected: float
     """Bad ones among as many jobs of like size and time without it."""
     chance: float
-    """The logarithm of the probability of so many if that were all."""
+    """The logarithm of the probability of that many by chance."""
 
     @property
     def ratio(self) -> float:

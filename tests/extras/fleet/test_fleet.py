@@ -77,6 +77,9 @@ def test_a_log_is_added_once_whatever_it_is_called_and_the_files_of_a_job_togeth
     done = command_line.execute("fleet", "add", "--store", str(store), "--image", "own", data=log(9))
     assert done.stdout.startswith(b"1 job added")
     assert rows(store, "SELECT count(*) n FROM job WHERE image = 'own'") == [{"n": 1}]
+    (logs / "live.log").write_bytes(log(11))
+    command_line.execute("watch", str(logs / "live.log"), "--until-end", "--store", str(store))
+    assert rows(store, "SELECT count(*) n FROM job") == [{"n": 6}]
     (logs / "empty.log").write_text("nothing\n")
     assert command_line.execute("fleet", "add", str(logs / "empty.log"), "--store", str(store)).returncode == 3
 
@@ -156,6 +159,7 @@ def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
     assert not [name for _, name in truth.names for text in told.values() if name not in text]
     assert f'nccl_inspect_fleet_suspect_bad{{host="{truth.hosts[0]}"' in told["prometheus"]
     assert "<polyline" in told["html"]
+    assert "\\x0a" not in told["text"]
     week = json.loads(fleet("report", "--store", str(tmp_path), "--format", "json", "--since", "7d"))
     assert len(week["days"]) == 7
 
@@ -201,7 +205,7 @@ def test_a_store_is_told_from_other_folders_and_a_missing_library_is_named(
     for args, says in (
         (["report", "--store", str(tmp_path / "gone")], "no store; make one with"),
         (["add", str(tmp_path / "note"), "--store", str(tmp_path)], "neither a store nor empty"),
-        (["report", "--store", str(tmp_path), "--since", "soon"], "no number of days or weeks"),
+        (["report", "--store", str(tmp_path), "--since", "soon"], "not a number of days or weeks"),
     ):
         done = command_line.execute("fleet", *args)
         assert (done.returncode, says in done.stderr.decode()) == (2, True), done.stderr

@@ -58,7 +58,8 @@ class Session:
         self._environment = {**environment, **variables.given(environment, place.folder)}
         self._rank, local = variables.ranks(environment)
         self._gathers = not local
-        self._reports = self._gathers and not self._rank
+        self.is_first = self._gathers and not self._rank
+        """Whether this is the process that reports on the job."""
         self._gathering = Gathering(place.folder)
         self._standstill: Standstill | None = None
         self._kept_at = 0.0
@@ -74,7 +75,7 @@ class Session:
         with Signals.held() as signals:
             channels = streams.channels()
             self._log = log = JobLog(self._place.log, several=len(channels) > 1)
-            if self._reports:
+            if self.is_first:
                 pattern = variables.log_files(self._environment)
                 self._standstill = Standstill(self._options.stall, log, self._folder, pattern)
             try:
@@ -86,7 +87,7 @@ class Session:
             log.flush()
             self._end(status, log)
             folder.keep_status(self._place, self._ending(status))
-            if self._gathers and self._gathered(signals) and self._reports:
+            if self._gathers and self._gathered(signals) and self.is_first:
                 self._report(status, signals)
         return status
 
