@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.bandwidth import words
+from nccl_inspect import bandwidth
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging import culprit_words
 from nccl_inspect.judging.statements import is_propagated_error
@@ -228,11 +228,11 @@ def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
     if lead and lead.rule == "bandwidth-low" and entries and entries[0].verdict == "low":
         entries = entries[1:]  # it is in the headline
     for entry in entries[:_MAX_MEASURED]:
-        yield "bandwidth", words.sentence(entry, "GB/s")
+        yield "bandwidth", bandwidth.describe_measurement(entry, "GB/s")
     if len(entries) > _MAX_MEASURED:
         yield "", f"… and {len(entries) - _MAX_MEASURED} more: nccl-inspect bandwidth lists them"
     if job.training:
-        yield "training", ", ".join(map(words.speed, job.training))
+        yield "training", ", ".join(map(bandwidth.describe_speed, job.training))
 
 
 def _stops(job: Job) -> Iterator[tuple[str, str]]:

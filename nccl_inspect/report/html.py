@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_inspect._version import __version__
-from nccl_inspect.answers import Answer, env, hosts, nics, ranks
+from nccl_inspect.answers import machines, ranks
 from nccl_inspect.judging import capture
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.job import Job
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = ("htm",)
 _PAGE = Path(__file__).parent / "page"
-_ANSWERS: dict[str, Answer] = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
+_ANSWERS = {"hosts": machines.HOSTS, "nics": machines.NICS, "env": ranks.ENV, "ranks": ranks.RANKS}
 """The tables that commands also print."""
 _URL = re.compile(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
 
@@ -69,7 +69,7 @@ def render(job: Job, style: Style) -> str:
         "looks": [(look, data.LETTERS[look.key]) for look in LOOKS if look.key in used],
         "gdr": {gdr_word(kind.gdr) for kind in job.paths.kinds},
         "verdicts": {kind.verdict for kind in job.paths.kinds},
-        "answers": {name: sections.answer(kind, job) for name, kind in _ANSWERS.items()},
+        "answers": {name: sections.answer(asked, job) for name, asked in _ANSWERS.items()},
         "versions": sections.versions(job, names),
         "capture": capture.command(job),
         "plots": sections.plots(job),

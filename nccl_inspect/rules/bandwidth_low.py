@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.bandwidth import VERY_LOW, measure, words
+from nccl_inspect import bandwidth
+from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.impact import Estimate, cited
@@ -16,11 +17,11 @@ def find(facts: Facts) -> Iterator[Hit]:
     worst = min(low, key=_ratio, default=None)
     if worst is None or worst.line is None:
         return
-    others = [words.of_what(entry) for entry in low if entry is not worst]
-    source = cited(f"{words.band(worst)} GB/s", worst.what, worst.expected_source or "")
+    others = [bandwidth.measurement_name(entry) for entry in low if entry is not worst]
+    source = cited(f"{bandwidth.expected_range(worst)} GB/s", worst.what, worst.expected_source or "")
     paths, times = facts.job.paths, 1 / max(_ratio(worst), 1e-3)
     named = {
-        "measured": words.sentence(worst),
+        "measured": bandwidth.describe_measurement(worst),
         "others": others[0] if len(others) == 1 else f"{len(others)} others" if others else "",
         "part": worst.part,
         "times": Estimate(f"{times:{'.2g' if times < 100 else '.0f'}}", (source,)),

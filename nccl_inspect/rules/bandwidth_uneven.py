@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.bandwidth import measure, words
+from nccl_inspect import bandwidth
+from nccl_inspect.bandwidth import measure
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.page_words import Hit
 
@@ -15,12 +16,12 @@ def find(facts: Facts) -> Iterator[Hit]:
     worst = max(uneven, key=lambda entry: (entry.falls, len(entry.dips)))
     before = max((row for row in worst.sizes if row.size < worst.dips[0].size), key=lambda row: row.gbps)
     named = {
-        "what": words.of_what(worst),
+        "what": bandwidth.measurement_name(worst),
         "falls": worst.falls,
         "several": len(worst.dips) > 1,
-        "peak": words.rate(before.gbps),
-        "size": words.size(before.size),
-        "dips": words.dips(worst),
+        "peak": bandwidth.rate_text(before.gbps),
+        "size": bandwidth.size_text(before.size),
+        "dips": bandwidth.describe_dips(worst),
         "several nodes": (worst.nodes or 2) > 1,
     }
     lines = [before.line, *(dip.line for dip in worst.dips)]

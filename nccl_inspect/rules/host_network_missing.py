@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nccl_inspect import platforms
 from nccl_inspect.judging.engine import Facts, Finding
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, requests_device, shows
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.platforms import networks
 from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _names_interface(effect: Finding) -> bool:
 def _is_google(facts: Facts, cases: list[Case]) -> bool:
     """Whether the network of the machine consists of additional interfaces of the node."""
     machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(networks.named(machine.network).vendor == "GCP" for machine in machines if machine)
+    return any(platforms.find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:

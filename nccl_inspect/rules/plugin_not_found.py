@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect import platforms
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence
 from nccl_inspect.judging.facts import evidence_of_settings
 from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import fallback
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.platforms import networks
 
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
 """Files that NCCL and RCCL look for by default; 2.27 prints 'set by env' although nothing is set."""
@@ -20,7 +20,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     """
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     machine, off = facts.platform, plugins_off(facts)
-    needed = machine is not None and bool(networks.named(machine.network).plugin)
+    needed = machine is not None and bool(platforms.find_network(machine.network).plugin)
     is_on_one_host = bool(facts.job.communicators) and not facts.spans_hosts()  # a fragment may be part of a larger job
     named = {"tcp": tcp_paths(facts), "needed": needed, "machine": machine and machine.name}
     if off:

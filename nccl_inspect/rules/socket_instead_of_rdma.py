@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect import platforms
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Facts, first_evidence
 from nccl_inspect.judging.facts import first_lines
@@ -9,13 +10,12 @@ from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.platforms import networks
 
 
 def find(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
     signs, verbs, machine = slingshot.signs(facts), fabrics.lacking_verbs(facts), facts.platform
-    network = networks.named(machine.network if machine else None)
+    network = platforms.find_network(machine.network if machine else None)
     google = network.plugin if network.vendor == "GCP" else ""
     paths = fabrics.tcp_paths(facts) | fabrics.over_tcp_provider(facts).where(lambda _: bool(signs))
     sure = paths.where(lambda kind: kind.scope == "inter")

@@ -47,7 +47,7 @@ SHARED = {
         *("words", "tables", "columns", "host_matrix", "beside", "digest", "gaps", "head", "folding"),
         *("jobs", "markup", "page", "picture"),
     ),
-    "cli": ("shared", "filters", "formats", "leads", "manual", "questions", "several", "writing"),
+    "cli": ("shared", "manual", "questions"),
 }
 """What formats and commands may import of their siblings."""
 

@@ -245,4 +245,4 @@ def test_nothing_of_a_log_drives_the_terminal(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_cell_is_no_formula() -> None:
-    assert questions.table_of_rows([["host", "=cmd"], ["+x", -3]]) == "host,'=cmd\n'+x,-3\n"
+    assert questions.write_csv([["host", "=cmd"], ["+x", -3]]) == "host,'=cmd\n'+x,-3\n"

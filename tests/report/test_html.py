@@ -18,7 +18,7 @@ from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect import report
-from nccl_inspect.answers import env, hosts, nics, ranks
+from nccl_inspect.answers import machines, ranks
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
@@ -264,8 +264,8 @@ def test_a_page_of_1024_ranks_stays_below_three_megabytes() -> None:
 def test_the_page_has_the_tables_of_the_commands() -> None:
     job = sample_data.job("peer-killed")
     text = html(job)
-    for kind in (hosts, nics, env, ranks):
-        for marked, cells in sections.answer(kind, job).rows:
+    for asked in (machines.HOSTS, machines.NICS, ranks.ENV, ranks.RANKS):
+        for marked, cells in sections.answer(asked, job).rows:
             row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
             assert f"<tr{' class=' * marked}{MARK * marked}>{row}</tr>" in text
 

@@ -9,8 +9,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.types import Completion, CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
+from nccl_inspect import explain as explaining
 from nccl_inspect.errors import suggestion
-from nccl_inspect.explain import line as explaining
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging.engine import CATEGORIES, registered

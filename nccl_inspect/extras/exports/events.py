@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nccl_inspect.event.types import KINDS
-from nccl_inspect.grammar.notation import fields
+from nccl_inspect.grammar.notation import Shape, field_type, fields
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
-from nccl_inspect.grammar.types import field_type
 
 _GENERAL = ("Message", "Notice")
 """Events that keep whatever their messages say."""

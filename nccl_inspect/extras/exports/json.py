@@ -9,8 +9,8 @@ from typing import Any
 from nccl_inspect.extras.exports import heads
 from nccl_inspect.extras.exports.events import is_shown, kind, specs
 from nccl_inspect.extras.exports.patterns import AUTOMATON, shapes, translated
+from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.scanning import meaning
 
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"

@@ -14,9 +14,8 @@ from itertools import chain
 from nccl_inspect.extras.exports import heads
 from nccl_inspect.extras.exports.events import groups, is_shown, kind, ordered, snake, typed
 from nccl_inspect.extras.exports.patterns import BACKTRACKING, shapes, translated
-from nccl_inspect.grammar.notation import fields, leads
+from nccl_inspect.grammar.notation import Shape, fields, leads
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 
 USE = "lnav -i {out} && lnav job.log"
 FILE = "nccl_log.json"

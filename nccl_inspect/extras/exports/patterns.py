@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, fields, parse
+from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, fields, parse
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.util.records import Frozen, frozen
 
 Capture = Callable[[int, str], str]

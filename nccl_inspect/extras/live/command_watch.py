@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect import artifacts, report
-from nccl_inspect.cli import print_stderr, shared, writing
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.live import exit_conditions, tail
@@ -113,7 +113,7 @@ def command(
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
     waiter = tail.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
-    screen = _Screen(writing.style(no_color, "-"), interval)
+    screen = _Screen(shared.choose_style(no_color, "-"), interval)
     alarm: exit_conditions.Alarm | None = None
     job: Job | None = None
     try:
@@ -135,7 +135,7 @@ def command(
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
-        writing.exit_quietly()
+        shared.exit_quietly()
     finally:
         screen.clear()
     for words in place.problems(job) if place else ():
@@ -226,7 +226,7 @@ class _Screen:
         lines = [line for event in news for line in _words(event, self._style)]
         if lines:
             self.clear()
-            writing.write_lines(lines, "-")
+            shared.write_lines(lines, "-")
 
     def note(self, words: str) -> None:
         """Write a note about the input."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from nccl_inspect import bandwidth
 from nccl_inspect.answers import Answer
-from nccl_inspect.answers.env import unusual
-from nccl_inspect.bandwidth import words
+from nccl_inspect.answers.ranks import mark_unusual
 from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
@@ -75,7 +75,12 @@ def _plot(entry: Measured) -> Plot:
         return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
 
     points = [
-        (across(row.size), up(row.gbps), f"{words.rate(row.gbps)} GB/s at {words.size(row.size)}", row in entry.dips)
+        (
+            across(row.size),
+            up(row.gbps),
+            f"{bandwidth.rate_text(row.gbps)} GB/s at {bandwidth.size_text(row.size)}",
+            row in entry.dips,
+        )
         for row in entry.sizes
     ]
     band = (entry.expected_low, entry.expected_high)
@@ -83,13 +88,13 @@ def _plot(entry: Measured) -> Plot:
     step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
     every = max(1, -(-len(entry.sizes) // _LABELS))
     return Plot(
-        caption=words.sentence(entry),
+        caption=bandwidth.describe_measurement(entry),
         verdict=entry.verdict,
         line=" ".join(f"{x},{y}" for x, y, *_ in points),
         points=points,
         band=(up(band[1]), round(up(band[0]) - up(band[1]), 1) or 1) if band[0] and band[1] else None,
         rates=[(up(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
-        sizes=[(across(row.size), words.size(row.size)) for row in entry.sizes[::-1][::every]],
+        sizes=[(across(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
         source=entry.expected_source if entry.expected_source and entry.expected_source.startswith("http") else "",
     )
 
@@ -167,11 +172,11 @@ def leads(job: Job) -> list[LeadFinding]:
     ]
 
 
-def answer(kind: Answer, job: Job) -> MarkedTable:
-    """The table of an answer, with bad rows marked."""
-    rows = kind.rows(job)
-    table = fitted(kind.COLUMNS, cells(kind.COLUMNS, rows), UNBOUNDED)
-    return MarkedTable(table.head, [(kind.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
+def answer(asked: Answer, job: Job) -> MarkedTable:
+    """Return the table of an answer, with bad rows marked."""
+    rows = asked.rows(job)
+    table = fitted(asked.columns, cells(asked.columns, rows), UNBOUNDED)
+    return MarkedTable(table.head, [(asked.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
 
 
 def versions(job: Job, names: dict[str, str]) -> list[Version]:
@@ -193,7 +198,7 @@ def versions(job: Job, names: dict[str, str]) -> list[Version]:
         where = f"{names.get(first.source, first.source)}:{first.line}"
         entries.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
     merged = {(entry.name, entry.value): entry for entry in reversed(entries)}
-    notes = {name: unusual(values) for name, values in counts.items()}
+    notes = {name: mark_unusual(values) for name, values in counts.items()}
     return [entry._replace(note=notes[entry.name][entry.value]) for _, entry in sorted(merged.items())]
 
 

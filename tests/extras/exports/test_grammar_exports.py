@@ -24,8 +24,8 @@ from nccl_inspect.extras.exports.events import groups, is_shown, ordered
 from nccl_inspect.extras.exports.lnav import column
 from nccl_inspect.extras.exports.patterns import AUTOMATON, BACKTRACKING, Syntax, shapes, translated
 from nccl_inspect.grammar import files
+from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.ingest.lines import prefix
 
 LOGS = ("efa-provider-missing-socket-fallback", "timestamps", "v2.19.4-socket-2node", "v2.30.7-shm-4gpu")

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from mcp.types import CallToolResult
 from pydantic import BaseModel, Field
 
+from nccl_inspect import explain as explaining
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.explain import line as explaining
 from nccl_inspect.extras.assistant.bounds import MAX_RESULT, Page, answer, cut_list
 from nccl_inspect.extras.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, shown
 from nccl_inspect.extras.assistant.reader import LogReader

@@ -86,13 +86,13 @@ def tool(reader: LogReader) -> Callable[..., Any]:
         Filters select pairs; start with verdict="fallback" or slowest_first. The answer counts all selected pairs by
         kind and lists some of them: 'page' says how to get the next ones.
         """
-        places = selection.PlaceFilter(selection.ranges_of("rank", (rank,) if rank else ()), (host,) if host else ())
+        places = selection.PlaceFilter(selection.parse_ranges("rank", (rank,) if rank else ()), (host,) if host else ())
         wanted = selection.PathFilter(
             places,
             scope,
             (transport,) if transport else (),
             (verdict,) if verdict else (),
-            frozenset(selection.rules_known((rule,) if rule else ())),
+            frozenset(selection.match_rules((rule,) if rule else ())),
         )
         judged = await reader.job(several(logs), JobRequest(platform, tuple(several(topology)), job, run), ctx)
         return await reader.alone(lambda: _answer(judged, wanted, slowest_first, range(offset, offset + limit)))
@@ -102,10 +102,10 @@ def tool(reader: LogReader) -> Callable[..., Any]:
 
 def _answer(job: Job, wanted: selection.PathFilter, slowest_first: bool, places: range) -> CallToolResult:
     chosen = wanted.of(job)
-    text = "" if chosen else selection.no_path(job, wanted.verdicts)
+    text = "" if chosen else selection.explain_no_path(job, wanted.verdicts)
     kinds = [kind_of_path(row) for row in by_kind(chosen)[:_MAX_KINDS]]
     if slowest_first:
-        chosen = selection.slowest(chosen, job)
+        chosen = selection.sort_slowest_first(chosen, job)
     rows = [_pair(path) for path in chosen[places.start : places.stop]]
     part = cut_list(rows, len(chosen), places.start, _ROOM, "filter by rank, host, scope, transport or verdict")
     return answer(RankPairs(rank_space=job.rank_space, kinds=kinds, pairs=part.rows, page=part.page), text)

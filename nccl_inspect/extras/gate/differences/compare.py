@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from nccl_inspect.bandwidth import words
+from nccl_inspect import bandwidth
 from nccl_inspect.event import types as events
 from nccl_inspect.extras.gate.differences import AREAS, Change, Difference, explanations, findings, structure, ways
 from nccl_inspect.model.evidence import Evidence
@@ -165,23 +165,32 @@ def _communicators(a: Job, b: Job) -> Iterator[Change]:
 
 def _bandwidth(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
     """Measured bandwidths of the same operation and number of ranks, and speeds of a training, that both runs have."""
-    ours = {words.of_what(entry): entry for entry in a.bandwidth}
+    ours = {bandwidth.measurement_name(entry): entry for entry in a.bandwidth}
     for entry in b.bandwidth:
-        what = words.of_what(entry)
+        what = bandwidth.measurement_name(entry)
         if (before := ours.get(what)) and _differ(before.measured_gbps, entry.measured_gbps):
             lines = [line for line in (entry.line, before.line) if line]
             is_slower = entry.measured_gbps < before.measured_gbps
-            yield Change("bandwidth", what, words.peak(before), words.peak(entry), is_slower=is_slower, evidence=lines)
+            yield Change(
+                "bandwidth",
+                what,
+                bandwidth.describe_peak(before),
+                bandwidth.describe_peak(entry),
+                is_slower=is_slower,
+                evidence=lines,
+            )
     speeds = {speed.what: speed for speed in a.training}
     for speed in b.training:
         if (earlier := speeds.get(speed.what)) and _differ(earlier.median, speed.median):
             is_slower = (speed.median > earlier.median) == speed.what.startswith("seconds")
             lines = [speed.line, earlier.line]
             times = max(speed.median, earlier.median) / min(speed.median, earlier.median)
-            after = f"{words.speed(speed)}, {times:.2g} times {'slower' if is_slower else 'faster'}"
-            yield Change("bandwidth", "training", words.speed(earlier), after, is_slower=is_slower, evidence=lines)
+            after = f"{bandwidth.describe_speed(speed)}, {times:.2g} times {'slower' if is_slower else 'faster'}"
+            yield Change(
+                "bandwidth", "training", bandwidth.describe_speed(earlier), after, is_slower=is_slower, evidence=lines
+            )
     if bool(a.training) != bool(b.training):
-        stated = ", ".join(map(words.speed, a.training or b.training))
+        stated = ", ".join(map(bandwidth.describe_speed, a.training or b.training))
         open_questions.append(f"training: not in the log of {'B' if a.training else 'A'} ({stated} in the other)")
 
 
