@@ -7,8 +7,6 @@ Where the log does not name the algorithm (subsystem TUNING) a ring is assumed, 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +23,7 @@ from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.report import Style
+from nccl_inspect.report.tables import write_records
 from nccl_inspect.report.words import block
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Record, picked, record
@@ -397,17 +396,7 @@ def render_csv(traffic: Traffic, by: str, style: Style) -> str:
     else:
         names = list(operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
         rows = list(map(operation_to_dict, traffic.operations))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([[_cell(row[name]) for name in names] for row in rows])
-    return out.getvalue()
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ";".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+    return write_records(names, rows)
 
 
 _OPERATION_HEAD = ["communicator", "operation", "size", "calls", "type", "algorithm", "mean per rank"]

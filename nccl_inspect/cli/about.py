@@ -12,7 +12,7 @@ from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.judging.engine import CATEGORIES, Rule, registered
 from nccl_inspect.report import Style
-from nccl_inspect.report.columns import UNBOUNDED
+from nccl_inspect.report.tables import UNBOUNDED
 from nccl_inspect.report.words import block
 from nccl_inspect.util.records import picked
 

@@ -12,7 +12,7 @@ from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
 from nccl_inspect.report import Style
-from nccl_inspect.report.words import PAGE_WIDTH, block, fitted, for_terminal, paint
+from nccl_inspect.report.words import PAGE_WIDTH, block, fit_page, page_for_terminal, paint
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util.atomic_files import STDOUT
 from nccl_inspect.util.secrets import masked
@@ -107,7 +107,7 @@ def _explained(text: str, style: Style, width: int, is_shown: bool) -> str:
     page = explaining.rule_page(text)
     if page is None:
         return _of_line(explaining.line(text), style)
-    return for_terminal(page, style.with_fields(width=width)) if is_shown else fitted(page, width)
+    return page_for_terminal(page, style.with_fields(width=width)) if is_shown else fit_page(page, width)
 
 
 def _of_line(explanation: explaining.Explanation, style: Style) -> str:

@@ -9,16 +9,26 @@ from tabulate import tabulate
 
 from nccl_inspect import platforms
 from nccl_inspect.answers import Column, selection
-from nccl_inspect.cli import print_stderr, questions, shared
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.judging import impact
 from nccl_inspect.model.document import entries
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report import host_matrix
-from nccl_inspect.report.columns import UNBOUNDED, drawn, wrapped
-from nccl_inspect.report.pairs import OWN_RANKS, pairs
-from nccl_inspect.report.tables import Grid, PathClass, grid, matrix, side_by_side, total_width
+from nccl_inspect.report import tables
+from nccl_inspect.report.tables import (
+    OWN_RANKS,
+    UNBOUNDED,
+    Grid,
+    PathClass,
+    draw_table,
+    grid,
+    matrix,
+    pair_table,
+    side_by_side,
+    total_width,
+    wrap_notes,
+)
 from nccl_inspect.util.text import printable
 
 VERDICTS = ("ok", "fallback", "unknown")
@@ -129,10 +139,10 @@ def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
         return "no path\n"
     platform = platforms.find(job.platform) if job.platform else None
     speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.of(path, platform) or ""))
-    table = pairs(paths, width, job.rank_space == "global", [speed] if slowest else [])
+    table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
     if width < UNBOUNDED and len(paths) > _MANY:
         table = table._replace(notes=[*table.notes, _narrower(paths)])
-    return drawn(table, width)
+    return draw_table(table, width)
 
 
 def _narrower(paths: Selection) -> str:
@@ -150,8 +160,8 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
     whole = matrix(paths, among, room, by)
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
     if by == "host" and total_width(whole) > room:
-        rows, legend = host_matrix.parts(paths, among, width)
-        return "\n".join([*rows, "", *wrapped([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
+        rows, legend = tables.fold_hosts(paths, among, width)
+        return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
         for part in side_by_side(whole, width)
@@ -161,7 +171,7 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
 
 def _csv(paths: Selection) -> str:
     """The columns of the JSON."""
-    return questions.write_records(_COLUMNS, list(entries(paths)))
+    return tables.write_records(_COLUMNS, list(entries(paths)))
 
 
 def _json(paths: Selection) -> str:
@@ -171,7 +181,7 @@ def _json(paths: Selection) -> str:
 def _matrix_csv(matrix: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
     rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
-    return questions.write_csv([["src\\dst", *matrix.names], *rows])
+    return tables.write_csv([["src\\dst", *matrix.names], *rows])
 
 
 def _kinds(matrix: Grid, src: str, dst: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
 from typing import Any
@@ -23,9 +21,9 @@ from nccl_inspect.model.document import clean
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.event_stream import EventStream
-from nccl_inspect.report.columns import UNBOUNDED, cells, drawn, fitted
+from nccl_inspect.report import tables
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.wording import count, ranges
+from nccl_inspect.util.wording import count
 
 Answered = tuple[Sequence[Record], str]
 """The rows that fit the options, and the message if there is none."""
@@ -57,7 +55,7 @@ def question(
             rows, none = rows_of(job, places.of(job), **own, **({"logs": logs} if tells_logs else {}))
             if not rows:
                 print_stderr(none)
-            out.write(_write_answer(answer, rows, noun, form, limit, shared.output_width(out.target, UNBOUNDED)))
+            out.write(_write_answer(answer, rows, noun, form, limit, shared.output_width(out.target, tables.UNBOUNDED)))
             return shared.status(job)
 
         few = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s.")
@@ -73,36 +71,13 @@ def _write_answer(answer: Answer, rows: Sequence[Record], noun: str, form: str, 
     if form == "json":
         return json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]
     if form == "csv":
-        return write_records(field_names(answer.record), [asdict(row) for row in shown])  # type: ignore[call-overload]
+        return tables.write_records(field_names(answer.record), [asdict(row) for row in shown])  # type: ignore[call-overload]
     if not shown:
         return f"no {noun}"
-    table = fitted(answer.columns, cells(answer.columns, shown), width)
-    if width < UNBOUNDED and len(shown) < len(rows):
+    table = tables.fit_table(answer.columns, tables.make_cells(answer.columns, shown), width)
+    if width < tables.UNBOUNDED and len(shown) < len(rows):
         table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
-    return drawn(table, width)
-
-
-def write_records(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:
-    """Return records as CSV, lists of ranks as ranges; unknown values are empty."""
-    return write_csv([names, *([clean(record[name]) for name in names] for record in records)])
-
-
-def write_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as CSV, the head first."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_write_cell(value) for value in row] for row in rows)
-    return text.getvalue()
-
-
-def _write_cell(value: object) -> str:
-    """Return the text of a cell; spreadsheets must not take text from a log for a formula."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        text = ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
-    else:
-        text = "" if value is None else str(value)
-    return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return tables.draw_table(table, width)
 
 
 def _fits_rank(row: Any, fits: Fits) -> bool:

@@ -382,7 +382,7 @@ def read(
         files.require_path(logs[0])
     from nccl_inspect import artifacts  # most of the program, which nobody waits for to learn of a typing error
     from nccl_inspect.pipeline import reading
-    from nccl_inspect.report import beside
+    from nccl_inspect.report import digest
 
     judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
@@ -398,7 +398,7 @@ def read(
         job = judge.worst(fold, visit, is_one_of_two, inputs)
     for misfit in judge.misfits(job):
         print_stderr(f"warning: {misfit}")
-    problems = [*beside.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]
+    problems = [*digest.list_unused_evidence(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:

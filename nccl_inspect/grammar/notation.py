@@ -649,7 +649,7 @@ def _option_count(nodes: Sequence) -> int:
     return count
 
 
-_PATTERN_TOKEN = re.compile(
+_PATTERN_TOKEN = later(
     rb"(?P<open>\((?:\?[:>=!])?)|(?P<close>\)(?:(?:[*+?]|\{[\d,]*\})[?+]?)?)|\||\\Z"
     rb"|(?P<atom>\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|.)(?:(?P<times>[*+?]|\{(?P<least>\d*)(?:,\d*)?\})[?+]?)?",
     re.DOTALL,

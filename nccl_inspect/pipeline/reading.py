@@ -449,7 +449,7 @@ class Judge:
             job.bandwidth, job.training = measured.measured(facts), tables.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
-        job.head = head.of(job)
+        job.head = head.make_head(job)
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:

@@ -43,10 +43,7 @@ FOUND = {f"scanning.{name}" for name in ("counts", "found", "line_table", "conne
 OUTSIDE = ("ingest", "grammar", "report", "cli")
 """What rules know nothing of."""
 SHARED = {
-    "report": (
-        *("words", "tables", "columns", "host_matrix", "beside", "digest", "gaps", "head", "folding"),
-        *("jobs", "markup", "page", "picture"),
-    ),
+    "report": ("words", "tables", "digest", "head", "jobs", "picture"),
     "cli": ("shared", "manual", "questions"),
 }
 """What formats and commands may import of their siblings."""

@@ -14,7 +14,7 @@ from nccl_inspect.errors import suggestion
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging.engine import CATEGORIES, registered
-from nccl_inspect.report.words import proved_page
+from nccl_inspect.report.words import with_proofs
 from nccl_inspect.scanning import meaning
 
 SCHEME = "nccl-inspect"
@@ -74,7 +74,7 @@ def _rule(name: str) -> str:
     if page is None:
         hint = suggestion(name, [entry.rule.name for entry in registered()])
         raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{SCHEME}://rules lists them'}")
-    return proved_page(page)
+    return with_proofs(page)
 
 
 def _messages() -> str:

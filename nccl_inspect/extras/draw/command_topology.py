@@ -10,7 +10,7 @@ from nccl_inspect.cli import shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras import draw as drawings
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report.picture.view import channels_of, largest, views
+from nccl_inspect.report.picture import list_channels, make_views, pick_largest
 
 _EXAMPLES = """
 Examples:
@@ -47,10 +47,10 @@ def command(
     job = shared.read(logs, options)
     format_ = drawings.load(form)
     chosen = selection.match_communicators(job, names)
-    selection.require_numbers("channel", channels, channels_of(job, chosen))
-    chosen_views = views(job, chosen, channels)
+    selection.require_numbers("channel", channels, list_channels(job, chosen))
+    chosen_views = make_views(job, chosen, channels)
     if format_.DRAWS and not names:
-        chosen_views = largest(chosen_views)
+        chosen_views = pick_largest(chosen_views)
     machines_known = [*given, *machines.topologies(job)]
     out.write(format_.render(chosen_views, machines_known, out.style))
     return shared.status(job)

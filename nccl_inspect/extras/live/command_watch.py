@@ -20,7 +20,7 @@ from nccl_inspect.extras.live import metrics as monitoring
 from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Status, Timing, Turn, Verdict, Watch
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report import Style, beside, text
+from nccl_inspect.report import Style, digest, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut, printable
@@ -173,7 +173,7 @@ class _Beside:
 
     def problems(self, job: Job | None) -> Iterator[str]:
         """Unused files and the reasons."""
-        yield from beside.problems(job.artifacts if job else self._inventory.evidence)
+        yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
         yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
         watched = os.path.realpath(self._log)
         others = [log.name for log in self._inventory.logs if not log.problem and os.path.realpath(log.name) != watched]
@@ -283,7 +283,7 @@ def _words(news: News, style: Style) -> Iterator[str]:
             yield from report.load("text").render(job, style).splitlines()
         case End(job):
             yield from text.headline(job, style)
-            for label, words in beside.rows(job):
+            for label, words in digest.evidence_rows(job):
                 yield from block(label, printable(words), style)
         case Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)

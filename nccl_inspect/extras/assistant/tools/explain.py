@@ -14,7 +14,7 @@ from nccl_inspect.extras.assistant.bounds import MAX_RESULT, Page, answer, cut_l
 from nccl_inspect.extras.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, shown
 from nccl_inspect.extras.assistant.reader import LogReader
 from nccl_inspect.extras.assistant.tools import several
-from nccl_inspect.report.words import proved_page
+from nccl_inspect.report.words import with_proofs
 from nccl_inspect.util.secrets import masked
 
 TITLE = "What a rule or a log line means"
@@ -76,7 +76,7 @@ def tool(reader: LogReader) -> Callable[..., Any]:
         if not texts:
             raise NcclInspectError("nothing to explain", "pass a rule name or a log line")
         if len(texts) == 1 and (page := explaining.rule_page(texts[0])) is not None:
-            return _rule(texts[0].strip().lower(), proved_page(page), offset)
+            return _rule(texts[0].strip().lower(), with_proofs(page), offset)
         if len(texts) > _MAX_LINES:
             raise NcclInspectError(f"more than {_MAX_LINES} lines", "pass fewer; 'summarize' reads whole logs")
         return await reader.alone(lambda: _lines(texts, offset))

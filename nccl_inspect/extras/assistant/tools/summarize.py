@@ -121,7 +121,7 @@ def tool(reader: LogReader) -> Callable[..., Any]:
 
 def summary_of(job: Job) -> Summary:
     """The verdict on a judged job."""
-    first = head.of(job)
+    first = head.make_head(job)
     problems = [source.problem for source in job.sources if source.problem]
     result = Summary(
         brief="\n".join(shown(line, _MAX_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],

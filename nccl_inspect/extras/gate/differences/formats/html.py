@@ -17,6 +17,6 @@ def render(difference: Difference, style: Style) -> str:
     template = html.environment(Path(__file__).parent).get_template("page.html.j2")
     areas = [(area, changes) for area in AREAS if (changes := difference.of(area))]
     page = template.render(
-        difference=difference, words=words, areas=areas, version=__version__, **html.look(difference.b.verdict)
+        difference=difference, words=words, areas=areas, version=__version__, **html.page_look(difference.b.verdict)
     )
     return page + "\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import gaps
+from nccl_inspect.report import digest
 from nccl_inspect.report.words import shortened
 from nccl_inspect.util.wording import count, listed
 
@@ -36,7 +36,7 @@ def run(job: Job) -> str:
     names = shortened([source.name for source in job.sources], 2)
     size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
     hosts = count(len(job.hosts), "host")
-    read = f"; partial: {gaps.interruption(job)}" if job.partial else ""
+    read = f"; partial: {digest.describe_interruption(job)}" if job.partial else ""
     return f"{job.verdict.upper()}: {names}: {size} on {hosts}, NCCL {', '.join(job.nccl_versions) or 'unknown'}{read}"
 
 
