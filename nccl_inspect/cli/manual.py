@@ -41,7 +41,10 @@ GROUPS = (
     ),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
     ("Serving", ("root", "http")),
-    ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "max-unpacked", "progress")),
+    (
+        "Reading",
+        ("until-end", "interval", "settle", "stall", "ras", "together", "jobs", "cluster", "max-unpacked", "progress"),
+    ),
     ("Help", ("help", "version")),
 )
 """Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
@@ -49,6 +52,7 @@ COMMANDS = (
     ("First", ("summarize", "paths", "explain")),
     ("Questions", ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "topology", "traffic")),
     ("Comparing and checking", ("diff", "check")),
+    ("Many jobs", ("fleet", "add", "report", "query")),
     ("While a job runs", ("run", "watch", "collect")),
     ("Lines of a log", ("annotate", "events", "anonymize")),
     ("Assistants", ("mcp",)),

@@ -119,7 +119,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
 failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
 CONDITIONS: dict[str, Condition] = {
-    "is": lambda *_: False,  # what a module found out
+    "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
     "running": lambda facts, *_: _is_running(facts),
     "connected": lambda facts, *_: bool(facts.job.paths),
@@ -223,7 +223,8 @@ def fill_in(text: str, hit: Hit) -> str:
         if kind == "count":
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS and hit.notices:
-            return PLACEHOLDERS[name](hit.notices)
+            each = [[notice] for notice in hit.notices] if kind else [hit.notices]
+            return listed(dict.fromkeys(map(PLACEHOLDERS[name], each)))
         given = [str(own) for notice in hit.notices if (own := value(notice, name)) not in (None, "")]
         return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
 

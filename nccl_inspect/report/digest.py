@@ -17,7 +17,7 @@ from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.judging import culprit_words
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.inventory import Artifact, PassedOver, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.model.story import Entry
@@ -278,7 +278,8 @@ def describe_subject(finding: Finding) -> str:
     """The confidence and subject of a finding, for its heading: the culprit if known, else its ranks."""
     about = culprit_words.subject(finding.culprits) if finding.culprits else ""
     about = about or (ranks_word(finding.ranks) if finding.ranks else "")
-    return f"{finding.confidence}, {about}" if about else finding.confidence
+    act = finding.action if finding.action == ACTIONS[0] else ""  # the one for which somebody has to choose hosts
+    return ", ".join(filter(None, (finding.confidence, about, act)))
 
 
 def reason(job: Job) -> str:

@@ -225,6 +225,8 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
         yield from block("source", printable(str(reference)), style)
     if finding.confirm:
         yield from _at_most(block("confirm", printable(finding.confirm), style), most, style)
+    if style.verbose:
+        yield from block("action", finding.action, style)
     steps = shown.steps(finding, finding.fix, _FIXES[style.tight])
     for index, fix in enumerate(steps[: _FIXES[style.tight]] if style.tight else steps):
         label = "fix" if index == 0 else ""

@@ -29,6 +29,7 @@ from nccl_inspect.model.inventory import Begin
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.incident import Incident
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import be, count, does, ranks_word
@@ -241,6 +242,8 @@ class Table:
                 last.setdefault((group, rank), (int(match[1]), int(done[1]) if done else -1))
                 by_group.setdefault(group, [])
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
+        by_rank = grouped(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
+        latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
         rows: dict[int, Dump] = {}
         for rank in {rank for group in groups.values() for rank in group.ranks} & self._printing() - known:
             own = {name: members for name, members in groups.items() if rank in members.ranks}
@@ -253,11 +256,11 @@ class Table:
                 Recorded(),
             )
             for name, members in own.items():
-                mine = [wait for wait in by_group[name] if wait.rank == rank]
+                mine = by_rank.get((name, rank), [])
                 enqueued, completed = last.get((name, rank), (-1, -1))
                 calls = row.recorded.calls.setdefault(members.name, [])
                 calls += [_call(members.name, wait, wait.seq) for wait in mine]
-                is_past = any(wait.seq > completed + 1 for wait in by_group[name])  # others completed that call
+                is_past = latest[name] > completed + 1  # others completed that call
                 if not mine and not is_past and enqueued > completed >= 0:
                     others = (wait for wait in by_group[name] if wait.seq == completed + 1)
                     calls.append(_call(members.name, next(others, None), completed + 1))

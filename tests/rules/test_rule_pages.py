@@ -22,7 +22,7 @@ from nccl_inspect.judging import engine, page_words, pages, remedies
 FOLDER = Path(engine.__file__).parents[1] / "rules"
 HEADINGS = ["What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove", "Examples"]
 OUTCOMES = {"raises", "silent", "undecided"}
-OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat", "beside", "ranks", "line"}
+OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat", "beside", "ranks", "line", "findings"}
 TEXTS = ("summary", "cause", "impact", "confirm")
 
 
@@ -37,6 +37,9 @@ def gaps(name: str) -> Iterator[str]:
         yield f"its sections are not {HEADINGS}"
     if not all(part.strip() for part in re.split(r"^#.*$", plain, flags=re.MULTILINE)[1:]):
         yield "a section is empty"
+    source = (FOLDER / f"{name.replace('-', '_')}.md").read_text(encoding="utf-8")
+    if unworded := {*re.findall(r"<\w+>", prose)} - {*re.findall(r"<\w+>", source)}:
+        yield f"no words for all jobs (pages.IN_GENERAL): {unworded}"
     if max(map(len, prose.splitlines())) > 120:
         yield "a line is longer than 120"
     if not {"raises", "silent"} <= {example.outcome for example in examples(name)} <= OUTCOMES:
@@ -58,6 +61,12 @@ WORDS = {
     "dialect": {one.dialect for one in shipped().productions},
     "rule": set(RULES),
 }
+MODULES = {
+    name: text
+    for path in FOLDER.glob("*.py")
+    for text in [path.read_text(encoding="utf-8")]
+    for name in (path.stem, *re.findall(r"^def (\w+)", text, re.MULTILINE))
+}
 FIELDS = {name for one in shipped().productions for name in (*one.shape.names, *one.constants)}
 
 
@@ -68,8 +77,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     except PageError as error:
         yield str(error)
         return
-    module = FOLDER / f"{name}.py"
-    found_out = set(re.findall(r'"([^"\n]+)"', module.read_text(encoding="utf-8"))) if module.exists() else set()
+    found_out = set(re.findall(r'"([^"\n]+)"', MODULES.get(name, "")))
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block) if part[2] not in FIELDS)
@@ -165,7 +173,11 @@ def contradictions(example: Example, answer: dict[str, Any] | None) -> Iterator[
         yield f"lines are not recognised, or damaged: {unread}"
     found = [finding for finding in answer.get("findings", ()) if finding["rule"] == example.rule]
     questions = [question for question in answer.get("not_judged", ()) if question["rule"] == example.rule]
-    if len(found) != 1 if example.outcome == "raises" else example.outcome == "silent" and found:
+    if (
+        str(len(found)) != example.options.get("findings", "1")
+        if example.outcome == "raises"
+        else example.outcome == "silent" and found
+    ):
         yield f"{len(found)} findings"
     elif example.outcome == "raises":
         yield from differences(example, found[0])

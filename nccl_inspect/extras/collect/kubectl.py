@@ -21,9 +21,9 @@ from click.core import ParameterSource
 from nccl_inspect import cli, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
-from nccl_inspect.extras.collect import Wanted, command_collect, kubernetes
+from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
 from nccl_inspect.extras.collect.collection import Collection
-from nccl_inspect.extras.live import command_watch
+from nccl_inspect.extras.live import cli_watch
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
@@ -78,7 +78,7 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Select pods by label instead of JOB.")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
-@command_collect.timeout_option
+@cli_collect.timeout_option
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
 @format_option(report.names())
@@ -149,7 +149,7 @@ def complete() -> None:
 def _folder(keep: str) -> Iterator[Path]:
     """The folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
     if keep:
-        yield command_collect.new_folder(keep, "--keep")
+        yield cli_collect.new_folder(keep, "--keep")
         return
     folder = TemporaryDirectory(prefix="nccl-inspect-")
     with PROCESS.undone_by(folder.cleanup), folder as name:
@@ -209,7 +209,7 @@ def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
 
 def _watch(ctx: click.Context, fail_on: str, options: reading.Options, *, no_color: bool) -> int:
     judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
-    status = ctx.invoke(command_watch.command, log="-", fail_on=fail_on, no_color=no_color, **judged)
+    status = ctx.invoke(cli_watch.command, log="-", fail_on=fail_on, no_color=no_color, **judged)
     return int(status)
 
 

@@ -8,7 +8,19 @@ from functools import partial
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.extras.gate.policy import Answer, Expectation, Policy, file, ways
+from nccl_inspect.extras.gate.policy import (
+    Answer,
+    Expectation,
+    Policy,
+    all_ways,
+    ask_gdr,
+    ask_transport,
+    is_allowed,
+    is_impossible,
+    policy_from_values,
+    read_policy,
+    unknown_transport,
+)
 from nccl_inspect.judging.engine import SEVERITIES, selected
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -94,10 +106,10 @@ class TestedJob(Job):
         _check_ways(allowed)
         if scope is not None:
             _one_of("scope", scope, _SCOPES)
-        possible = [name for name in _SCOPES if not ways.is_impossible(name, self)] or _SCOPES
+        possible = [name for name in _SCOPES if not is_impossible(name, self)] or _SCOPES
         scopes = possible if scope is None else (scope,)
         self._demand(
-            f"transport {' or '.join(allowed)}", [partial(ways.transport, name, allowed) for name in scopes], scopes
+            f"transport {' or '.join(allowed)}", [partial(ask_transport, name, allowed) for name in scopes], scopes
         )
 
     def assert_gdr(self) -> None:
@@ -110,7 +122,7 @@ class TestedJob(Job):
             for scope in _SCOPES
             if any(kind.scope == scope and kind.transport == "NET" for kind in self.paths.kinds)
         ]
-        self._demand("GPUDirect RDMA", [partial(ways.gdr, scope) for scope in scopes], scopes)
+        self._demand("GPUDirect RDMA", [partial(ask_gdr, scope) for scope in scopes], scopes)
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
         """Assert that the path from one rank to another uses one of these transports, and return the path.
@@ -129,7 +141,7 @@ class TestedJob(Job):
             path = self.paths.between(src, dst)
         except KeyError as error:
             raise AssertionError(_joined(str(error.args[0]), self._open())) from None
-        bad = [way for way in ways.all_ways(path) if not ways.is_allowed(way, allowed)]
+        bad = [way for way in all_ways(path) if not is_allowed(way, allowed)]
         if bad:
             head = f"{src} -> {dst} uses {bad[0].detail}, wanted: {' or '.join(allowed)}"
             raise AssertionError(_joined(head, [_lines(path.evidence[:2])], self._about([path])))
@@ -145,16 +157,16 @@ class TestedJob(Job):
         """
         __tracebackhide__ = True
         if policy is not None:
-            self._hold(file.read(policy), strict)
+            self._hold(read_policy(policy), strict)
         if expectations or policy is None:
-            self._hold(file.of_values(expectations), strict)
+            self._hold(policy_from_values(expectations), strict)
 
     def _hold(self, policy: Policy, strict: bool) -> None:
         __tracebackhide__ = True
         checked = policy.check(self)
         if not checked.is_met(strict):
             states = ("broken", "undecided") if strict else ("broken",)
-            bad = [outcome for state in states for outcome in checked.of(state)]
+            bad = [outcome for state in states for outcome in checked.in_state(state)]
             parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
             raise AssertionError(_joined(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
 
@@ -165,7 +177,7 @@ class TestedJob(Job):
         answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
             self
         )
-        bad = [*answers.of("broken"), *answers.of("undecided")]
+        bad = [*answers.in_state("broken"), *answers.in_state("undecided")]
         if bad:
             ranks = {rank for outcome in bad for rank in outcome.answer.ranks}
             paths = [path for path in self.paths if path.src in ranks and f"{path.scope} paths" in names]
@@ -207,7 +219,7 @@ def _check_ways(allowed: Sequence[str]) -> None:
     """
     if not allowed:
         raise NcclInspectError("no transport", 'name the allowed ones, such as "P2P"')
-    for unknown in filter(None, map(file.unknown_transport, allowed)):
+    for unknown in filter(None, map(unknown_transport, allowed)):
         raise NcclInspectError(*unknown)
 
 

@@ -34,6 +34,7 @@ class Wait(Frozen):
     notice: Notice
 
 
+@once
 def waits(facts: Facts) -> list[Wait]:
     """Each wait once, although PyTorch reports it several times."""
     by_key: dict[tuple[object, ...], Wait] = {}

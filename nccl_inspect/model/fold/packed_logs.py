@@ -16,7 +16,6 @@ from nccl_inspect.util.records import columns_of, made_of
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.process_log import CallKey, Note, Tally
-    from nccl_inspect.model.fold.statement_table import StatementTable
     from nccl_inspect.scanning.line_table import Edges
 
 _Thing = TypeVar("_Thing")
@@ -88,8 +87,6 @@ class PackedLogs(NamedTuple):
     """By processes: the first and the last line, and the origins of these."""
     long_notes: list[int]
     bootstraps: list[list[int]]
-    in_table: list[bool]
-    """Whether their statements are in the table of all."""
     apart: dict[int, tuple[dict[object, Note], dict[CallKey, Tally]]]
     """The statements and calls of those that have any as objects."""
     sizes: list[int]
@@ -123,12 +120,11 @@ def packed(logs: Iterable[ProcessLog]) -> PackedLogs:
             [log.first for log in logs],
             [log.last for log in logs],
             origins.numbers(log.opening for log in logs),
-            origins.numbers(log.final for log in logs),
+            origins.numbers(log.closing for log in logs),
         ),
         long_notes=[log.long_notes for log in logs],
         bootstraps=[log.bootstraps for log in logs],
-        in_table=[log.statement_table is not None for log in logs],
-        apart={at: (log.own, log.calls) for at, log in enumerate(logs) if log.own or log.calls},
+        apart={at: (log.notes, log.calls) for at, log in enumerate(logs) if log.notes or log.calls},
         sizes=[len(log.steps) for log in logs],
         order=order,
         steps=_Steps(list(places), origins.numbers(origins_of), events.numbers(events_of)),
@@ -177,13 +173,8 @@ def _packed_events(events: Sequence[Event]) -> list[_Events]:
     ]
 
 
-def unpacked(logs: PackedLogs, table: StatementTable | None) -> Iterator[ProcessLog]:
-    """The logs again.
-
-    Args:
-        logs: as lists.
-        table: what processes stated in columns.
-    """
+def unpacked(logs: PackedLogs) -> Iterator[ProcessLog]:
+    """The logs again."""
     bursts, origins, events = _bursts(logs), logs.origins, _events(logs.events)
     origins_of, events_of = map(origins.__getitem__, logs.steps.origin), map(events.__getitem__, logs.steps.event)
     steps = map(step_of, zip(logs.steps.place, origins_of, events_of, strict=True))
@@ -195,17 +186,16 @@ def unpacked(logs: PackedLogs, table: StatementTable | None) -> Iterator[Process
         yield ProcessLog(
             process=process,
             steps=list(islice(entries, logs.sizes[at])),
-            own=notes,
+            notes=notes,
             calls=calls,
             first=first,
             last=last,
             opening=origins[opening],
-            final=origins[final],
+            closing=origins[final],
             long_notes=logs.long_notes[at],
             bootstraps=logs.bootstraps[at],
             open=next(opened),
             begun=next(begun),
-            statement_table=table if logs.in_table[at] else None,
         )
 
 

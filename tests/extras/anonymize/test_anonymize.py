@@ -32,7 +32,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.util.text import decode
 
 HEAD = "gpu-a17:11:11 [0] NCCL INFO cudaDriverVersion 13000\n"
-LINES = tomllib.loads((TESTS / "anonymous" / "lines.toml").read_text(encoding="utf-8"))
+LINES = tomllib.loads((TESTS / "extras" / "anonymize" / "lines.toml").read_text(encoding="utf-8"))
 FEW = ("v2.28.9-libfabric-2node", "peer-killed")
 _NOT_OF_THE_LOG = ("config", "impact", "references")
 """A path of this machine, a text that names its source, and sources."""

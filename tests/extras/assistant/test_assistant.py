@@ -160,7 +160,7 @@ def test_an_answer_is_bounded_whatever_the_log_holds(tmp_path: Path) -> None:
 
 def test_tools_answer_or_say_what_is_wrong() -> None:
     wrong: list[object] = []
-    for case in tomllib.loads((TESTS / "assistant" / "tools.toml").read_text(encoding="utf-8"))["ask"]:
+    for case in tomllib.loads((TESTS / "extras" / "assistant" / "tools.toml").read_text(encoding="utf-8"))["ask"]:
         result = call(LOGS, case["tool"], **case["args"])
         if result.is_error or "error" in case:
             wrong += [] if result.is_error and case.get("error", "\n") in texts(result)[0] else [(case, texts(result))]

@@ -16,8 +16,7 @@ from nccl_inspect.extras.assistant.quotes import MAX_NAME, NOTE, Note, Quote, qu
 from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.assistant.tools import Logs, Name, Offset, Platform, Topology, WhichJob, WhichRun, several
 from nccl_inspect.extras.assistant.tools.shapes import ranks, step
-from nccl_inspect.extras.gate.policy import Outcome, Policy, file
-from nccl_inspect.extras.gate.policy.worst import Worst
+from nccl_inspect.extras.gate.policy import Outcome, Policy, Worst, policy_from_values
 
 TITLE = "Check a job against a policy"
 _MAX_LINES = 2
@@ -82,9 +81,9 @@ def tool(reader: LogReader) -> Callable[..., Any]:
             is_met=checked.is_met(strict),
             state=checked.state,
             verdict=checked.job.verdict,
-            broken=len(checked.of("broken")),
-            undecided=len(checked.of("undecided")),
-            kept=len(checked.of("kept")),
+            broken=len(checked.in_state("broken")),
+            undecided=len(checked.in_state("undecided")),
+            kept=len(checked.in_state("kept")),
             expectations=part.rows,
             page=part.page,
         )
@@ -101,7 +100,7 @@ def _policy(reader: LogReader, name: str) -> Policy:
         NcclInspectError: it cannot be read or is invalid.
     """
     try:
-        return file.of_values(tomllib.loads(reader.folders.text(name)))
+        return policy_from_values(tomllib.loads(reader.folders.text(name)))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise NcclInspectError(f"{name}: not TOML: {error}", "fix the file") from None
 

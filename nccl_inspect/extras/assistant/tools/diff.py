@@ -14,7 +14,8 @@ from nccl_inspect.extras.assistant.quotes import MAX_NAME, NOTE, Note, Quote, qu
 from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.assistant.tools import Logs, Offset, Platform, several
 from nccl_inspect.extras.assistant.tools.shapes import ranks, step
-from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference, compare
+from nccl_inspect.extras.gate import differences
+from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
 from nccl_inspect.report.digest import verdict_line
 
 TITLE = "What changed between two runs"
@@ -79,7 +80,7 @@ def tool(reader: LogReader) -> Callable[..., Any]:
         wish = JobRequest(platform, job=job, is_one_of_two=True)
         a = await reader.job(several(before), wish, ctx)
         b = await reader.job(several(after), wish, ctx)
-        difference = await reader.alone(lambda: compare.compare(a, b))
+        difference = await reader.alone(lambda: differences.compare(a, b))
         result = _comparison(difference, offset, limit)
         text = f"before: {result.verdict_before}\nafter: {result.verdict_after}\n{NOTE}"
         return answer(shrunk(result, *map(pop_last, ("not_compared", "changes", "explanations"))), text)
