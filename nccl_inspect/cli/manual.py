@@ -33,6 +33,7 @@ GROUPS = (
             *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
             *("only", "indent", "all-columns", "verbose", "quiet", "no-color"),
             "metrics",
+            "store",
         ),
     ),
     (

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging import impact, propagated_errors, stated_errors
+from nccl_inspect.judging import exceptions, impact, propagated_errors, stated_errors
 from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.networks.fabrics import tcp_paths
-from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference

@@ -79,7 +79,7 @@ def init_slow(facts: Facts) -> Iterator[Hit]:
                     "others": f"{min(others):.0f} to {max(others):.0f}" if others else "",
                 },
                 ranks=[] if rank is None else [rank],
-                evidence=[timing.evidence],
+                evidence=[timing.evidence] if timing.evidence else [],
             )
 
 

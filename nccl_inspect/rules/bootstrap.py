@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
@@ -36,7 +37,6 @@ from nccl_inspect.judging.networks.interfaces import (
     without_family,
 )
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.patterns import later

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
@@ -14,8 +16,6 @@ from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.process_ends.ends import last_words, process_ends
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import later
@@ -355,7 +355,7 @@ def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
 def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
     """Return the ranks that raised it, according to PyTorch or Ray."""
     rank = rank_prefix(notice)
-    return ray.raised_by(facts, notice) if rank is None else {rank}
+    return raised_in_ray(facts, notice) if rank is None else {rank}
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:

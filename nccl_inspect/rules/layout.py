@@ -19,11 +19,11 @@ from nccl_inspect.judging.facts import (
     ranks_in,
     ranks_of_paths,
 )
-from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, in_use, p2p
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.util.patterns import later

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
-from nccl_inspect.judging import placement
+from nccl_inspect.judging import at_end, placement
 from nccl_inspect.judging.engine import Evidence, Facts, Notice, value
 from nccl_inspect.judging.facts import global_ranks
-from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo
@@ -132,13 +131,13 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             evidence=sorted(filter(None, last), key=lambda line: (line.source, line.order))[:1],
         )
     elif is_info and not job.communicators:
-        yield Hit(named={"end": standstill.undecided(facts)})
+        yield Hit(named={"end": at_end.undecided(facts)})
 
 
 def _without_line(facts: Facts) -> set[int]:
     """Ranks of the world that no process of the log can be, once the job has started."""
     job = facts.job
-    if standstill.of(facts) or job.rank_space != "global" or any(not last.ranks for last in job.last_lines):
+    if at_end.waiting_ranks(facts) or job.rank_space != "global" or any(not last.ranks for last in job.last_lines):
         return set()
     return {*range(job.world_size or 0)} - {*job.ranks_seen}
 

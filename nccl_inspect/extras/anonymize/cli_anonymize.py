@@ -6,7 +6,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
@@ -19,10 +19,9 @@ from nccl_inspect.cli import print_stderr, shared, writing
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import Evidence
-from nccl_inspect.extras.anonymize.gathered import Document, Gathered, gather
-from nccl_inspect.extras.anonymize.leaks import Leaks
-from nccl_inspect.extras.anonymize.names import Names, load
-from nccl_inspect.extras.anonymize.target import Target
+from nccl_inspect.extras.anonymize.files import Document, Gathered, Target, gather
+from nccl_inspect.extras.anonymize.names import Names, load_table
+from nccl_inspect.extras.anonymize.text import Leaks
 from nccl_inspect.extras.live.tail import STDIN
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.blocks import Progress, Source
@@ -105,14 +104,22 @@ def write(
     Raises:
         NcclInspectError: nothing can be read or written.
     """
+
+    def twice(size: int, total: int | None) -> None:  # there are two passes
+        assert progress is not None
+        progress(size, None if total is None else 2 * total)
+
     with ExitStack() as stack:
-        inputs = [_kept(name, stack) for name in names]
+        inputs = [_keep_input(name, stack) for name in names]
         gathered = gather(inputs, all_text)
-        job = _Job(gathered, Names(load(map_file) if map_file else None), _twice(progress) if progress else None)
+        job = _Job(gathered, Names(load_table(map_file) if map_file else None), None if progress is None else twice)
         readable = job.learn([STDIN if name == "-" else name for name in names])
         folders = [name for name in names if Path(name).is_dir()]
         target = Target(output, folders, readable > 1 or bool(folders), job.anonymizer.file_name, stack)
-        target.guard(_paths(gathered), overwrite)
+        read = (*gathered.logs, *(document.log for document in gathered.documents))
+        target.guard(
+            (file.place for file in read if isinstance(file, File) and isinstance(file.place, Path)), overwrite
+        )
         for name, reason in islice(sorted(gathered.passed_over.items()), _MAX_TOLD):
             print_stderr(f"passed over: {name} ({reason})")
         if len(gathered.passed_over) > _MAX_TOLD:
@@ -125,13 +132,8 @@ def write(
         job.anonymizer.names.save(map_file)
 
 
-def _twice(progress: Progress) -> Progress:
-    """Progress over two passes."""
-    return lambda size, total: progress(size, None if total is None else 2 * total)
-
-
-def _kept(name: str, stack: ExitStack) -> str | BinaryIO:
-    """An input that can be read twice: piped input is kept in a temporary file."""
+def _keep_input(name: str, stack: ExitStack) -> str | BinaryIO:
+    """Return an input that can be read twice: piped input is kept in a temporary file."""
     path = Path(name)
     if name != "-" and not (path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()):
         return name
@@ -139,12 +141,6 @@ def _kept(name: str, stack: ExitStack) -> str | BinaryIO:
     with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream:
         shutil.copyfileobj(stream, copy)
     return copy
-
-
-def _paths(gathered: Gathered) -> Iterator[Path]:
-    """The inputs on disk."""
-    everything: Sequence[File | BinaryIO | None] = (*gathered.logs, *(document.log for document in gathered.documents))
-    return (file.place for file in everything if isinstance(file, File) and isinstance(file.place, Path))
 
 
 class _Job:
@@ -229,7 +225,7 @@ class _Job:
         except NoInputError:
             return
         try:
-            with target.of(name) as file:
+            with target.open(name) as file:
                 file.write(first)
                 with suppress(NoInputError):  # the part before the damage is written
                     file.writelines(blocks)

@@ -78,25 +78,21 @@ def command(
     if dry_run:
         module.collect(Collection(None, _show, timeout), wanted)
         return 0
-    if name.endswith(_PACKED):
-        return _packed(module, wanted, timeout, name)
-    folder = new_folder(name, "-o")
-    try:
-        return _collect(module, wanted, timeout, folder, name)
-    finally:
-        with suppress(OSError):  # it is not empty
-            folder.rmdir()
-
-
-def _packed(module: Target, wanted: Wanted, timeout: float, name: str) -> int:
+    if not name.endswith(_PACKED):
+        folder = new_folder(name, "-o")
+        try:
+            return _collect(module, wanted, timeout, folder, name)
+        finally:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
     inside = next(name.removesuffix(suffix) for suffix in _PACKED if name.endswith(suffix))
     with (
-        tempfile.TemporaryDirectory(prefix="nccl-collect-") as folder,
+        tempfile.TemporaryDirectory(prefix="nccl-collect-") as temporary,
         atomic_files.replacing(name, "-o", mode=0o600) as file,
     ):
-        status = _collect(module, wanted, timeout, Path(folder), name)
+        status = _collect(module, wanted, timeout, Path(temporary), name)
         with tarfile.open(fileobj=file, mode="w:gz") as archive:
-            archive.add(folder, arcname=Path(inside).name)
+            archive.add(temporary, arcname=Path(inside).name)
     return status
 
 
@@ -109,7 +105,7 @@ def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name:
 
 
 def new_folder(name: str, option: str) -> Path:
-    """The folder, made if need be.
+    """Make the folder if need be.
 
     Raises:
         NcclInspectError: it cannot be written, or holds a collection.

@@ -129,7 +129,7 @@ def _since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> 
         return None
     match = _SINCE.fullmatch(value)
     if not match:
-        raise click.BadParameter(f"'{value}' is not a number of days or weeks such as 7d or 4w")
+        raise click.BadParameter(f"'{value}' is not a number of days or weeks, such as 7d or 4w")
     return timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
 
 

@@ -101,6 +101,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     type=shared.FILE,
     help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
 )
+@shared.append_option
 @shared.gate_options
 @shared.platform_options
 @shared.color_option
@@ -115,6 +116,7 @@ def command(
     on_exit: str | None,
     ras: str | None,
     metrics: str | None,
+    store: str,
     fail_on: str,
     options: reading.Options,
     no_color: bool,
@@ -133,8 +135,11 @@ def command(
         raise click.UsageError(f"--ras {ras}: needs HOST:PORT, such as localhost:28028")
     if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
         raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
-    judge = reading.Judge(shared.with_settings_file(options))
+    options = shared.with_settings_file(options)
+    judge = reading.Judge(options)
     (name,) = shared.inputs_or_stdin((log,) if log else ())
+    if store and name == "-":
+        raise click.UsageError("--store needs LOG: standard input is not kept")
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
@@ -169,6 +174,10 @@ def command(
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
+    if store:
+        from nccl_inspect.extras.fleet import adding  # loads pyarrow
+
+        adding.append([name, *evidence], store, print_stderr, options)
     if alarm:
         return _ended(alarm, on_exit)
     assert job is not None

@@ -48,7 +48,7 @@ class Meter:
 
 
 def meter(target: str | None, seconds: float) -> Meter:
-    """Return what publishes metrics: on a port, on ``ADDRESS:PORT``, or else in a file that is written again after that many seconds.
+    """Return what publishes metrics: on a port, on ``ADDRESS:PORT``, or else in a file, written every ``seconds``.
 
     Raises:
         NcclInspectError: the port or the file cannot be used.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines, once
@@ -282,28 +282,36 @@ def is_survived(facts: Facts, notice: Notice) -> bool:
 
 def came_up_below(facts: Facts, notice: Notice) -> bool:
     """Whether all communicators started after a statement, and all their ranks are initialized."""
-    comms = facts.job.communicators
-    if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
-        return False
-    begins = first_of_each(line for comm in comms for line in comm.evidence)
-    # Of many lines only the first ones are kept: the position of the last one is unknown.
-    return notice.count == len(notice.evidence) and all(
-        line.order < begins.get(line.source, 0) for line in notice.evidence
-    )
+    return _is_up(facts) and _precedes(notice, _begins(facts))
 
 
 def connected_below(facts: Facts, notice: Notice) -> bool:
     """Whether the first connections follow a statement, and every rank is initialized: the job continued."""
-    comms = facts.job.communicators
-    if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
-        return False
-    some = first_lines(facts.job.paths)[:1]
-    if any(is_before(connection, line) for connection in some for line in notice.evidence):
+    if not _is_up(facts) or any(is_before(one, line) for one in _some_connection(facts) for line in notice.evidence):
         return False  # as most are: then the first lines of all paths need not be made
-    begins = _first_connections(facts)
-    return notice.count == len(notice.evidence) and all(
-        line.order < begins.get(line.source, 0) for line in notice.evidence
-    )
+    return _precedes(notice, _first_connections(facts))
+
+
+def _precedes(notice: Notice, begins: Mapping[str, int]) -> bool:
+    # Of many lines only the first ones are kept: the position of the last one is unknown.
+    is_whole = notice.count == len(notice.evidence)
+    return is_whole and all(line.order < begins.get(line.source, 0) for line in notice.evidence)
+
+
+@once
+def _is_up(facts: Facts) -> bool:
+    comms = facts.job.communicators
+    return bool(comms) and all(len(comm.completed) >= comm.nranks for comm in comms)
+
+
+@once
+def _begins(facts: Facts) -> dict[str, int]:
+    return first_of_each(line for comm in facts.job.communicators for line in comm.evidence)
+
+
+@once
+def _some_connection(facts: Facts) -> Sequence[Evidence]:
+    return first_lines(facts.job.paths)[:1]
 
 
 @once
@@ -321,5 +329,4 @@ def is_used_below(facts: Facts, notice: Notice) -> bool:
 
 
 def _raised(notice: Notice) -> RaisedException:
-    """The exception of a line, without its rank prefix."""
     return RaisedException(_LINE.sub("", message_of(notice), count=1).strip(), notice.evidence[0], notice)

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from nccl_inspect.judging.facts import Facts, global_ranks
-from nccl_inspect.judging.hangs.watchdog import (
+from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.watchdog import (
     PAIRWISE,
     Wait,
     communicator_of,
@@ -20,8 +21,8 @@ from nccl_inspect.judging.hangs.watchdog import (
     latecomers,
     without_output,
 )
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.grouping import grouped, grouped_sets
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import does, listed, ranks_word
 
@@ -50,8 +51,6 @@ class _Call(Frozen):
     """Ranks of the group that do not wait in it; empty where the group is not known."""
     is_known: bool
     """Whether its communicator is."""
-    reached: frozenset[int]
-    """Ranks that called it, whether or not they wait in it."""
 
     @property
     def described(self) -> str:
@@ -75,50 +74,43 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     late = latecomers(waits)
     waits = [wait for wait in waits if wait not in late]
     by_group = collectives_by_group(waits)
-    if not by_group:
-        return _absent(facts, waits)
+    waiting = {wait.rank for wait in waits if wait.rank is not None}
+    if not by_group:  # the members that did not time out, of the pair or the only communicator in which others wait
+        comm = communicator_of_wait(facts, waits) if waiting else None
+        absent = global_ranks(comm, range(comm.nranks)) - waiting - in_calls(facts) if comm else set[int]()
+        absent -= enqueued(facts).get(waits[0].group, {}).keys() if absent else set()
+        if not absent or len(absent) > len(waiting):
+            return None
+        them = f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing"
+        return Origin(absent, them)
     for group, some in by_group.items():
         if differing := _different(group, some):
             return Origin(set(), differing, {wait.rank for wait in some if wait.rank is not None})
-    calls = [_call(facts, group, some, comm) for group, some, comm in with_communicators(facts, by_group)]
-    waiting = {wait.rank for wait in waits if wait.rank is not None} | in_calls(facts) | set(elsewhere)
-    reached = {rank for call in calls for rank in call.reached}
+    calls, reached = [], set[int]()
+    for group, some, comm in with_communicators(facts, by_group):
+        here = frozenset(wait.rank for wait in some if wait.rank is not None)
+        members = global_ranks(comm, range(comm.nranks)) if comm else set()
+        calls.append(_Call(some[0], here, frozenset(members - here), comm is not None))
+        reached |= {rank for rank, last in enqueued(facts).get(group, {}).items() if last >= some[0].seq}
+    waiting |= in_calls(facts) | set(elsewhere)
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
     unseen = idle & without_output(facts)
     known = [call.with_fields(absent=call.absent - unseen) for call in calls]
-    if idle == unseen and (among := _of_ring(_completed(known)) or _innermost(known)):
+    if idle == unseen and (among := _of_ring(known) or _innermost(known)):
         return among
     # A call that waits for no rank without output waits for one of these for certain.
-    certain = {rank for call in calls if not call.absent & unseen for rank in call.absent & idle}
-    idle = certain or idle
+    idle = {rank for call in calls if not call.absent & unseen for rank in call.absent & idle} or idle
     if not idle or len(idle) > len(waiting):
         return None
-    held = [call for call in calls if call.absent & idle]
-    waits_for = listed([call.described for call in held], limit=3)
+    waits_for = listed([call.described for call in calls if call.absent & idle], limit=3)
     missing = f" (the log has no output of {ranks_word(idle & unseen)})" if idle & unseen else ""
     return Origin(idle, f"by elimination, {ranks_word(idle)}{missing}: {waits_for}")
 
 
-def _absent(facts: Facts, waits: Sequence[Wait]) -> Origin | None:
-    """Return the members that did not time out, of the pair or the only communicator in which others wait."""
-    comm = communicator_of_wait(facts, waits) if waits else None
-    waiting = {wait.rank for wait in waits if wait.rank is not None}
-    members = global_ranks(comm, range(comm.nranks)) if comm and waiting else set[int]()
-    absent = (
-        members - waiting - enqueued(facts).get(waits[0].group, {}).keys() - in_calls(facts) if members else set[int]()
-    )
-    if not absent or len(absent) > len(waiting):
-        return None
-    return Origin(absent, f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing")
-
-
 def collectives_by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
     """Return the collectives in which ranks wait, by process group."""
-    by_group: dict[str, list[Wait]] = {}
-    for wait in waits:
-        if wait.group is not None and wait.rank is not None and wait.operation not in PAIRWISE:
-            by_group.setdefault(wait.group, []).append(wait)
-    return by_group
+    own = (wait for wait in waits if wait.rank is not None and wait.operation not in PAIRWISE)
+    return grouped((wait.group, wait) for wait in own if wait.group is not None)
 
 
 def with_communicators(
@@ -129,38 +121,21 @@ def with_communicators(
     taken: set[tuple[int | None, ...]] = set()
     while left:
         fits = {group: communicator_of(facts, group, waits, taken) for group, waits in left.items()}
-        known = {group: comm for group, comm in fits.items() if comm} or fits
-        for group, comm in known.items():
+        for group, comm in ({group: comm for group, comm in fits.items() if comm} or fits).items():
             yield group, left.pop(group), comm
             taken.add(tuple(comm.ranks) if comm else ())
 
 
-def _call(facts: Facts, group: str, waits: list[Wait], comm: CommunicatorInfo | None) -> _Call:
-    members = global_ranks(comm, range(comm.nranks)) if comm else set()
-    waiting = frozenset(wait.rank for wait in waits if wait.rank is not None)
-    reached = frozenset(rank for rank, last in enqueued(facts).get(group, {}).items() if last >= waits[0].seq)
-    return _Call(waits[0], waiting, frozenset(members - waiting), comm is not None, reached)
-
-
-def _completed(calls: Sequence[_Call]) -> list[_Call]:
-    """The calls; one in which all ranks are waits for those that wait elsewhere as well."""
-    elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
-    return [
-        call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
-        if call.is_known and not call.absent
-        else call
-        for call in calls
-    ]
-
-
 def _different(group: str, waits: Sequence[Wait]) -> str:
     """Ranks of one group that wait under two numbers, in words; empty where all wait under one."""
-    numbers = sorted({wait.seq for wait in waits})
-    ranks = [{wait.rank for wait in waits if wait.seq == number and wait.rank is not None} for number in numbers[:2]]
-    if len(numbers) < 2 or not (only := ranks[0] - ranks[1]):
+    by_number = sorted(grouped_sets((wait.seq, wait.rank) for wait in waits if wait.rank is not None).items())
+    if len(by_number) < 2:
+        return ""
+    (number, first), (_, then), *_ = by_number
+    if not (only := first - then):
         return ""
     return (
-        f"it likely began in process group {group}: {ranks_word(ranks[1])} finished work {numbers[0]}, in which "
+        f"it likely began in process group {group}: {ranks_word(then)} finished work {number}, in which "
         f"{ranks_word(only)} still {does(len(only), 'wait')}: they made different calls under that number, or the "
         f"part of {ranks_word(only)} is stuck"
     )
@@ -168,18 +143,22 @@ def _different(group: str, waits: Sequence[Wait]) -> str:
 
 def _of_ring(calls: Sequence[_Call]) -> Origin | None:
     """Ranks that wait for each other: those that are in every ring."""
+    elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
+    calls = [  # one in which all ranks are waits for those that wait elsewhere as well
+        call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
+        if call.is_known and not call.absent
+        else call
+        for call in calls
+    ]
     ring = _ring(calls, None)
-    if not ring or len(ring) > _MOST_IN_RING:
-        return None
-    core = {rank for rank in ring if not _ring(calls, rank)}
+    core = {rank for rank in ring if not _ring(calls, rank)} if len(ring) <= _MOST_IN_RING else set[int]()
     if not core:
         return None  # there are several rings, and nothing says which was the first
     held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
-    links = [call.described for call in held]
+    links = listed([call.described for call in held], limit=3)
     if len(core) == 1:
-        return Origin(core, f"all others wait for {ranks_word(core)}, or for ranks that do: {listed(links, limit=3)}")
-    words = f"it likely began with {ranks_word(core)}, which wait for each other: {listed(links, limit=3)}. {_ORDER}"
-    return Origin(set(), words, core)
+        return Origin(core, f"all others wait for {ranks_word(core)}, or for ranks that do: {links}")
+    return Origin(set(), f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {_ORDER}", core)
 
 
 def _innermost(calls: Sequence[_Call]) -> Origin | None:

@@ -6,7 +6,9 @@ from collections.abc import Container, Sequence
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.util.grouping import grouped, grouped_sets
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import glog_seconds
@@ -14,6 +16,9 @@ from nccl_inspect.util.wording import listed, ranks_word
 
 PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
+_GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
+_ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
+_COMPLETED = later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
 
 
 @frozen
@@ -34,17 +39,61 @@ class Wait(Frozen):
     notice: Notice
 
 
+@frozen
+class Status(Frozen):
+    """What the watchdog of a rank says of its works beside a time-out."""
+
+    notice: Notice
+    group: str | None
+    stated: int | None
+    """Rank in the job, as printed."""
+    member: int | None
+    enqueued: int | None
+    """The number of the last work."""
+    completed: int
+
+    @property
+    def rank(self) -> int | None:
+        """The rank in the job."""
+        return job_rank(self.stated, self.member, self.group)
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether it is about a call that failed or timed out; else it is asked for a dump."""
+        return "watchdog-status" in self.notice.roles
+
+
+@once
+def statuses(facts: Facts) -> list[Status]:
+    """All statuses, in the order of the log."""
+    found = []
+    for notice in facts.with_role("watchdog-status", "watchdog-dump"):
+        numbers = [int(match[1]) if (match := one.search(notice.message)) else None for one in (_ENQUEUED, _COMPLETED)]
+        stated, member = (one if isinstance(one := value(notice, name), int) else None for name in _RANKS)
+        done = -1 if numbers[1] is None else numbers[1]
+        found.append(Status(notice, group_of(notice.message), stated, member, numbers[0], done))
+    return found
+
+
+_RANKS = ("global_rank", "rank")
+
+
 @once
 def waits(facts: Facts) -> list[Wait]:
     """Each wait once, although PyTorch reports it several times."""
     by_key: dict[tuple[object, ...], Wait] = {}
     first: dict[tuple[object, ...], Notice] = {}
-    groups = _groups(facts)
+    # Since 2.4 the line about the time-out does not name the group, but that which the rank prints behind it.
+    named = grouped(
+        ((one.stated, one.member, value(one.notice, "seq")), one)
+        for one in statuses(facts)
+        if one.is_in_call and one.group is not None
+    )
     for notice in facts.with_event(CollectiveTimeout):
         event = notice.event
         assert isinstance(event, CollectiveTimeout)
         seq = -1 if event.seq is None else event.seq
-        group = group_of(notice.message) or _next_group(groups.get((event.global_rank, event.rank, seq), []), notice)
+        group = group_of(notice.message) or _next_group(named.get((event.global_rank, event.rank, seq), []), notice)
         member = None if event.operation in PAIRWISE else event.rank
         rank = job_rank(event.global_rank, member, group)
         own = event.global_rank, event.rank, seq, event.operation
@@ -54,81 +103,61 @@ def waits(facts: Facts) -> list[Wait]:
         if key not in by_key:
             begun = first.get(own, notice)  # the text of an exception has the group, and is printed later
             by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, begun)
-    return _without_repeats(list(by_key.values()))
+    # An exception's text repeats a wait, and lacks the group or the rank.
+    with_group = {(wait.seq, wait.operation, wait.member) for wait in by_key.values() if wait.group is not None}
+    with_rank = {(wait.seq, wait.operation, wait.member) for wait in by_key.values() if wait.rank is not None}
+    return [
+        wait
+        for wait in by_key.values()
+        if (wait.group is not None or (wait.seq, wait.operation, wait.member) not in with_group)
+        and (wait.rank is not None or (wait.seq, wait.operation, wait.member) not in with_rank)
+    ]
+
+
+def _next_group(named: list[Status], notice: Notice) -> str | None:
+    """The only group that statuses name, or that of the first one behind a line."""
+    line, groups = notice.evidence[0], {status.group for status in named}
+    if len(groups) < 2:
+        return next(iter(groups), None)
+    places = [(status.notice.evidence[0].order, status.group) for status in named]
+    sources = [status.notice.evidence[0].source for status in named]
+    behind = [place for place, source in zip(places, sources, strict=True) if source == line.source]
+    return min((place for place in behind if place[0] > line.order), default=(0, None))[1]
 
 
 def latecomers(waiting: Sequence[Wait]) -> list[Wait]:
     """Waits that, by their times, started only after the first had timed out: the first waited for them."""
-    timed_out = min(filter(None, (_printed_at(wait.notice) for wait in waiting)), default=None)
-    if timed_out is None:
-        return []
-    return [wait for wait in waiting if (began := _began(wait)) and began > timed_out]
+    printed = [(wait, glog_seconds(wait.notice.message)) for wait in waiting]
+    timed_out = min((when for _, when in printed if when), default=None)
+    late = []
+    for wait, when in printed if timed_out is not None else ():
+        ran_ms = getattr(wait.notice.event, "ran_ms", None)
+        if when is not None and ran_ms is not None and timed_out is not None and when - ran_ms / 1000 > timed_out:
+            late.append(wait)
+    return late
 
 
 def by_time(waiting: list[Wait]) -> list[Wait]:
     """Waits in the order in which they timed out, which is not that of lines where each host has its own file."""
-    times = {id(wait): _printed_at(wait.notice) for wait in waiting}
+    times = {id(wait): glog_seconds(wait.notice.message) for wait in waiting}
     return waiting if None in times.values() else sorted(waiting, key=lambda wait: times[id(wait)] or 0.0)
 
 
 def in_words(waits: list[Wait], place: str) -> str:
     """Return who waited in which call, lowest number first: the others may be waiting for those ranks."""
-    calls: dict[tuple[int, str], list[Wait]] = {}
-    for wait in sorted(waits, key=lambda wait: wait.seq):
-        calls.setdefault((wait.seq, wait.operation), []).append(wait)
     parts: list[str] = []
     last = None
-    for (seq, operation), waiting in calls.items():
+    ordered = sorted(waits, key=lambda wait: wait.seq)
+    for (seq, operation), waiting in grouped(((wait.seq, wait.operation), wait) for wait in ordered).items():
         timeout = waiting[0].timeout_ms // 1000
         limit = "" if timeout == last else f" waited {timeout} s"
         last = timeout
         work = f" (work {seq}{'' if parts else place})" if seq >= 0 else ""
-        parts.append(f"{_who(waiting)}{limit} for {operation}{work}")
+        ranks = {wait.rank for wait in waiting if wait.rank is not None}
+        members = {wait.member for wait in waiting if wait.member is not None}
+        of_group = f"{ranks_word(members)} of its process group" if members else "a rank"
+        parts.append(f"{ranks_word(ranks) if ranks else of_group}{limit} for {operation}{work}")
     return listed(parts, limit=3)
-
-
-def _who(waiting: list[Wait]) -> str:
-    ranks = {wait.rank for wait in waiting if wait.rank is not None}
-    members = {wait.member for wait in waiting if wait.member is not None}
-    return ranks_word(ranks) if ranks else f"{ranks_word(members)} of its process group" if members else "a rank"
-
-
-def _began(wait: Wait) -> float | None:
-    event = wait.notice.event
-    printed_at = _printed_at(wait.notice)
-    assert isinstance(event, CollectiveTimeout)
-    return None if printed_at is None or event.ran_ms is None else printed_at - event.ran_ms / 1000
-
-
-def _printed_at(notice: Notice) -> float | None:
-    """Return when PyTorch printed a line, in seconds."""
-    return glog_seconds(notice.message)
-
-
-_Status = tuple[str, int, str]
-"""Source and line of a status, and the group that it names."""
-
-
-def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], list[_Status]]:
-    """The process groups of a rank's works, from the line that the rank prints behind that about the time-out: since
-    2.4 that one itself does not name it."""
-    statuses: dict[tuple[int | None, int | None, int | None], list[_Status]] = {}
-    for notice in facts.with_role("watchdog-status"):
-        values, group = dict(getattr(notice.event, "values", ())), group_of(notice.message)
-        if group is not None:
-            line = notice.evidence[0]
-            key = values.get("global_rank"), values.get("rank"), values.get("seq")
-            statuses.setdefault(key, []).append((line.source, line.order, group))
-    return statuses
-
-
-def _next_group(statuses: list[_Status], notice: Notice) -> str | None:
-    """The only group that these lines name, or that of the first one behind a line."""
-    line, groups = notice.evidence[0], {group for *_, group in statuses}
-    if len(groups) < 2:
-        return next(iter(groups), None)
-    behind = [status for status in statuses if status[0] == line.source and status[1] > line.order]
-    return min(behind)[2] if behind else None
 
 
 def group_of(message: str) -> str | None:
@@ -144,61 +173,26 @@ def group_of(message: str) -> str | None:
 
 def job_rank(global_rank: int | None, member: int | None, group: str | None) -> int | None:
     """The rank of the job: as printed, or that of the process group that holds all ranks."""
-    return global_rank if global_rank is not None else member if is_default(group) else None
+    return global_rank if global_rank is not None else member if _is_default(group) else None
 
 
-def is_default(group: str | None) -> bool:
-    """Whether this is the process group of all ranks."""
+def _is_default(group: str | None) -> bool:
     return group is not None and (group == "0" or "default_pg" in group)
-
-
-def _without_repeats(waiting: list[Wait]) -> list[Wait]:
-    """The waits without their repetition in an exception's text, which lacks the group or the rank."""
-    with_group = {(wait.seq, wait.operation, wait.member) for wait in waiting if wait.group is not None}
-    with_rank = {(wait.seq, wait.operation, wait.member) for wait in waiting if wait.rank is not None}
-    return [
-        wait
-        for wait in waiting
-        if (wait.group is not None or (wait.seq, wait.operation, wait.member) not in with_group)
-        and (wait.rank is not None or (wait.seq, wait.operation, wait.member) not in with_rank)
-    ]
-
-
-_GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
-
-
-@once
-def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
-    """By process group, ranks in it with those of the job, as the watchdog states them."""
-    places: dict[str | None, set[tuple[int, int]]] = {}
-    for notice in facts.with_role("watchdog-status", "watchdog-dump"):
-        values = dict(getattr(notice.event, "values", ()))
-        member, rank = values.get("rank"), values.get("global_rank")
-        if isinstance(member, int) and isinstance(rank, int):
-            places.setdefault(group_of(notice.message), set()).add((member, rank))
-    return places
-
-
-_ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
 @once
 def enqueued(facts: Facts) -> dict[str | None, dict[int, int]]:
     """Return by process group the number of the last work that each rank of the job enqueued in it."""
     works: dict[str | None, dict[int, int]] = {}
-    for notice in facts.with_role("watchdog-status", "watchdog-dump"):
-        match, group = _ENQUEUED.search(notice.message), group_of(notice.message)
-        values = dict(getattr(notice.event, "values", ()))
-        rank = job_rank(values.get("global_rank"), values.get("rank"), group)
-        if match and rank is not None:
-            works.setdefault(group, {})[rank] = int(match[1])
+    for status in statuses(facts):
+        if status.enqueued is not None and status.rank is not None:
+            works.setdefault(status.group, {})[status.rank] = status.enqueued
     return works
 
 
 def in_calls(facts: Facts) -> set[int]:
     """The ranks whose own watchdog reports a call that failed or timed out: they waited for others."""
-    values = (dict(getattr(notice.event, "values", ())) for notice in facts.with_role("watchdog-status"))
-    return {rank for entry in values if isinstance(rank := entry.get("global_rank"), int)}
+    return {status.stated for status in statuses(facts) if status.is_in_call and status.stated is not None}
 
 
 @once
@@ -228,7 +222,7 @@ def communicator_of(
         others: the ranks of other groups, which it cannot be.
     """
     comms = facts.job.communicators
-    if is_default(group):
+    if _is_default(group):
         return next((comm for comm in comms if comm.id == "world"), None)
     if group is None:
         return comms[0] if len(comms) == 1 else None
@@ -253,11 +247,22 @@ def communicator_of_wait(facts: Facts, waiting: Sequence[Wait]) -> CommunicatorI
 
 
 @once
+def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
+    """By process group, ranks in it with those of the job, as the watchdog states them."""
+    return grouped_sets(
+        (status.group, (status.member, status.stated))
+        for status in statuses(facts)
+        if status.member is not None and status.stated is not None
+    )
+
+
+@once
 def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
     """The communicators other than the world, by each rank in them with that of the job."""
-    comms: dict[tuple[int, int], list[CommunicatorInfo]] = {}
-    for comm in facts.job.communicators:
-        for member, rank in enumerate(comm.ranks) if comm.id != "world" else ():
-            if rank is not None:
-                comms.setdefault((member, rank), []).append(comm)
-    return comms
+    return grouped(
+        ((member, rank), comm)
+        for comm in facts.job.communicators
+        if comm.id != "world"
+        for member, rank in enumerate(comm.ranks)
+        if rank is not None
+    )
