@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect import platforms
 from nccl_inspect.event import types as events
-from nccl_inspect.event.types import NetDevices, PluginStatus
+from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
@@ -185,7 +185,8 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
     is_tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
     has_data = is_tuned and any("Libfabric" in kind.detail for kind in facts.inter_host_net_paths().kinds)
-    ended = [notice for notice in missed if _INSTEAD in notice.message and _is_probe(notice.event)]
+    probes = facts.plugin("TUNER", "probe")
+    ended = [notice for notice in missed if _INSTEAD in notice.message and notice in probes]
     is_missing = not (failed or overridden or unavailable) and bool(requested or has_data)
     yield Effects(failed)
     if notices := failed or overridden or unavailable or (missed if is_missing else ended):
@@ -198,7 +199,3 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
         }
         shown = evidence_of_settings(requested, 1) if is_missing else []
         yield Hit(notices, named, evidence=[*shown, *notices[:3]])
-
-
-def _is_probe(event: object) -> bool:
-    return isinstance(event, PluginStatus) and event.status == "probe"
