@@ -228,7 +228,7 @@ def _kind(call: Call) -> Hashable:
 
 
 class _Usual:
-    """Tells what ranks in the same place do: of two that disagree, the one that does as all others is right.
+    """Shows what ranks in the same place do: of two that disagree, the one that does as all others is right.
 
     Groups with one description have the same part in the program, such as all groups of tensor parallelism: their ranks
     make the same calls in the same order.
