@@ -70,4 +70,4 @@ def test_a_rank_of_the_job_is_where_its_process_is_though_lines_show_ranks_of_co
     lines = [f"{begin.format(rank, rank % 2)} commId 0x{rank // 2} - Init COMPLETE\n" for rank in range(4)]
     report = "Failures:\n[0]:\n  host      : n-3\n  rank      : 3 (local_rank: 0)\n  exitcode  : -9 (pid: 103)\n"
     job = nccl_inspect.read("".join([*lines, report]).encode())
-    assert [row.host for row in story.rows(job)] == ["n-3"] and job.to_dict()["head"]["where"] == "rank 3 on n-3"
+    assert [row.host for row in story.rows(job)] == ["n-3"] and "rank 3 on n-3" in str(job.to_dict()["head"])
