@@ -1,8 +1,8 @@
 """Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
 
 Where lines fit several communicators of their process (:mod:`nccl_inspect.model.communicators.candidates`), what is
-certain elsewhere excludes some: a connection prints once in a communicator, a NET edge has a twin at its other end. What is
-left is decided by the order in which other processes used the communicators, and marked as a guess.
+certain elsewhere excludes some: a connection prints once in a communicator, a NET edge has a twin at its far end. What
+is left is decided by the order in which other processes used the communicators, and marked as a guess.
 """
 
 from __future__ import annotations
