@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion, ProcessEnded
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
-from nccl_inspect.judging.facts import Facts, as_shell, global_ranks, once
+from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
 from nccl_inspect.judging.process_ends.ends import since_start, terminations
+from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import CommunicatorInfo, Setting
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
+from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count, listed, ranks_word
 
@@ -160,6 +161,28 @@ def connections_at_end(facts: Facts) -> list[Evidence]:
         facts.job.failed or facts.job.ended_by or facts.errors(forced_ends=False) or facts.with_event(NcclTestResult)
     )
     return [] if not begins or is_other else facts.job.broken_off
+
+
+@once
+def half_connected(facts: Facts) -> Selection:
+    """Return the paths of which one end has no line although its rank connects elsewhere: the log ends meanwhile.
+
+    Every end prints a line, which only a torn or filtered log lacks. A job that finished had all of them.
+    """
+    job = facts.job
+    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
+    torn = any(source.damaged_lines or source.repaired_lines or source.problem for source in job.sources)
+    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult)
+    if torn or is_over or job.excerpt or job.rank_space != "global":
+        return facts.no_paths()
+    halves = facts.no_paths()
+    for side in SIDES:
+        silent = nets.where(lambda kind, side=side: not kind.ends(side))
+        if not silent:
+            continue
+        able = {rank for (rank,) in nets.without(silent).distinct(RANKS[side])}
+        halves = halves | silent.only((RANKS[side],), able.__contains__)
+    return halves
 
 
 def is_local_p2p(facts: Facts) -> bool:
