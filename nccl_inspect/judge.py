@@ -18,7 +18,7 @@ from nccl_inspect.judging.engine import (
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
-from nccl_inspect.judging.hangs.progress import half_connected
+from nccl_inspect.judging.hangs.progress import half_connected, last_to_connect
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_propagated_error, value
@@ -86,7 +86,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         likely_ranks=placement.likely_ranks(facts),
         waiting=standstill.of(facts),
     )
-    is_waiting = standstill.is_at_the_end(facts) or bool(half_connected(facts))
+    is_waiting = standstill.is_at_the_end(facts) or bool(half_connected(facts) or last_to_connect(facts))
     judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None

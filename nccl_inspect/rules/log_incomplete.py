@@ -6,7 +6,7 @@ from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.hangs import standstill
-from nccl_inspect.judging.hangs.progress import half_connected
+from nccl_inspect.judging.hangs.progress import half_connected, last_to_connect
 from nccl_inspect.judging.page_words import Hit
 
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
@@ -27,8 +27,8 @@ def find(facts: Facts) -> Iterator[Hit]:
         if missing := _without_line(facts):
             is_file = bool(files) or len(job.sources) > 1
             yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
-        elif halves := half_connected(facts):
-            yield Hit(named={"halves": halves})
+        elif (halves := half_connected(facts)) or last_to_connect(facts):
+            yield Hit(named={"halves": halves, "late": last_to_connect(facts)})
     elif (
         is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, _BEGINNING))
     ):

@@ -169,13 +169,10 @@ def half_connected(facts: Facts) -> Selection:
 
     Every end prints a line, which only a torn or filtered log lacks. A job that finished had all of them.
     """
-    job = facts.job
     nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
-    torn = any(source.damaged_lines or source.repaired_lines or source.problem for source in job.sources)
-    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult)
-    if torn or is_over or job.excerpt or job.rank_space != "global":
-        return facts.no_paths()
     halves = facts.no_paths()
+    if facts.job.rank_space != "global" or not _may_end_early(facts):
+        return halves
     for side in SIDES:
         silent = nets.where(lambda kind, side=side: not kind.ends(side))
         if not silent:
@@ -183,6 +180,25 @@ def half_connected(facts: Facts) -> Selection:
         able = {rank for (rank,) in nets.without(silent).distinct(RANKS[side])}
         halves = halves | silent.only((RANKS[side],), able.__contains__)
     return halves
+
+
+@once
+def last_to_connect(facts: Facts) -> set[int]:
+    """Return the ranks that have not connected what most others of a communicator have: the log ends meanwhile."""
+    late = set()
+    for comm in facts.job.communicators if _may_end_early(facts) else ():
+        rest = set(range(comm.nranks)) - set(comm.connected)
+        if len(comm.completed) == comm.nranks and not comm.ended and 0 < len(rest) <= len(comm.connected):
+            late |= global_ranks(comm, rest)
+    return late
+
+
+def _may_end_early(facts: Facts) -> bool:
+    """Whether the log is whole up to its end, which nothing shows to be that of the job."""
+    job = facts.job
+    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult)
+    is_torn = any(source.damaged_lines or source.repaired_lines or source.problem for source in job.sources)
+    return not (is_over or is_torn or job.excerpt)
 
 
 def is_local_p2p(facts: Facts) -> bool:
