@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult, NcclVersion, ProcessEnded
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
@@ -10,7 +11,7 @@ from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, onc
 from nccl_inspect.judging.process_ends.ends import since_start, terminations
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
+from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import count, listed, ranks_word
@@ -174,18 +175,20 @@ def half_connected(facts: Facts) -> Selection:
     if facts.job.rank_space != "global" or not _may_end_early(facts):
         return halves
     for side in SIDES:
-        silent = nets.where(lambda kind, side=side: not kind.ends(side))
-        if not silent:
-            continue
+        silent = nets.where(partial(_lacks_end, side))
         able = {rank for (rank,) in nets.without(silent).distinct(RANKS[side])}
         halves = halves | silent.only((RANKS[side],), able.__contains__)
     return halves
 
 
+def _lacks_end(side: str, kind: PathKind) -> bool:
+    return not kind.ends(side)
+
+
 @once
 def last_to_connect(facts: Facts) -> set[int]:
     """Return the ranks that have not connected what most others of a communicator have: the log ends meanwhile."""
-    late = set()
+    late: set[int] = set()
     for comm in facts.job.communicators if _may_end_early(facts) else ():
         rest = set(range(comm.nranks)) - set(comm.connected)
         if len(comm.completed) == comm.nranks and not comm.ended and 0 < len(rest) <= len(comm.connected):
