@@ -86,7 +86,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         likely_ranks=placement.likely_ranks(facts),
         waiting=at_end.waiting_ranks(facts),
     )
-    is_waiting = at_end.is_at_the_end(facts)
+    is_waiting = at_end.is_at_the_end(facts) or bool(at_end.half_connected(facts) or at_end.last_to_connect(facts))
     judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
     judgement.findings = actions.settle(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))

@@ -8,6 +8,7 @@ then. Second, time: a watcher of the log, or timestamps that show a rank silent 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from nccl_inspect.event.types import (
     BootstrapInterface,
@@ -20,11 +21,12 @@ from nccl_inspect.event.types import (
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.ends import since_start, terminations
-from nccl_inspect.judging.facts import Facts, as_shell, global_ranks, once
+from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
+from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
-from nccl_inspect.model.job import CommunicatorInfo, Setting
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
+from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.times import in_order, moment
 from nccl_inspect.util.wording import count, does, listed, ranks_word
@@ -382,6 +384,46 @@ def connections_at_end(facts: Facts) -> list[Evidence]:
         facts.job.failed or facts.job.ended_by or facts.errors(forced_ends=False) or facts.with_event(NcclTestResult)
     )
     return [] if not begins or is_other else facts.job.broken_off
+
+
+@once
+def half_connected(facts: Facts) -> Selection:
+    """Return the paths of which one end has no line although its rank connects elsewhere: the log ends meanwhile.
+
+    Every end prints a line, which only a torn or filtered log lacks. A job that finished had all of them.
+    """
+    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
+    halves = facts.no_paths()
+    if facts.job.rank_space != "global" or not _may_end_early(facts):
+        return halves
+    for side in SIDES:
+        silent = nets.where(partial(_lacks_end, side))
+        able = {rank for (rank,) in nets.without(silent).distinct(RANKS[side])}
+        halves = halves | silent.only((RANKS[side],), able.__contains__)
+    return halves
+
+
+def _lacks_end(side: str, kind: PathKind) -> bool:
+    return not kind.ends(side)
+
+
+@once
+def last_to_connect(facts: Facts) -> set[int]:
+    """Return the ranks that have not connected what most others of a communicator have: the log ends meanwhile."""
+    late: set[int] = set()
+    for comm in facts.job.communicators if _may_end_early(facts) else ():
+        rest = set(range(comm.nranks)) - set(comm.connected)
+        if len(comm.completed) == comm.nranks and not comm.ended and 0 < len(rest) <= len(comm.connected):
+            late |= global_ranks(comm, rest)
+    return late
+
+
+def _may_end_early(facts: Facts) -> bool:
+    """Whether the log is whole up to its end, which nothing shows to be that of the job."""
+    job = facts.job
+    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult)
+    is_torn = any(source.damaged_lines or source.repaired_lines or source.problem for source in job.sources)
+    return not (is_over or is_torn or job.excerpt)
 
 
 def is_local_p2p(facts: Facts) -> bool:

@@ -119,6 +119,8 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         if missing := _without_line(facts):
             is_file = bool(files) or len(job.sources) > 1
             yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
+        elif (halves := at_end.half_connected(facts)) or at_end.last_to_connect(facts):
+            yield Hit(named={"halves": halves, "late": at_end.last_to_connect(facts)})
     elif (
         is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, _BEGINNING))
     ):

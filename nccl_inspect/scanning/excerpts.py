@@ -253,9 +253,10 @@ class Excerpt:
         rows = [(number, origin, text) for (number, origin, _), text in zip(rows, plain, strict=True)]
         recognized = {number for number, _, text in rows if text.parsed and not _is_vague(text.parsed.production)}
         unknown = {number for number, _, text in rows if text.parsed is None}
+        begins = {number for number, _, text in rows if text.parsed}
         anew: set[int] = set()
         better: list[tuple[int, Origin, Text]] = []
-        for reading in [*self.readings(lines, recognized)] or ([] if rows else self._mentions(lines)):
+        for reading in [*self.readings(lines, recognized, begins)] or ([] if rows else self._mentions(lines)):
             numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
             if numbers <= unknown and not any(text.parsed for _, text in reading.messages):
                 continue
@@ -288,12 +289,15 @@ class Excerpt:
         parsed = parse(less)
         return Text(text.level, less, parsed) if parsed and parsed.production.dialect == production.dialect else text
 
-    def readings(self, lines: Sequence[bytes], recognized: Collection[int] = ()) -> Iterator[Reading]:
+    def readings(
+        self, lines: Sequence[bytes], recognized: Collection[int] = (), begins: Collection[int] = ()
+    ) -> Iterator[Reading]:
         """Yield what lines say that have no prefix, or one that is not whole.
 
         Args:
             lines: of a text.
             recognized: the numbers of lines, from 1, that are none of these.
+            begins: of lines that continue none.
         """
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
@@ -312,28 +316,29 @@ class Excerpt:
             line if may and place not in recognized else b""
             for place, (line, may) in enumerate(zip(plain, may_be, strict=True), 1)
         ]
+        rests = [b"" if place in begins else line for place, line in enumerate(wanted, 1)]
         place = 0
         while place < len(wanted):
-            reading = self._reading(place, wanted) if wanted[place] else None
+            reading = self._reading(place, wanted[place], rests[place + 1 : place + _PIECES]) if wanted[place] else None
             if reading:
                 yield reading
             place += reading.pieces if reading else 1
 
-    def _reading(self, place: int, lines: Sequence[bytes]) -> Reading | None:
+    def _reading(self, place: int, line: bytes, rests: Sequence[bytes]) -> Reading | None:
         """The reading of a line; if it has none alone, that with the lines below."""
-        if messages := self._messages(lines[place]):
+        if messages := self._messages(line):
             return Reading(place, 1, messages)
-        below = list(takewhile(_may_continue, lines[place + 1 : place + _PIECES]))
-        if below and self._may_hold(lines[place], *below):
-            ways = decoration.joined([lines[place], *below])
+        below = list(takewhile(_may_continue, rests))
+        if below and self._may_hold(line, *below):
+            ways = decoration.joined([line, *below])
             wholes = [Reading(place, size, [message]) for size, text in ways if (message := self._whole(text))]
             if wholes:  # of equal ones the shortest
                 return max(wholes, key=lambda one: _own_signs(one.messages[0][1].parsed))
-        for text in decoration.plainer(lines[place]) if MARK in lines[place] else ():
+        for text in decoration.plainer(line) if MARK in line else ():
             if message := quoted(text, self._grammar):
                 return Reading(place, 1, [message])
-        is_printed = _PRINTED.search(lines[place]) is not None
-        old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None) if is_printed else None
+        is_printed = _PRINTED.search(line) is not None
+        old = next(filter(None, map(self._of_old, decoration.layers(line))), None) if is_printed else None
         return Reading(place, 1, [old]) if old else None
 
     def _mentions(self, lines: Sequence[bytes]) -> Iterator[Reading]:

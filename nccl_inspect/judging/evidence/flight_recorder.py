@@ -14,6 +14,7 @@ from nccl_inspect.judging.watchdog import latecomers, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.statements import ages
 from nccl_inspect.util.grouping import grouped_sets
+from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import does, listed, ranks_word
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def _waiting_without_dump(facts: Facts) -> set[int]:
 def is_of_run(facts: Facts) -> bool:
     """Whether a time shows that the dumps are of the run in the log: they name neither processes nor communicators.
 
-    Lines with a date were printed within a day of the last calls, or the log was not last written before that.
-    What the log says of calls that timed out was compared with the dumps before.
+    Lines with a date were printed within a day of the last calls and not after the first ones, or the log was not last
+    written before that. What the log says of calls that timed out was compared with the dumps before.
     """
     active = max((dump.active_ns for dump in dumps_of(facts)), default=0) / 1e9
     if waits(facts) or not active:
@@ -71,10 +72,28 @@ def is_of_run(facts: Facts) -> bool:
     day = datetime.fromtimestamp(active, UTC).strftime("%Y-%m-%d %H:%M:%S")
     texts = [last.time for last in facts.job.last_lines if last.time]
     texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
+    if _began_before(facts):
+        return False
     if any(is_near(day, text) for text in texts):
         return True
     written = [when for source in facts.job.sources if (when := ages.written(source.name) or 0) > _NO_TIME]
     return not written or any(when >= active - _DAY for when in written)  # a copy is younger
+
+
+def _began_before(facts: Facts) -> bool:
+    """Whether the first calls of the dumps were made before the log begins: in UTC, and soon after it in no zone."""
+    calls = (call for dump in dumps_of(facts) for some in dump.calls.values() for call in some)
+    called = min((call.created_ns for call in calls), default=0) / 1e9
+    first = line_seconds(datetime.fromtimestamp(called, UTC).isoformat(" "))
+    lines = (line_seconds(notice.evidence[0].text) for notice in facts.job.notices)
+    begin = min((when for when in lines if when is not None), default=None)
+    if begin is None or first is None or not called:
+        return False
+    return first < begin - CLOCKS and (first - begin) % _ZONES > _STARTING
+
+
+_ZONES, _STARTING = 1_800.0, 900.0
+"""Seconds by which time zones differ, and in which a job makes its first calls."""
 
 
 def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:

@@ -41,7 +41,7 @@ def confidence(facts: Facts, notice: Notice) -> str:
     if False in (is_own, is_here, is_now):
         return "possible"
     if is_own and (is_gpu or value(notice, "bus_id") is None):
-        return "certain"
+        return "certain" if hosts or not is_gpu else "likely"
     return "likely" if is_own or is_now or is_gpu else "possible"
 
 
@@ -90,16 +90,23 @@ def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
 
 
 def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
-    """The ranks that use a GPU named by the driver."""
+    """The ranks that use a GPU named by the driver; where no host is named, that of the only process with the pid."""
     from nccl_inspect.judging.evidence.machines import rank_of  # most jobs have no such line
 
     return {
         rank
         for notice in notices
         if (bus_id := value(notice, "bus_id"))
-        for host in _hosts(facts, notice)
+        for host in _hosts(facts, notice) or _hosts_of_pid(facts, notice)
         for rank in rank_of(facts, host, str(bus_id), None)
     }
+
+
+def _hosts_of_pid(facts: Facts, notice: Notice) -> set[str]:
+    """Return the host of the only process of the job with the pid in a line that names no host."""
+    pid = value(notice, "process") if _named_host(notice.evidence[0].text) is None else None
+    hosts = [last.process.host for last in facts.job.last_lines if str(last.process.pid) == str(pid)]
+    return set(hosts) if len(hosts) == 1 else set()
 
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:
