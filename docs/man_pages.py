@@ -19,12 +19,21 @@ def pages() -> Iterator[tuple[str, str]]:
     program = top()
     names = cli.cli.list_commands(program)
     yield PROGRAM, page(program, [*(f"{PROGRAM}-{name}" for name in names), PLUGIN])
-    for name in names:
-        command = cli.cli.get_command(program, name)
-        assert command is not None
-        yield f"{PROGRAM}-{name}", page(command.context_class(command, program, name), [PROGRAM])
+    for ctx in contexts(program):
+        yield ctx.command_path.replace(" ", "-"), page(ctx, [PROGRAM])
     plugin = cli.prepared(kubectl.command)
     yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
+
+
+def contexts(above: click.Context, **settings: int) -> Iterator[click.Context]:
+    """Yield the contexts of all commands below one, as if each were run."""
+    group = above.command
+    for name in group.list_commands(above) if isinstance(group, click.Group) else ():
+        command = group.get_command(above, name)
+        assert command is not None
+        ctx = command.context_class(command, above, name, **settings)
+        yield ctx
+        yield from contexts(ctx, **settings)
 
 
 def top(terminal_width: int | None = None) -> click.Context:

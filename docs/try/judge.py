@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nccl_inspect import __version__, artifacts, report
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.extras.anonymize import command_anonymize as anonymize
+from nccl_inspect.extras.anonymize import cli_anonymize as anonymize
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style

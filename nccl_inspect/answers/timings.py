@@ -72,7 +72,7 @@ def slowest_phase(timing: InitTiming) -> str:
 
 
 def _row(comm: CommunicatorInfo, timing: InitTiming) -> TimingRow:
-    host = timing.process.host
+    host, line = timing.process.host, timing.evidence
     return TimingRow(
         communicator=comm.id,
         rank=comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None,
@@ -80,6 +80,6 @@ def _row(comm: CommunicatorInfo, timing: InitTiming) -> TimingRow:
         total=timing.total,
         slowest=slowest_phase(timing),
         **{name: timing.phases.get(name) for name in PHASES},
-        source=timing.evidence.source,
-        line=timing.evidence.line,
+        source=line.source if line else "",
+        line=line.line if line else 0,
     )

@@ -67,6 +67,7 @@ class Container(Record):
     path: str
     """In the file: ``spec.template.spec.containers[0]``."""
     line: int
+    image: str = ""
     resources: dict[str, str] = field(default_factory=dict)
     privileged: bool = False
     capabilities: frozenset[str] = frozenset()

@@ -59,6 +59,7 @@ def _container(item: Node, file: str) -> Pod:
         name=name,
         path="HostConfig",
         line=host.line,
+        image=item.word("Config", "Image"),
         resources=_gpus(host),
         privileged=host.is_true("Privileged"),
         capabilities=frozenset(word.upper().removeprefix("CAP_") for word in host.words("CapAdd")),

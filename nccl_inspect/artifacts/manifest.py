@@ -186,6 +186,7 @@ def _containers(spec: Node, path: str) -> list[Container]:
                 name=name,
                 path=inside,
                 line=node.line,
+                image=node.word("image"),
                 resources=_resources(node.at("resources")),
                 privileged=security.is_true("privileged"),
                 capabilities=frozenset(word.upper() for word in security.words("capabilities", "add")),

@@ -110,11 +110,11 @@ class _Commands(click.Group):
 
 @cache
 def _modules() -> dict[str, str]:
-    """Return the module of each command: those of this package, and ``command_NAME.py`` of each extra."""
+    """Return the module of each command: those of this package, and ``cli_NAME.py`` of each extra."""
     package = Path(__file__).parents[1]
-    extras = {file.stem.removeprefix("command_"): file.parent.name for file in package.glob("extras/*/command_*.py")}
+    extras = {file.stem.removeprefix("cli_"): file.parent.name for file in package.glob("extras/*/cli_*.py")}
     own = {name: f"{__name__}.{name}" for name in modules(__file__, *_PARTS)}
-    return own | {name: f"nccl_inspect.extras.{extra}.command_{name}" for name, extra in extras.items()}
+    return own | {name: f"nccl_inspect.extras.{extra}.cli_{name}" for name, extra in extras.items()}
 
 
 def _is_piped() -> bool:

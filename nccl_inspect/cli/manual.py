@@ -33,6 +33,7 @@ GROUPS = (
             *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
             *("only", "indent", "all-columns", "verbose", "quiet", "no-color"),
             "metrics",
+            "store",
         ),
     ),
     (
@@ -41,7 +42,10 @@ GROUPS = (
     ),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
     ("Serving", ("root", "http")),
-    ("Reading", ("until-end", "interval", "settle", "stall", "ras", "jobs", "max-unpacked", "progress")),
+    (
+        "Reading",
+        ("until-end", "interval", "settle", "stall", "ras", "together", "jobs", "cluster", "max-unpacked", "progress"),
+    ),
     ("Help", ("help", "version")),
 )
 """Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
@@ -49,6 +53,7 @@ COMMANDS = (
     ("Reports", ("summarize", "topology", "traffic", "watch")),
     ("Questions", ("paths", "hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory")),
     ("Comparing and checking", ("diff", "check")),
+    ("Many jobs", ("fleet", "add", "report", "query")),
     ("Running and collecting", ("run", "collect")),
     ("Assistants", ("mcp",)),
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),

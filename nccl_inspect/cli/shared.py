@@ -248,6 +248,12 @@ def output_options(command: _Command) -> _Command:
     return color_option(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))
 
 
+def append_option(command: _Command) -> _Command:
+    """Add --store to a command that follows a job to its end."""
+    words = "When the job is over, append it to this store of 'nccl-inspect fleet'."
+    return click.option("--store", metavar="DIR|URL", type=FILE, default="", help=words)(command)
+
+
 def verbose_option(words: str) -> Callable[[_Command], _Command]:
     """Add --verbose."""
     return click.option("-v", "--verbose", is_flag=True, help=words)

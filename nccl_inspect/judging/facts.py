@@ -352,6 +352,15 @@ def first_evidence(notices: Iterable[Notice]) -> list[Evidence]:
     return [notice.evidence[0] for notice in notices]
 
 
+def lines_of(shown: Iterable[Evidence | Notice | Setting]) -> Iterator[Evidence]:
+    """Yield lines, and the first ones of statements and settings."""
+    for one in shown:
+        if isinstance(one, Evidence):
+            yield one
+        else:
+            yield from one.evidence[:1]
+
+
 def as_shell(settings: Iterable[Setting]) -> str:
     """Settings as written in a shell."""
     return listed(" or ".join(setting.assignments) for setting in settings)

@@ -10,6 +10,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.model.story import Entry
 from nccl_inspect.report.digest import short_names
 from nccl_inspect.report.words import shortened
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import count, ranks_word
 
 _VERBS = ("was ", "raised ", "ended ", "waited ", "lost ", "fell ", "gave ", "died")
@@ -51,11 +52,13 @@ class StoryRow(NamedTuple):
 def rows(job: Job) -> list[StoryRow]:
     """Return the ranks that the story names, by host; of many the hosts."""
     told = {rank for entry in job.story for rank in entry.ranks}
-    by_host = [(host.name, [rank for rank in sorted(host.ranks) if rank in told]) for host in job.hosts]
+    hosts = job.hosts if job.rank_space == "global" else []
+    placed = {rank: host.name for host in hosts for rank in host.ranks}
+    placed |= {rank: host for entry in job.story for rank, host in entry.host_of.items()}
     if len(told) > _MOST_ROWS:
-        return [_row(job, host, ranks_word(ranks), ranks) for host, ranks in by_host if ranks][:_MOST_ROWS]
-    placed = {rank: host for host, ranks in by_host for rank in ranks}
-    order = sorted(told, key=lambda rank: (placed.get(rank, ""), rank))
+        by_host = grouped((placed[rank], rank) for rank in sorted(told) if rank in placed)
+        return [_row(job, host, ranks_word(ranks), ranks) for host, ranks in by_host.items()][:_MOST_ROWS]
+    order = sorted(told, key=lambda rank: (rank not in placed, placed.get(rank, ""), rank))
     return [_row(job, placed.get(rank, ""), f"rank {rank}", [rank]) for rank in order]
 
 

@@ -16,7 +16,7 @@ from schemas import closed, schema
 import nccl_inspect
 from nccl_inspect.answers import env, hosts, memory, names_of, nics, ranks, timings
 from nccl_inspect.report import head
-from nccl_inspect.rules import gpu_degraded
+from nccl_inspect.rules.gpus import decode_health
 
 QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks, "timings": timings}
 KILLED = str(sample_data.FOLDER / "peer-killed")
@@ -126,4 +126,4 @@ def test_a_health_mask_is_decoded() -> None:
         0x10: ["a connection is unhealthy"],
         0x411: ["bandwidth is degraded", "a connection is unhealthy", "it is in no partition"],
     }
-    assert {mask: gpu_degraded.decode_health(mask) for mask in cases} == cases
+    assert {mask: decode_health(mask) for mask in cases} == cases

@@ -295,7 +295,7 @@ class _Division:
         pieces: dict[int, ProcessLog] = {}
 
         def piece(job: int) -> ProcessLog:
-            return pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, final=log.final))
+            return pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, closing=log.closing))
 
         for step in log.steps:
             piece(self._owner(step.place, b"", step.origin.label)).steps.append(step)

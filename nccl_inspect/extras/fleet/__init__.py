@@ -1,0 +1,27 @@
+"""Many jobs in one store: which host, NIC, GPU, image or setting the bad ones share.
+
+A store is a folder or a prefix of a bucket with tables in Parquet (:mod:`~nccl_inspect.extras.fleet.tables`). Logs are
+judged like any other and appended (:mod:`~nccl_inspect.extras.fleet.adding`); a report compares the bad jobs with the
+others (:mod:`~nccl_inspect.extras.fleet.suspects`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from nccl_inspect.errors import NcclInspectError
+
+EXTRA = "pip install 'nccl-inspect[fleet]'"
+
+
+def library(name: str, extra: str = EXTRA) -> Any:
+    """Return a library that only this part of the program needs.
+
+    Raises:
+        NcclInspectError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise NcclInspectError(f"fleet needs {error.name or name}, which is not installed", extra) from None
