@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import click
 
@@ -25,10 +26,12 @@ def pages() -> Iterator[tuple[str, str]]:
     yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
 
 
-def contexts(above: click.Context, **settings: int) -> Iterator[click.Context]:
+def contexts(above: click.Context, **settings: Any) -> Iterator[click.Context]:
     """Yield the contexts of all commands below one, as if each were run."""
     group = above.command
-    for name in group.list_commands(above) if isinstance(group, click.Group) else ():
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(above):
         command = group.get_command(above, name)
         assert command is not None
         ctx = command.context_class(command, above, name, **settings)

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import man_pages
 
-from nccl_inspect.cli import completion
+from nccl_inspect.cli import about
 from nccl_inspect.extras.assistant import prompts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +48,7 @@ def files() -> Iterator[tuple[str, str]]:
     for name, text in man_pages.pages():
         yield f"man/man1/{name}.1", text
     for shell, name in SCRIPTS.items():
-        yield name, completion.script(shell) + "\n"
+        yield name, about.completion_script(shell) + "\n"
     yield "skills/nccl-inspect/SKILL.md", prompts.skill()
 
 

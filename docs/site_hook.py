@@ -18,7 +18,7 @@ from typing import Any
 from mkdocs.structure.files import File, InclusionLevel
 
 from nccl_inspect.judging import engine
-from nccl_inspect.report.words import EXAMPLE, proved
+from nccl_inspect.report.words import EXAMPLE, describe_proof
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -109,7 +109,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     parts, fences = FENCE.split(markdown), FENCE.findall(markdown)
     parts = [LINK.sub(lambda found: _link(found, here, page.file.src_uri), part) for part in parts]
     parts = [ROW.sub(lambda row: CODE.sub(_code_in_table, row[0]), part) for part in parts]
-    fences = [EXAMPLE.sub(lambda found: f'```text title="{proved(found)}"', fence) for fence in fences]
+    fences = [EXAMPLE.sub(lambda found: f'```text title="{describe_proof(found)}"', fence) for fence in fences]
     PLAIN[page.file.src_uri] = "".join(text for pair in zip(parts, [*fences, ""], strict=True) for text in pair)
     return PLAIN[page.file.src_uri]
 

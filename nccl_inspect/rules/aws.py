@@ -60,7 +60,8 @@ _BUILT_IN = (None, "Socket", "IB")
 
 def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     """Find a failed initialization, and set-up errors if no network of the plugin came up."""
-    if slingshot.signs(facts) or _lacks_memory(facts):
+    unregistered = facts.with_role("memory-not-registered")  # for lack of locked memory, it explains later failures
+    if slingshot.signs(facts) or any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in unregistered):
         return  # the plugin also supports Slingshot
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
@@ -93,11 +94,6 @@ def _find_broken(facts: Facts, reasons: list[Notice]) -> list[Notice]:
     is_late = first is not None and reasons[0].evidence[0].order > first
     broken = propagated_errors.frames(facts, files=_CONNECTING)
     return [frame for frame in broken if is_late or frame.place > reasons[0].place]
-
-
-def _lacks_memory(facts: Facts) -> bool:
-    """Whether buffers could not be registered because locked memory is limited, which explains later failures."""
-    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.with_role("memory-not-registered"))
 
 
 _SEVERE = 4

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect import platforms
 from nccl_inspect.event import types as events
-from nccl_inspect.event.types import NetDevices, PluginStatus
+from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
@@ -12,7 +13,6 @@ from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.platforms import networks
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 
@@ -88,7 +88,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
     """
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     machine, off = facts.platform, plugins_off(facts)
-    needed = machine is not None and bool(networks.named(machine.network).plugin)
+    needed = machine is not None and bool(platforms.find_network(machine.network).plugin)
     is_on_one_host = bool(facts.job.communicators) and not facts.spans_hosts()  # a fragment may be part of a larger job
     named = {"tcp": tcp_paths(facts), "needed": needed, "machine": machine and machine.name}
     if off:
@@ -115,7 +115,7 @@ def _files(notice: Notice) -> list[str]:
 def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
     signs, verbs, machine = slingshot.signs(facts), fabrics.lacking_verbs(facts), facts.platform
-    network = networks.named(machine.network if machine else None)
+    network = platforms.find_network(machine.network if machine else None)
     google = network.plugin if network.vendor == "GCP" else ""
     paths = fabrics.tcp_paths(facts) | fabrics.over_tcp_provider(facts).where(lambda _: bool(signs))
     sure = paths.where(lambda kind: kind.scope == "inter")
@@ -185,7 +185,8 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
     is_tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
     has_data = is_tuned and any("Libfabric" in kind.detail for kind in facts.inter_host_net_paths().kinds)
-    ended = [notice for notice in missed if _INSTEAD in notice.message and _is_probe(notice.event)]
+    probes = facts.plugin("TUNER", "probe")
+    ended = [notice for notice in missed if _INSTEAD in notice.message and notice in probes]
     is_missing = not (failed or overridden or unavailable) and bool(requested or has_data)
     yield Effects(failed)
     if notices := failed or overridden or unavailable or (missed if is_missing else ended):
@@ -198,7 +199,3 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
         }
         shown = evidence_of_settings(requested, 1) if is_missing else []
         yield Hit(notices, named, evidence=[*shown, *notices[:3]])
-
-
-def _is_probe(event: object) -> bool:
-    return isinstance(event, PluginStatus) and event.status == "probe"

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
+from nccl_inspect import artifacts, platforms
 from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
@@ -20,7 +20,6 @@ from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
-from nccl_inspect.platforms import networks
 from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def _names_interface(effect: Finding) -> bool:
 def _is_google(facts: Facts, cases: list[Case]) -> bool:
     """Whether the network of the machine consists of additional interfaces of the node."""
     machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(networks.named(machine.network).vendor == "GCP" for machine in machines if machine)
+    return any(platforms.find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:

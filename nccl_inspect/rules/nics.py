@@ -107,7 +107,10 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         lacking = [notice for notice in without if set(notice.hosts) <= where]
         named, refused = _outcome(facts, mixed, bool(crossed)), _refused(facts)
         if mixed:
-            named |= {"comm": mixed[0].id, "groups": _groups(mixed[0])}
+            groups = (
+                f"{net} on {ranks_word(global_ranks(mixed[0], ranks))}" for net, ranks in mixed[0].networks.items()
+            )
+            named |= {"comm": mixed[0].id, "groups": "; ".join(groups)}
         else:
             both = [crossed[0].detail, *(other.detail for other in crossed[0].also if other.transport == "NET")]
             named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
@@ -168,10 +171,6 @@ def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
         if len(most) > len(rest[0][1]) or rest[0][0] == "Socket":
             return {rank for _, ranks in rest for rank in global_ranks(comm, ranks)}
     return set()
-
-
-def _groups(comm: CommunicatorInfo) -> str:
-    return "; ".join(f"{net} on {ranks_word(global_ranks(comm, ranks))}" for net, ranks in comm.networks.items())
 
 
 _SEVERE = 5
@@ -408,7 +407,9 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     named = [(rank, value(error, "device")) for error in errors for rank in error.ranks]
     devices = {rank: {str(device) for owner, device in named if owner == rank and device} for rank in failed}
     explained = all(any(_explains(path, rank, devices[rank]) for path in bad) for rank in failed)
-    straight = paths.without(bad).where(_keeps_rail)
+    straight = paths.without(bad).where(
+        lambda kind: bool(kind.links) and all(one.send and one.receive and not one.crosses_rails for one in kind.links)
+    )
     if explained and (straight or connecting or hints):
         crossing = bad.where(lambda kind: any(link.crosses_rails for link in kind.links))
         yield Hit(
@@ -431,7 +432,3 @@ def _explains(path: Path, rank: int, devices: set[str]) -> bool:
         and (own.nic is None or not devices or own.nic in devices)
         for link, (owner, own) in ends
     )
-
-
-def _keeps_rail(kind: PathKind) -> bool:
-    return bool(kind.links) and all(link.send and link.receive and not link.crosses_rails for link in kind.links)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 from answers import stored
+from repository import ROOT
 from rule_pages import RULES, Example, examples
 
 from nccl_inspect.errors import PageError
@@ -121,64 +123,44 @@ def test_the_blocks_of_pages_are_well_formed() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-PAGE = """# a-test
-```rule
-category: network
-title: A test
-summary: it fails: {message}
-cause: unknown
-impact: the job stops
-fix: ls
-when: failed   # it is known
-```
-
-## What it means
-A test.
-## When to ignore it
-Never.
-## What it does not prove
-Why it fails.
-```examples
->>> silent
-NCCL version 2.28.9+cuda12.9
-```
-"""
+PAGE = dedent(re.split(r"^   ````.*\n", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1])
+"""The first page of whoever writes one."""
 
 
 @pytest.mark.parametrize(
     ("given", "broken", "reason"),
     [
-        ("category: network\n", "", "the rule has no category"),
-        ("category: network", "category: networks", "choose from intra-node path"),
+        ("category: environment\n", "", "the rule has no category"),
+        ("category: environment", "category: networks", "choose from intra-node path"),
         ("title:", "titel:", "no such key here; choose from about"),
         ("summary:", "fix: ls\nsummary:", "no such key here"),
-        ("cause: unknown\n", "", "the rule has no cause"),
-        ("cause: unknown", "cause: unknown\ncause: known", "repeats cause"),
-        ("cause: unknown", "cause:unknown", "has no 'KEY: '"),
-        ("cause: unknown", "cause: unknown\n", "a blank line in the block"),
-        ("{message}", "«text?{text}", "a part is «NAME? text»"),
-        ("{message}", "«text?{text},\n  «not text?{message}»»", ""),
-        ("impact:", "stops:", ""),
-        ("fix: ls", "fix: ls\ndeadly: yes", "deadly does not go with impact"),
-        ("when: failed", "when: unlucky", "'unlucky' is not a condition"),
-        ("when: failed", "when: failed & not unlucky", "'not unlucky' is not a condition"),
-        ("failed   # it is known", "failed\nfix: ls", "or its words (#)"),
+        ("cause: all licenses are in use, or the server does not know this node\n", "", "the rule has no cause"),
+        ("cause: all", "cause: unknown\ncause: all", "repeats cause"),
+        ("cause: all", "cause:all", "has no 'KEY: '"),
+        ("stops:", "\nstops:", "a blank line in the block"),
+        ("{text}", "«text?{text}", "a part is «NAME? text»"),
+        ("{text}", "«text?{text},\n  «not text?{message}»»", ""),
+        ("stops:", "impact:", ""),
+        ("stops:", "deadly: yes\nimpact:", "deadly does not go with impact"),
+        ("when: says in use", "when: unlucky", "'unlucky' is not a condition"),
+        ("when: says in use", "when: failed & not unlucky", "'not unlucky' is not a condition"),
+        ("   # all are taken", "\nfix: ls", "or its words (#)"),
         ("summary:", "sumary:", "has no block with a summary"),
         ("## When to", "## Whether to", "no section '## When to ignore it'"),
         ("```examples", "```log", "no block of examples"),
     ],
 )
-def test_a_broken_block_is_named(tmp_path: Path, given: str, broken: str, reason: str) -> None:
+def test_a_broken_page_is_named(tmp_path: Path, given: str, broken: str, reason: str) -> None:
     page = PAGE.replace(given, broken, 1)
     assert page != PAGE
-    (tmp_path / "a_test.md").write_text(page, encoding="utf-8")
+    (tmp_path / "license_refused.md").write_text(page, encoding="utf-8")
     found = ""
     try:
         (entry,) = pages.registered(tmp_path, ())
         assert entry.rule.name in pages.render_page(page, entry.rule)
     except PageError as error:
         found = str(error)
-    assert found.startswith("a_test.md: ") if reason else found == ""
+    assert found.startswith("license_refused.md: ") if reason else found == ""
     assert reason in found
 
 

@@ -10,7 +10,7 @@ import nccl_inspect
 from nccl_inspect.grammar.engine import shipped
 from nccl_inspect.grammar.layers import BY_NAME, Layer
 from nccl_inspect.judging.engine import registered
-from nccl_inspect.report import story
+from nccl_inspect.report.digest import story_rows
 
 RETRIES = ("logged-retry", "connection-retry")
 """What is tried again says nothing about a failure."""
@@ -73,5 +73,6 @@ def test_a_rank_of_the_job_is_where_its_process_is_though_lines_show_ranks_of_co
     lines = [f"{begin.format(rank, rank % 2)} commId 0x{rank // 2} - Init COMPLETE\n" for rank in range(4)]
     report = "Failures:\n[0]:\n  host      : n-3\n  rank      : 3 (local_rank: 0)\n  exitcode  : -9 (pid: 103)\n"
     job = nccl_inspect.read("".join([*lines, report]).encode())
-    assert [(row.host, row.who) for row in story.rows(job)] == [("n-3", "rank 3")]
-    assert job.to_dict()["head"]["where"] == "rank 3 on n-3"
+    assert [(row.host, row.who) for row in story_rows(job)] == [("n-3", "rank 3")]
+    document: dict[str, Any] = job.to_dict()
+    assert document["head"]["where"] == "rank 3 on n-3"

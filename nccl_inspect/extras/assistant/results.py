@@ -12,8 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
+from nccl_inspect import explain as explaining
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.explain import line as explaining
 from nccl_inspect.extras.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, Quote, names, quote, shown
 from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
 from nccl_inspect.extras.gate.policy import Checked, Outcome
@@ -266,7 +266,7 @@ class Summary(BaseModel):
 
 def summarize_job(job: Job) -> Summary:
     """Return the verdict on a judged job."""
-    first = head.of(job)
+    first = head.make_head(job)
     problems = [source.problem for source in job.sources if source.problem]
     result = Summary(
         brief="\n".join(shown(line, _MAX_BRIEF_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],

@@ -1,15 +1,22 @@
-"""The drawable parts of a communicator: hosts with their ranks, links of rings and trees."""
+"""The drawable parts of a communicator and the look of its links, for drawings and the HTML report.
+
+Hosts with their ranks are joined by links of rings and trees. Each kind of link has a color, a dash pattern and a word,
+so that none depends on color alone; the colors are those of Okabe and Ito, which color-blind people can distinguish.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
+from typing import NamedTuple
 
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import STATES, count, ranges
 
 FOLD_ABOVE = 64
 """Ranks above which hosts are drawn instead of ranks."""
@@ -73,7 +80,7 @@ class View(Frozen):
         return [kind for kind in ("ring", "tree", "connection") if any(link.kind == kind for link in self.links)]
 
 
-def views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) -> list[View]:
+def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) -> list[View]:
     """The communicators to draw.
 
     Args:
@@ -90,7 +97,7 @@ def views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) 
     return [_fragment(job, ranges)] if job.paths and not names else []
 
 
-def channels_of(job: Job, wanted: Iterable[str]) -> set[int]:
+def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
     """The channels of some communicators in the log; of all if none is named."""
     names = set(wanted)
     comms = [comm for comm in job.communicators if not names or comm.id in names]
@@ -99,7 +106,7 @@ def channels_of(job: Job, wanted: Iterable[str]) -> set[int]:
     return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
 
 
-def largest(candidates: list[View]) -> list[View]:
+def pick_largest(candidates: list[View]) -> list[View]:
     """The communicator that a picture shows by default: the largest one with links."""
     if len(candidates) < 2:
         return candidates
@@ -137,11 +144,13 @@ class _Links:
 
 
 def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[range]) -> View:
-    rings = _shapes((channel, tuple(ring), ()) for channel, ring in enumerate(comm.rings) if _in(channel, ranges))
+    rings = _shapes(
+        (channel, tuple(ring), ()) for channel, ring in enumerate(comm.rings) if _is_wanted(channel, ranges)
+    )
     trees = _shapes(
         (channel, (), tuple((link[0], link[1]) for link in tree))
         for channel, tree in enumerate(comm.trees)
-        if _in(channel, ranges) and tree
+        if _is_wanted(channel, ranges) and tree
     )
     ranks = [rank for rank in comm.ranks if rank is not None]
     links = [*_links("ring", rings, job_links, comm.id), *_links("tree", trees, job_links, comm.id)]
@@ -171,7 +180,7 @@ def _fragment(job: Job, ranges: list[range]) -> View:
     )
 
 
-def _in(channel: int, ranges: list[range]) -> bool:
+def _is_wanted(channel: int, ranges: list[range]) -> bool:
     return not ranges or any(channel in some for some in ranges)
 
 
@@ -205,7 +214,7 @@ def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm
     return [
         _link(path.src, path.dst, "connection", some, job_links.way(path, comm))
         for path in paths
-        if (some := {channel for channel in path.channels if _in(channel, ranges)})
+        if (some := {channel for channel in path.channels if _is_wanted(channel, ranges)})
     ]
 
 
@@ -219,3 +228,135 @@ def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | Al
         transport=way.transport if way else None,
         gdr=way.gdr if way else None,
     )
+
+
+class Look(NamedTuple):
+    """One kind of link."""
+
+    key: str
+    words: str
+    color: str
+    dashes: str
+    """In SVG notation; empty for a solid line."""
+    dot_style: str
+
+
+LOOKS = (
+    Look("p2p", "P2P: GPU to GPU", "#009E73", "", "solid"),
+    Look("gdr", "NET with GPUDirect RDMA", "#0072B2", "12 4", "bold"),
+    Look("net", "NET through host memory", "#D55E00", "2 4", "dotted"),
+    Look("shm", "SHM: through host memory", "#B8860B", "7 5", "dashed"),
+    Look("collnet", "CollNet", "#CC79A7", "12 4 2 4", "bold"),
+    Look("unknown", "no connection line in the log", "#777777", "1 6", "dotted"),
+)
+_BY_KEY = {look.key: look for look in LOOKS}
+
+
+def find_look(link: DrawnLink) -> Look:
+    """The look of a link."""
+    if link.transport == "NET":
+        return _BY_KEY["gdr" if link.gdr is True else "net"]
+    return _BY_KEY.get((link.transport or "unknown").lower(), _BY_KEY["unknown"])
+
+
+def channel_words(channels: Sequence[int]) -> str:
+    """Channels in words: ``channel 0``, ``channels 0-3``."""
+    return f"channel{'s' if len(channels) > 1 else ''} {ranges(channels)}"
+
+
+def describe_link(link: DrawnLink) -> str:
+    """A link in words."""
+    way = printable(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
+    return f"{link.src} -> {link.dst}: {way}, {channel_words(link.channels)}"
+
+
+def view_title(view: View) -> str:
+    """The head line of a communicator."""
+    hosts = count(len(view.hosts), "host")
+    lanes = f", {count(view.channels, 'channel')}" if view.channels else ""
+    return (
+        f"{printable(view.name)}: {count(view.nranks, 'rank')} on {hosts}{lanes}, {STATES.get(view.state, view.state)}"
+    )
+
+
+def gpu_words(view: View, rank: int) -> str:
+    """The GPU of a rank; empty if the log does not name it."""
+    gpu = view.gpus.get(rank)
+    if gpu is None:
+        return ""
+    dev = f"GPU {gpu.nvml_dev}" if gpu.nvml_dev is not None else "GPU"
+    return f"{dev} busId {printable(gpu.bus_id)}" if gpu.bus_id else dev
+
+
+class Bundle(NamedTuple):
+    """All links of one look between two hosts."""
+
+    src: str
+    dst: str
+    look: Look
+    links: int
+
+
+def bundles(view: View, kind: str) -> list[Bundle]:
+    """The links of one kind, host by host."""
+    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
+    counts: dict[tuple[str, str, str], int] = {}
+    for link in view.links:
+        if link.kind == kind and link.src in host_of and link.dst in host_of:
+            key = host_of[link.src], host_of[link.dst], find_look(link).key
+            counts[key] = counts.get(key, 0) + 1
+    return [Bundle(src, dst, _BY_KEY[key], links) for (src, dst, key), links in counts.items()]
+
+
+class Place(NamedTuple):
+    """The position of a host: its level, and its distance from the top in heights of a leaf."""
+
+    level: int
+    down: float
+
+
+def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
+    """The positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
+    neighbours = _children(view, tree)
+    below = {child for some in neighbours.values() for child in some}
+    levels: dict[str, int] = {}
+    children: dict[str, list[str]] = {}
+    by_host: dict[str, Place] = {}
+    leaves = 0
+    # In a log that was torn every host may be below another one: then the first is the root.
+    for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
+        if root in levels:
+            continue
+        for host in reversed(_walked(root, neighbours, levels, children)):
+            # Leaves come from the last to the first, so they are counted upwards and turned below.
+            lower = [by_host[child].down for child in children[host]]
+            by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
+            leaves += not lower
+    return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}
+
+
+def _walked(
+    root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
+) -> list[str]:
+    """A host and all below it, each before its children; records levels and parents."""
+    levels[root] = 0
+    order, waiting = [], [root]
+    while waiting:
+        host = waiting.pop()
+        order.append(host)
+        children[host] = [child for child in neighbours.get(host, ()) if child not in levels]
+        levels.update(dict.fromkeys(children[host], levels[host] + 1))
+        waiting += reversed(children[host])
+    return order
+
+
+def _children(view: View, tree: DrawnShape) -> dict[str, list[str]]:
+    """The hosts directly below each host."""
+    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
+    below: dict[str, dict[str, None]] = {}
+    for parent, child in tree.links:
+        src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
+        if src is not None and dst is not None and src != dst:
+            below.setdefault(src, {})[dst] = None
+    order = {host: at for at, host in enumerate(view.hosts)}
+    return {host: sorted(some, key=order.__getitem__) for host, some in below.items()}
