@@ -32,6 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
+from sys import intern
 from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.errors import GrammarError
@@ -377,7 +378,12 @@ def _fixed(width: int, digits: int) -> FieldType:
 
 
 def _pointer(data: bytes) -> str:
-    return data.decode("ascii")
+    return intern(data.decode("ascii"))
+
+
+def _word(data: bytes) -> str:
+    """Return a text that many lines have, which is kept once."""
+    return intern(decode(data))
 
 
 _PLAIN = {
@@ -387,8 +393,8 @@ _PLAIN = {
     "id": FieldType(r"[0-9a-f]{1,16}", _pointer, _text, str),
     "num": FieldType(r"-?(?:\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{2,3})?|inf|nan)", decode, _text, str),
     "i": FieldType(r"-?\d{1,20}", decode, _text, str),
-    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", decode, _text, str, run="[A-Za-z0-9_]"),
-    "w": FieldType(r"[^ ]+", decode, _text, str, run="[^ ]"),
+    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", _word, _text, str, run="[A-Za-z0-9_]"),
+    "w": FieldType(r"[^ ]+", _word, _text, str, run="[^ ]"),
     "n": FieldType(r"[^/]+", decode, _text, str, run="[^/]"),
     "c": FieldType(r"[^ :\[\]]+", decode, _text, str, run=r"[^ :\[\]]"),
     "e": FieldType(r"(?:(?!No such file).)+", decode, _text, str, free=True),

@@ -43,17 +43,35 @@ def waiting_ranks(facts: Facts) -> Waiting | None:
     if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return None
     comms = facts.job.communicators
-    for comm in (comm for comm in comms if _is_open(facts, comm)):  # the first one: later ones wait for it
-        begun, done = set(comm.started), set(comm.completed)
-        if done:
-            return _waiting(facts, comm, missing=(), silent=begun - done, waiting=done, stage=_INITIALISATION)
-        missing = set(range(comm.nranks)) - begun
-        return _waiting(facts, comm, missing=missing, silent=(), waiting=begun, stage=_INITIALISATION)
-    for comm in comms if connections_at_end(facts) else ():
-        if comm.unconnected and len(comm.completed) == comm.nranks and not comm.ended:
-            rest = set(range(comm.nranks)) - set(comm.unconnected)
-            return _waiting(facts, comm, missing=(), silent=rest, waiting=comm.unconnected, stage=_CONNECTIONS)
-    return None
+    comm = next((comm for comm in comms if _is_open(facts, comm)), None)  # later ones wait for it
+    stage, missing = _INITIALISATION, set[int]()
+    if comm is not None:
+        begun, waiting = set(comm.started), set(comm.completed)
+        silent = begun - waiting if waiting else set()
+        missing = set() if waiting else set(range(comm.nranks)) - begun
+        waiting = waiting or begun
+    else:
+        unconnected = (comm for comm in comms if comm.unconnected and len(comm.completed) == comm.nranks)
+        connecting = unconnected if connections_at_end(facts) else iter(())
+        comm, stage = next((comm for comm in connecting if not comm.ended), None), _CONNECTIONS
+        if comm is None:
+            return None
+        waiting = set(comm.unconnected)
+        silent = set(range(comm.nranks)) - waiting
+    ranks = ranks_of(comm, waiting)
+    last = max(_lines_of(facts, ranks), key=lambda line: (line.source, line.order), default=None)
+    return Waiting(
+        communicator=comm.id,
+        nranks=comm.nranks,
+        missing=ranks_of(comm, missing),
+        silent=ranks_of(comm, silent),
+        waiting=ranks,
+        stage=stage,
+        since=last.evidence if last else None,
+        time=last.time if last else None,
+        age=facts.job.quiet,
+        cut=False if facts.job.ended_by else None,
+    )
 
 
 @once
@@ -96,30 +114,6 @@ def is_at_the_end(facts: Facts) -> bool:
 def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
     """Whether ranks began a communicator that they never completed, as far as the log shows."""
     return not (set(comm.started) <= set(comm.completed) or comm.ended or facts.paths_of(comm))
-
-
-def _waiting(
-    facts: Facts,
-    comm: CommunicatorInfo,
-    missing: Iterable[int],
-    silent: Iterable[int],
-    waiting: Iterable[int],
-    stage: str,
-) -> Waiting:
-    ranks = ranks_of(comm, waiting)
-    last = max(_lines_of(facts, ranks), key=lambda line: (line.source, line.order), default=None)
-    return Waiting(
-        communicator=comm.id,
-        nranks=comm.nranks,
-        missing=ranks_of(comm, missing),
-        silent=ranks_of(comm, silent),
-        waiting=ranks,
-        stage=stage,
-        since=last.evidence if last else None,
-        time=last.time if last else None,
-        age=facts.job.quiet,
-        cut=False if facts.job.ended_by else None,
-    )
 
 
 def ranks_of(comm: CommunicatorInfo, members: Iterable[int]) -> list[int]:
@@ -279,17 +273,16 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         (connecting & completed, "started to connect, but no 'Connected all …' follows"),
         (completed if not connecting else set[int](), f"finished the initialization{done}"),
     ]
-    parts = [f"{_named(facts, comm, ranks)} {what}" for ranks, what in steps if ranks]
+    is_of_job = facts.job.rank_space == "global" or len(facts.job.communicators) == 1
+    parts = []
+    for members, what in steps:
+        ranks = global_ranks(comm, members) if is_of_job else set()
+        who = ranks_word(ranks) if len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
+        parts += [f"{who} {what}"] if members else []
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
         parts.append(f"{count(len(mute), 'process', 'es')} in the log never started a communicator ({listed(mute)})")
     return "; ".join(parts)
-
-
-def _named(facts: Facts, comm: CommunicatorInfo, members: set[int]) -> str:
-    ranks = global_ranks(comm, members)
-    is_of_job = facts.job.rank_space == "global" or len(facts.job.communicators) == 1
-    return ranks_word(ranks) if is_of_job and len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
 
 
 def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -84,7 +84,7 @@ _TORN_PER_PIECE = 4
 class _Builder:
     def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
         self._fold = fold
-        self._quotes = Quotes(fold.where)
+        self.quotes = Quotes(fold.where)
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
         self._earlier = gathering.superseded(self._communicators, gathered.everything)
@@ -98,8 +98,8 @@ class _Builder:
         self._world = stated_world.of(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
         table = attribution.table_of(self._processes)
-        self._attribution = attribution.attribute(self._processes, table)
-        self._lines = placement.place(self._communicators, self._world, self._attribution, table)
+        self.attribution = attribution.attribute(self._processes, table)
+        self._lines = placement.place(self._communicators, self._world, self.attribution, table)
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
@@ -109,17 +109,17 @@ class _Builder:
 
     def job(self) -> Job:
         statements = self._statements
-        notices = joined(statements.all, self._ranks, self._releases, self._quotes.message, self._completed_last)
+        notices = joined(statements.all, self._ranks, self._releases, self.quotes.message, self._completed_last)
         self._groups = names.names(self._communicators, self._processes, statements, notices)
-        self._layouts = rings_and_trees.Layouts()
+        self.layouts = rings_and_trees.Layouts()
         self._likely = names.likely_parallelism(self._communicators, self._world)
         releases = (
             _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices) or self._inferred_version()
         )
-        environment = settings(self._processes, statements, self._ranks, self._quotes.message, releases)
+        environment = settings(self._processes, statements, self._ranks, self.quotes.message, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self._quotes.edge, NicNames(statements).of, not shm_off)
+        built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(statements).of, not shm_off)
         if classes:
             built = build.name_classes(built, classes, self._bus_ids())
         return Job(
@@ -148,7 +148,7 @@ class _Builder:
             alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
             damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],
-            repeated=sorted(map(self._quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
+            repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
             raised=self._raised(),
             raised_by=identity.raised_by(self._fold.numbered, self._processes, self._ranks),
             spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
@@ -267,7 +267,7 @@ class _Builder:
         by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
-        layout = self._layouts.of(comm)
+        layout = self.layouts.of(comm)
         info = CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -276,7 +276,7 @@ class _Builder:
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
             inconsistent=list(map(str, layout.contradictions)),
-            layout=LayoutLines(comm.members, layout.contradictions, self._quotes.step),
+            layout=LayoutLines(comm.members, layout.contradictions, self.quotes.step),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys([member.log.process[0] for member in by_rank])),
@@ -296,22 +296,7 @@ class _Builder:
             network=next(iter(networks), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
         )
-        return info.defer(
-            lifetime=lambda: self._lifetimes.stages(comm),
-            timings=lambda: self._lifetimes.timings(comm, self._quotes),
-            algorithms=lambda: rings_and_trees.algorithms(comm, info.collnet),
-            collnet=lambda: rings_and_trees.collnet(comm),
-            rings=lambda: layout.global_rings(comm),
-            trees=lambda: layout.global_trees(comm),
-            network_lines=lambda: [line for some in networks.values() for line in self._network_line(some)],
-            announced=lambda: [member.rank for member in by_rank if member.started],
-            begins=lambda: lifetime.begins(by_rank, self._fold.where),
-            guessed=lambda: self._attribution.is_guessed(burst for member in present for burst in member.bursts),
-            evidence=lambda: self._quotes.first_steps([member.first for member in present], MAX_EVIDENCE),
-        )
-
-    def _network_line(self, members: list[Member]) -> list[Evidence]:
-        return self._quotes.first_steps([member.network_line for member in members if member.network_line], 1)
+        return info.defer_to(_Details(self, comm, info), _DETAILS)
 
     def _run(self, run: Part) -> str:
         begin_name, first, _ = self._fold.where(run.begin)
@@ -321,7 +306,7 @@ class _Builder:
         return f"{count(len(run.logs), 'process', 'es')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
     @cached_property
-    def _lifetimes(self) -> lifetime.Lifetimes:
+    def lifetimes(self) -> lifetime.Lifetimes:
         return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
 
     def _shows(self, paths: Paths) -> Callable[[Process, int, int], bool]:
@@ -360,7 +345,7 @@ class _Builder:
         line.first = (
             self._fold.where(log.first)[2] if source_and_line(log.first)[0] == source_and_line(log.last)[0] else 0
         )
-        stated, text = self._last_stated.get, self._quotes.message
+        stated, text = self._last_stated.get, self.quotes.message
         return line.defer(evidence=lambda: identity.last_line(log, stated(log.process), text))
 
     def _inferred_version(self) -> list[str]:
@@ -379,7 +364,7 @@ class _Builder:
 
     def _unrecognised(self) -> list[Unrecognised]:
         groups = unrecognised.grouped(self._unknown)
-        return [Unrecognised(shape, count, self._quotes.note(note)) for shape, count, note in groups]
+        return [Unrecognised(shape, count, self.quotes.note(note)) for shape, count, note in groups]
 
     @cached_property
     def _unknown(self) -> list[Note]:
@@ -390,11 +375,11 @@ class _Builder:
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.numbered.items()}
         last = build.unfinished_connections((process.log for process in self._processes), ends)
-        return list(map(self._quotes.edge, last[:MAX_EVIDENCE]))
+        return list(map(self.quotes.edge, last[:MAX_EVIDENCE]))
 
     def _without_nvls(self) -> list[Evidence]:
         steps = rings_and_trees.without_nvls(process.log for process in self._processes)
-        return [self._quotes.step(step) for step in steps[:MAX_EVIDENCE]]
+        return [self.quotes.step(step) for step in steps[:MAX_EVIDENCE]]
 
     def _ended_by(self) -> list[Evidence]:
         """The last line of each kind that ends the job; one that processes begin after ended something else."""
@@ -413,11 +398,56 @@ class _Builder:
             source_at, number = source_and_line(process.log.first)
             begun[source_at] = max(begun.get(source_at, 0), number)
         return [
-            self._quotes.line(place, lines[place])
+            self.quotes.line(place, lines[place])
             for place in sorted(lines)
             for source_at, number in [source_and_line(place)]
             if number >= begun.get(source_at, 0)
         ]
+
+
+class _Details(NamedTuple):
+    """Makes what few ask of a communicator; a function for each field would take more memory than all the rest."""
+
+    builder: _Builder
+    comm: Communicator
+    info: CommunicatorInfo
+
+    def get(self, name: str) -> Callable[[], object] | None:
+        """Return what makes a field."""
+        return partial(_DETAILS[name], self.builder, self.comm, self.info) if name in _DETAILS else None
+
+    def pop(self, _name: str, _otherwise: None) -> None:
+        """Keep what makes the others."""
+
+
+def _network_lines(builder: _Builder, comm: Communicator, _info: CommunicatorInfo) -> list[Evidence]:
+    """Return the first line that names each network."""
+    quote = builder.quotes.first_steps
+    networks = _networks(comm.members.values()).values()
+    return [line for some in networks for line in quote([one.network_line for one in some if one.network_line], 1)]
+
+
+def _by_rank(comm: Communicator) -> list[Member]:
+    return [comm.members[rank] for rank in sorted(comm.members)]
+
+
+_DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]] = {
+    "lifetime": lambda builder, comm, _: builder.lifetimes.stages(comm),
+    "timings": lambda builder, comm, _: builder.lifetimes.timings(comm, builder.quotes),
+    "algorithms": lambda _, comm, info: rings_and_trees.algorithms(comm, info.collnet),
+    "collnet": lambda _, comm, __: rings_and_trees.collnet(comm),
+    "rings": lambda builder, comm, _: builder.layouts.of(comm).global_rings(comm),
+    "trees": lambda builder, comm, _: builder.layouts.of(comm).global_trees(comm),
+    "network_lines": _network_lines,
+    "announced": lambda _, comm, __: [member.rank for member in _by_rank(comm) if member.started],
+    "begins": lambda builder, comm, _: lifetime.begins(_by_rank(comm), builder.quotes.where),
+    "guessed": lambda builder, comm, _: builder.attribution.is_guessed(
+        burst for member in comm.members.values() for burst in member.bursts
+    ),
+    "evidence": lambda builder, comm, _: builder.quotes.first_steps(
+        [member.first for member in comm.members.values()], MAX_EVIDENCE
+    ),
+}
 
 
 def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:

@@ -9,6 +9,7 @@ from nccl_inspect.judging.engine import Evidence, Facts
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
 from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.watchdog import in_calls
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed, ranks_word
 
@@ -40,6 +41,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     pids = [member.pid for member in late if member.pid and not proved]
     beside = [other for pid in pids for other in ras_counts.in_step_with(whole, pid)]
     in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
+    is_waiting = bool(behind) and not proved and behind <= in_calls(facts)
     is_either = bool(in_step) and len(behind | in_step) <= _FEW
     named = {
         "counts": "; ".join(_counts(mismatch, ranks) for mismatch in lagging[:3]),
@@ -47,10 +49,11 @@ def find(facts: Facts) -> Iterator[Hit]:
         "behind": listed(dict.fromkeys(who(member, ranks) for member in late), limit=4),
         "mixed": len(lagging) > 1 and all(mismatch.behind != lagging[0].behind for mismatch in lagging[1:]),
         "step": in_step if is_either else "",
+        "waits": is_waiting,
     }
     lines = [_line(differing[-1], mismatch, ranks) for mismatch in lagging]
     hit = make_hit(facts, named, behind | in_step if is_either else behind, lines)
-    yield hit.with_fields(confidence="possible") if is_either else hit
+    yield hit.with_fields(confidence="possible") if is_either or is_waiting else hit
 
 
 def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:

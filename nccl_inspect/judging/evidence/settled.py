@@ -130,12 +130,16 @@ def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sig
 def _with(finding: Finding, sure: str, fault: Fault, seen: Sequence[Sighting]) -> Finding:
     proof = f"{_words(seen)} ({listed(_lines(seen), limit=3)})"
     is_sure = sure == CERTAIN
+    part = next((sighting.part for sighting in seen if sighting.part), _NIC)
+    steps = [step.replace(_NIC, part) for step in fault.fix]
+    commands = {step.partition(COMMENT)[0] for step in steps}
+    others = [step for step in finding.fix if step.partition(COMMENT)[0] not in commands]
     confidence = min(finding.confidence, LIKELY if finding.clue else sure, key=_ORDER.index)
     own = finding.evidence[: max(_OWN_LINES, _MAX_LINES - len(seen))]
     return replace(
         finding,
         cause=proof if is_sure else f"likely: {proof}. Otherwise: {finding.cause}",
-        fix=_fix(finding, fault, seen, is_sure),
+        fix=steps if is_sure and steps else [*steps, *others],
         confidence=confidence,
         hosts=sorted({*finding.hosts, *(sighting.host for sighting in seen if sighting.host)}),
         ranks=sorted({*finding.ranks, *(rank for sighting in seen for rank in sighting.ranks)})
@@ -143,16 +147,6 @@ def _with(finding: Finding, sure: str, fault: Fault, seen: Sequence[Sighting]) -
         else finding.ranks,
         evidence=[*own, *(sighting.evidence for sighting in seen)][:_MAX_LINES],
     )
-
-
-def _fix(finding: Finding, fault: Fault, seen: Sequence[Sighting], is_sure: bool) -> list[str]:
-    """The fix of the fault, followed by the steps of the finding if the fault is not certain."""
-    part = next((sighting.part for sighting in seen if sighting.part), _NIC)
-    steps = [step.replace(_NIC, part) for step in fault.fix]
-    commands = {step.partition(COMMENT)[0] for step in steps}
-    if is_sure and steps:
-        return steps
-    return [*steps, *(step for step in finding.fix if step.partition(COMMENT)[0] not in commands)]
 
 
 def _words(seen: Sequence[Sighting]) -> str:

@@ -1,8 +1,8 @@
 """Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
 
 Where lines fit several communicators of their process (:mod:`nccl_inspect.model.communicators.candidates`), what is
-certain elsewhere excludes some: a connection prints once in a communicator. What is left is decided by the order in
-which other processes used the communicators, and marked as a guess.
+certain elsewhere excludes some: a connection prints once in a communicator, a NET edge has a twin at its far end. What
+is left is decided by the order in which other processes used the communicators, and marked as a guess.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.communicators.candidates import (
     FittingMembers,
     Made,
     Slot,
+    Twins,
     Unit,
     Wanting,
     ends_of,
     fits,
     slots_of,
+    unanswered,
     units_of,
 )
+from nccl_inspect.model.communicators.candidates import printed as printed_by
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record, record
 
@@ -59,6 +62,7 @@ def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
     return EdgeTable(bursts)
 
 
+_Test: TypeAlias = Callable[[Member], bool]
 MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is compared with a communicator: about a second's work."""
 
@@ -151,6 +155,12 @@ class _Work:
         self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
         self._processes, self._certainty = processes, certainty
+        bursts = [] if certainty else [process.bursts for process in processes]
+        self._twins = Twins(
+            (process.log.process for process in processes),
+            certainty.printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
+            certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
+        )
         self._is_same_pair = cache(_is_same_pair)
         if certainty:
             self._begin(certainty)
@@ -186,11 +196,13 @@ class _Work:
 
     def run(self) -> None:
         """Decide what is certain in all processes first: guesses go by what others did."""
-        for units in self._open.values():
+        left = list[tuple[Process, bool]]()
+        for process, units in self._open.items():
             self._left = MAX_QUESTIONS
             units.sort(key=lambda unit: unit.place)
-            self._settle(units)
-        for units in self._open.values():
+            left.append((process, self._settle(units, is_narrowed=False)))
+        for process, is_narrowed in left:
+            units = self._open[process]
             self._left = MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
@@ -203,18 +215,26 @@ class _Work:
                 unit = units.pop(0)
                 self._left -= len(unit.left)
                 self._assign(unit, min(unit.left.values(), key=self._order_of_use))
-                self._settle(units)
+                is_narrowed = self._settle(units, is_narrowed)
 
-    def _settle(self, units: list[Unit]) -> None:
+    def _settle(self, units: list[Unit], is_narrowed: bool) -> bool:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process.
 
         Args:
             units: of the process, which lose those that are decided.
+            is_narrowed: whether the other ends of these were asked for: what they say of a candidate stays the same.
+
+        Returns:
+            Whether they were by now.
         """
-        before = len(units) + 1
-        while self._left > 0 and len(units) < before:
-            before = len(units)
-            units[:] = [unit for unit in units if not ((unit.lost or len(unit.left) == 1) and self._strike(unit))]
+        while self._left > 0:
+            undecided = [unit for unit in units if not ((unit.lost or len(unit.left) == 1) and self._strike(unit))]
+            if len(undecided) == len(units):
+                if is_narrowed:
+                    break
+                undecided, is_narrowed = [unit for unit in units if not self._narrow(unit)], True
+            units[:] = undecided
+        return is_narrowed
 
     def _take(self, member: Member, slot: Slot, channels: int) -> None:
         """Let a member have a connection: it prints once in a communicator; without its set it may be another one."""
@@ -243,7 +263,8 @@ class _Work:
         for step in process.connected:
             before = bisect_left(places[step.printed.tid], step.place)
             if before:
-                made[step.printed.tid][before - 1].member.connected.append(step)
+                member = made[step.printed.tid][before - 1].member
+                member.connected = with_more(member.connected, step)
 
     def _strike(self, unit: Unit) -> bool:
         """Strike out candidates that have what a unit wants; gives whether that decides it."""
@@ -256,6 +277,14 @@ class _Work:
         elif id(unit.bursts[0]) not in self.result.guessed:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
             return True
+        return self._has_decided(unit)
+
+    def _narrow(self, unit: Unit) -> bool:
+        """Keep the candidates that have the other ends of a unit, if there are any; gives whether that decides it."""
+        if (is_allowed := self._twins.exclude(unit)) is None:
+            return False
+        self._left -= len(unit.left)
+        unit.left = {key: member for key, member in unit.left.items() if is_allowed(member)} or unit.left
         return self._has_decided(unit)
 
     def _has_decided(self, unit: Unit) -> bool:
@@ -274,7 +303,7 @@ class _Work:
         return first_uses.has(member.log), first_uses.usual, member.first.place
 
     def _assign(self, unit: Unit, member: Member) -> None:
-        member.bursts.extend(unit.bursts)
+        member.bursts = with_more(member.bursts, *unit.bursts)
         named = {rank for end in unit.ends for rank in (end.src, end.dst) if rank is not None} if unit.choice else ()
         if self._is_same_pair(frozenset(named), unit.choice):
             self.result.paired.update(map(id, unit.bursts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -117,7 +117,7 @@ def _is_bootstrap(event: Event) -> bool:
     return event.qualified_name == _BOOTSTRAP
 
 
-def _last(steps: list[Step]) -> Step | None:
+def _last(steps: Sequence[Step]) -> Step | None:
     return max(steps, key=lambda step: step.place, default=None)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -38,6 +38,19 @@ class Gpu(NamedTuple):
     """Its PCI bus id, or its CUDA number where the log has no bus id."""
 
 
+_NO_RINGS = dict[int, events.RingOrder]()
+"""That of all members without one: a program may make millions."""
+_Thing = TypeVar("_Thing")
+
+
+def with_more(some: list[_Thing] | tuple[()], *more: _Thing) -> list[_Thing]:
+    """Return a list with more in it: the same, unless it is that of all members who have nothing."""
+    if not some:
+        return [*more]
+    some.extend(more)
+    return some
+
+
 @record
 class Member(Slotted):
     """One rank of one communicator, as its process shows it."""
@@ -57,13 +70,13 @@ class Member(Slotted):
     network_line: Step | None = None
     """The line that names the network."""
     counts: events.ChannelCounts | None = None
-    rings: dict[int, events.RingOrder] = field(default_factory=dict)
+    rings: dict[int, events.RingOrder] = field(default_factory=lambda: _NO_RINGS)
     trees: tuple[tuple[int, ...], ...] = ()
-    layout: list[Step] = field(default_factory=list)
+    layout: list[Step] | tuple[()] = ()
     """Its lines that print numbers of channels, rings and trees."""
-    connected: list[Step] = field(default_factory=list)
+    connected: list[Step] | tuple[()] = ()
     """Its ``Connected …`` lines."""
-    bursts: list[Burst] = field(default_factory=list)
+    bursts: list[Burst] | tuple[()] = ()
     communicator: Communicator | None = None
     eager: bool = False
     """Whether it connected rings and trees between START and COMPLETE: then it does not do so later."""
@@ -313,7 +326,7 @@ def _give(member: Member, step: Step | Burst) -> bool:
     if isinstance(step, Burst):
         if step.key.rank != member.rank or step.highest >= member.init.nranks:
             return False
-        member.bursts.append(step)
+        member.bursts = with_more(member.bursts, step)
         return True
     match step.event:
         case events.TreeLinks(trees=trees):
@@ -321,11 +334,12 @@ def _give(member: Member, step: Step | Burst) -> bool:
         case events.ChannelCounts() as counts:
             member.counts = counts
         case events.RingOrder(channel=channel) as ring:
+            member.rings = member.rings or {}
             member.rings.setdefault(channel, ring)
         case events.Connected():
-            member.connected.append(step)
+            member.connected = with_more(member.connected, step)
             return True
-    member.layout.append(step)
+    member.layout = with_more(member.layout, step)
     return True
 
 

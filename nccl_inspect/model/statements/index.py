@@ -122,7 +122,7 @@ class Quotes:
     """
 
     def __init__(self, where: Callable[[int], tuple[str, int, int]]) -> None:
-        self._where = where
+        self.where = where
 
     def message(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
         """The line at a place, as it stood."""
@@ -130,7 +130,7 @@ class Quotes:
 
     def line(self, place: int, text: str) -> Evidence:
         """The line at a place that has a text."""
-        source, line, order = self._where(place)
+        source, line, order = self.where(place)
         return Evidence(source, line, text, order)
 
     def edge(self, edge: Edge) -> Evidence:
