@@ -23,6 +23,7 @@ from typing import Any
 import click
 import log_format
 import man_pages
+import nccl_page
 import notebook
 from markup import NOTE, escaped, table
 
@@ -70,6 +71,7 @@ def generated_pages() -> Iterator[tuple[Path, str]]:
     pages = [(REFERENCE / f"{name}.md", list(page())) for name, page in PAGES.items()]
     for path, lines in (*pages, *log_format.pages(ROOT / "docs" / "log-format")):
         yield path, "\n".join((NOTE, "", *lines)).rstrip() + "\n"
+    yield ROOT / "docs" / "upstream" / "reading_the_log.rst", "\n".join(nccl_page.page()).rstrip() + "\n"
 
 
 def output(command: str) -> str:

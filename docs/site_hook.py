@@ -49,7 +49,6 @@ RULES = {
 ROW = re.compile(r"^\|.*$", re.MULTILINE)
 CODE = re.compile(r"`[^`]*`")
 FIRST = re.compile(r"^# (.+)$", re.MULTILINE)
-SENTENCE = re.compile(r"^(?![#|`>!<\[*-])\S[^.]*\.", re.MULTILINE)
 PLAIN: dict[str, str] = {}
 """The pages as Markdown, for programs that read the site: their links lead to each other."""
 
@@ -141,8 +140,10 @@ def _list_pages(config: Any) -> Iterator[str]:
     for heading in dict.fromkeys(folders.values()):
         yield f"## {heading}\n"
         for name in sorted(name for name in PLAIN if folders.get(name.rpartition("/")[0].partition("/")[0]) == heading):
-            title, about = FIRST.search(PLAIN[name]), SENTENCE.search(PLAIN[name])
-            words = f": {' '.join(about[0].split())}" if about and heading != "Optional" else ""
+            title = FIRST.search(PLAIN[name])
+            paragraphs = (" ".join(text.split()) for text in PLAIN[name].split("\n\n") if text[:1].isalpha())
+            about = re.split(r"(?<=[.:])\s", next(paragraphs, ""))[0].rstrip(":")
+            words = f": {about}" if about and heading != "Optional" else ""
             yield f"- [{title[1] if title else name}]({name}){words}"
         yield ""
 

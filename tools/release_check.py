@@ -37,7 +37,7 @@ def main() -> None:
     """All checks; the first one that fails ends it."""
     import pyz
 
-    began = datetime.now(UTC)
+    began, source = datetime.now(UTC), _source()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tools = folder / "tools"
@@ -70,7 +70,7 @@ def main() -> None:
         made = [*built, target, *lists]
         versions = _run(tools / "bin" / "pip", "freeze").split()
         statement = folder / "provenance.intoto.json"
-        statement.write_text(json.dumps(provenance(made, versions, began), indent=1) + "\n", encoding="utf-8")
+        statement.write_text(json.dumps(provenance(made, versions, began, source), indent=1) + "\n", encoding="utf-8")
         print(f"sound with Python {', '.join(pythons)}: {', '.join(file.name for file in made)}")
         if sys.argv[1:2] == ["--keep"]:
             _keep(Path(sys.argv[2]), [*made, statement])
@@ -113,13 +113,19 @@ def _list_components(tools: Path, environment: Path, target: Path) -> Path:
     return target
 
 
-def provenance(made: list[Path], tools: list[str], began: datetime) -> dict[str, Any]:
+def _source() -> dict[str, Any]:
+    """Return which source this is: its commit, where there is one, and whether files differ from it."""
+    if not (ROOT / ".git").exists():
+        return {"name": "source"}
+    commit = _run("git", "-C", ROOT, "rev-parse", "HEAD").strip()
+    changed = bool(_run("git", "-C", ROOT, "status", "--porcelain").strip())
+    return {"name": "source", "digest": {"gitCommit": commit}, "annotations": {"uncommittedChanges": changed}}
+
+
+def provenance(made: list[Path], tools: list[str], began: datetime, source: dict[str, Any]) -> dict[str, Any]:
     """Return how files were made, as far as that is known: a statement that nobody signed."""
-    commit = _run("git", "-C", ROOT, "rev-parse", "HEAD").strip() if (ROOT / ".git").exists() else ""
-    changed = bool(commit) and bool(_run("git", "-C", ROOT, "status", "--porcelain").strip())
     server, repository, run = (os.environ.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
-    source = {"name": "source", "digest": {"gitCommit": commit}} if commit else {"name": "source"}
-    source |= {"uri": f"git+{server}/{repository}"} if repository else {}
+    source = source | ({"uri": f"git+{server}/{repository}"} if repository else {})
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
     return {
         "_type": "https://in-toto.io/Statement/v1",
@@ -129,11 +135,7 @@ def provenance(made: list[Path], tools: list[str], began: datetime) -> dict[str,
             "buildDefinition": {
                 "buildType": "urn:nccl-inspect:make-dist",
                 "externalParameters": {"command": "make dist"},
-                "internalParameters": {
-                    "python": platform.python_version(),
-                    "platform": platform.platform(),
-                    "uncommittedChanges": changed,
-                },
+                "internalParameters": {"python": platform.python_version(), "platform": platform.platform()},
                 "resolvedDependencies": [source, *({"name": text} for text in (*backend, *tools))],
             },
             "runDetails": {

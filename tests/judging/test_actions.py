@@ -78,45 +78,34 @@ def test_the_page_the_layer_and_the_confidence_decide() -> None:
     assert ended == "restart"
 
 
-def line(host: str, rank: int, text: str) -> str:
-    return f"{host}:{100 + rank}:{100 + rank} [{rank % 2}] {text}\n"
-
-
 INIT = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank {} nranks 4 cudaDev {} nvmlDev {} busId 18000 commId 0x7 - Init "
-JOB = "".join(
-    line(f"node-{'ab'[rank // 2]}", rank, INIT.format(rank, rank % 2, rank % 2) + phase)
-    for phase in ("START", "COMPLETE")
-    for rank in range(4)
-)
-LOST = "".join(
-    line("node-a", rank, "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node-b<40001>")
-    for rank in range(2)
-)
-JOBS = {
-    "enqueue.cc:215 NCCL WARN Cuda failure 'uncorrectable ECC error encountered'": ("drain-host", "node-b"),
-    "enqueue.cc:215 NCCL WARN Cuda failure 'Invalid access of peer GPU memory over nvlink or a hardware error'": (
-        "restart",
-        "node-b",
-    ),
-    "enqueue.cc:215 NCCL WARN Cuda failure 'out of memory'": ("fix-then-restart", "node-b"),
+LOST = "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node-b<40001>"
+FAILURES = {
+    "uncorrectable ECC error encountered": "drain-host",
+    "Invalid access of peer GPU memory over nvlink or a hardware error": "restart",
+    "out of memory": "fix-then-restart",
 }
 
 
+def job(failure: str) -> str:
+    """Return the log of four ranks on two hosts, of which the last one failed."""
+    lines = [(rank, INIT.format(rank, rank % 2, rank % 2) + how) for how in ("START", "COMPLETE") for rank in range(4)]
+    lines += [(3, f"enqueue.cc:215 NCCL WARN Cuda failure '{failure}'"), (0, LOST), (1, LOST)]
+    return "".join(f"node-{'ab'[r // 2]}:{100 + r}:{100 + r} [{r % 2}] {text}\n" for r, text in lines)
+
+
 def test_gates_end_on_actions(tmp_path: Path) -> None:
-    for error, (action, host) in JOBS.items():
-        (log := tmp_path / "job.log").write_text(JOB + line(host, 3, error) + LOST)
-        job = nccl_inspect.read(log)
-        assert job.findings[0].action == action, (error, job.findings[0])
+    for failure, action in FAILURES.items():
+        (log := tmp_path / "job.log").write_text(job(failure))
+        judged = nccl_inspect.read(log)
+        assert judged.findings[0].action == action, (failure, judged.findings[0])
+        assert {one.action for one in judged.findings} <= set(ACTIONS)
         for other in exit_conditions.TO_ACT:
             status = int(other == f"action={action}")
-            done = [
-                invoke("check", str(log), "--exit-on", other, "--format", "json"),
-                invoke("watch", str(log), "--until-end", "--exit-on", other),
-            ]
-            assert [one.return_value for one in done] == [status, status], (error, other)
-            document = json.loads(done[0].stdout)
-            assert [one["action"] for one in document["findings"]] == [action] * status
-            assert f"stopped by --exit-on: {other}" in done[1].stderr or not status
-    alarm = exit_conditions.alarm([End(job)], ["action=fix-then-restart"])
-    assert alarm is not None and alarm.environment["NCCLINSPECT_ACTION"] == "fix-then-restart"
-    assert {one.action for one in job.findings} <= set(ACTIONS)
+            check = invoke("check", str(log), "--exit-on", other, "--format", "json")
+            watch = invoke("watch", str(log), "--until-end", "--exit-on", other)
+            assert [check.return_value, watch.return_value] == [status, status], (failure, other)
+            assert [one["action"] for one in json.loads(check.stdout)["findings"]] == [action] * status
+            assert f"stopped by --exit-on: {other}" in watch.stderr or not status
+        alarm = exit_conditions.alarm([End(judged)], [f"action={action}"])
+        assert alarm is not None and alarm.environment["NCCLINSPECT_ACTION"] == action
