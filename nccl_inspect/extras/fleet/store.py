@@ -122,45 +122,25 @@ class Store:
         connection.execute(f"SET memory_limit = '{_MEMORY}'; SET preserve_insertion_order = false")
         if not self._is_local:
             connection.register_filesystem(self._files)
-        doubles = self._doubles(connection, batches)
+        paths = {table: set(self._find(table)) for table in TABLES} if batches else {}
+        rest = ""
         for table in TABLES:
-            there = set(self._find(table)) if batches and table != "job" else None
-            paths = [self._path(table, batch) for batch in batches]
-            urls = [self._url(path) for path in paths if there is None or path in there]
+            own = (self._path(table, batch) for batch in batches)
+            urls = [self._url(path) for path in own if path in paths[table]]
             if not urls:
-                empty = schema(table).append(pa.field("day", pa.date32())).empty_table()
-                connection.register(table, empty)
+                connection.register(table, schema(table).append(pa.field("day", pa.date32())).empty_table())
                 continue
-            options = "hive_partitioning = true, hive_types = {'day': DATE}"
-            rest = (
-                "WHERE (job, parse_filename(filename, true)) NOT IN (SELECT job, name FROM doubles)" if doubles else ""
-            )
-            connection.execute(
-                f"CREATE VIEW {table} AS SELECT * EXCLUDE (filename) "
-                f"FROM read_parquet({urls!r}, {options}, filename = true) {rest}"
-            )
+            options = "hive_partitioning = true, hive_types = {'day': DATE}, filename = true"
+            rows = f"(SELECT *, parse_filename(filename, true) AS file FROM read_parquet({urls!r}, {options}))"
+            if table == "job":
+                connection.execute(
+                    f"CREATE TEMP TABLE doubles AS SELECT job, file FROM {rows} "
+                    "QUALIFY row_number() OVER (PARTITION BY job ORDER BY file) > 1"
+                )
+                if connection.execute("SELECT count(*) FROM doubles").fetchone()[0]:
+                    rest = "WHERE (job, file) NOT IN (SELECT job, file FROM doubles)"
+            connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (filename, file) FROM {rows} {rest}")
         return connection
-
-    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The names of the columns of a query, and its rows."""
-
-        def run() -> tuple[list[str], list[tuple[Any, ...]]]:
-            done = self.connection().execute(sql)
-            return [column[0] for column in done.description or ()], done.fetchall()
-
-        return self.retried(run)
-
-    def _doubles(self, connection: Any, batches: Sequence[Batch]) -> int:
-        """Make a table of the files in which jobs do not count: they are in others, too; return its size."""
-        urls = [self._url(self._path("job", batch)) for batch in batches]
-        if not urls:
-            return 0
-        connection.execute(
-            "CREATE TEMP TABLE doubles AS SELECT job, name FROM "
-            f"(SELECT job, parse_filename(filename, true) AS name FROM read_parquet({urls!r}, filename = true)) "
-            "QUALIFY row_number() OVER (PARTITION BY job ORDER BY name) > 1"
-        )
-        return int(connection.execute("SELECT count(*) FROM doubles").fetchone()[0])
 
     # --- what is added ---
 

@@ -157,12 +157,11 @@ class Comparison:
 
     def __init__(self, connection: Any) -> None:
         self._run = run = connection.execute
-        run("CREATE OR REPLACE TEMP TABLE numbered AS SELECT job, bad, start, hosts, "
-            "CAST(row_number() OVER () - 1 AS INTEGER) AS number FROM job")  # fmt: skip
-        columns = run(
-            "SELECT bad, CAST(epoch(start) // 86400 AS INTEGER) AS day, "
-            "CAST(ceil(log2(greatest(coalesce(hosts, 1), 1))) AS INTEGER) AS size FROM numbered ORDER BY number"
-        ).fetchnumpy()
+        size = "CAST(ceil(log2(greatest(coalesce(hosts, 1), 1))) AS INTEGER) AS size"
+        day = "CAST(epoch(start) // 86400 AS INTEGER) AS day"
+        number = "CAST(row_number() OVER () - 1 AS INTEGER) AS number"
+        run(f"CREATE OR REPLACE TEMP TABLE numbered AS SELECT job, bad, {size}, {day}, {number} FROM job")
+        columns = run("SELECT bad, size, day FROM numbered ORDER BY number").fetchnumpy()
         self._bad = np.asarray(columns["bad"], bool)
         self._strata = _strata(np.asarray(columns["size"]), np.asarray(columns["day"]))
         self._logs = Logs(len(self._bad))
@@ -172,17 +171,13 @@ class Comparison:
 
     def _pairs(self, sql: str, values: Sequence[object] = ()) -> _Pairs:
         run = self._run
-        run(
-            "CREATE OR REPLACE TEMP TABLE pairs AS SELECT job, name, bool_or(named) AS named "
-            f"FROM ({sql}) GROUP BY ALL",
-            values,
-        )
+        pairs = f"SELECT job, name, bool_or(named) AS named FROM ({sql}) GROUP BY ALL"
+        run(f"CREATE OR REPLACE TEMP TABLE pairs AS {pairs}", values)
         run("CREATE OR REPLACE TEMP TABLE names AS SELECT name, CAST(row_number() OVER (ORDER BY name) - 1 AS INTEGER) "
             "AS place FROM (SELECT DISTINCT name FROM pairs)")  # fmt: skip
         names = [name for (name,) in run("SELECT name FROM names ORDER BY place").fetchall()]
-        found = run(
-            "SELECT number, place, named FROM pairs JOIN names USING (name) JOIN numbered USING (job)"
-        ).fetchnumpy()
+        joined = "FROM pairs JOIN names USING (name) JOIN numbered USING (job)"
+        found = run(f"SELECT number, place, named {joined}").fetchnumpy()
         jobs, what = (np.asarray(found[column], np.int32) for column in ("number", "place"))
         return _Pairs(names, jobs, what, np.asarray(found["named"], bool))
 
