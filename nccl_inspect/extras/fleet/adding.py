@@ -38,7 +38,7 @@ _MOST_JOBS, _MOST_SECONDS = 256, 20.0
 
 
 class Unit(NamedTuple):
-    """Logs that are read together: the files of one job, or one file with any number of jobs; and evidence beside them."""
+    """Logs that are read together, the files of one job or one file with any number, and evidence beside them."""
 
     logs: tuple[str, ...]
     beside: tuple[str, ...] = ()
@@ -67,10 +67,6 @@ def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], li
 
     Files belong to one job if they name the same communicator, or if only a rank, a node or a rotation distinguishes
     their names.
-
-    Args:
-        inputs: paths, folders, globs, URLs, archives.
-        together: whether all are parts of one input, as for ``summarize``.
     """
     found = files.find(list(inputs), artifacts.is_artifact)
     problems = [f"{file.name}: {file.problem.what}; {file.problem.hint}" for file in found if file.problem]
@@ -125,24 +121,14 @@ def _communicators(file: File) -> set[bytes]:
 def _unit(logs: Sequence[File], evidence: Sequence[File]) -> Unit:
     """The logs of a unit with the files in their folder, below it, and beside their folder."""
     folders = {Path(file.name).parent for file in logs}
-    beside = [
-        file.name
-        for file in evidence
-        if any(folder in Path(file.name).parents or Path(file.name).parent in folder.parents for folder in folders)
-    ]
+    above = {parent for folder in folders for parent in folder.parents}
+    near = (file.name for file in evidence if Path(file.name).parent in above or folders & {*Path(file.name).parents})
     names = tuple(file.place.url if isinstance(file.place, Remote) else file.name for file in logs)
-    return Unit(names, tuple(beside), sum(file.size or 0 for file in logs))
+    return Unit(names, tuple(near), sum(file.size or 0 for file in logs))
 
 
 def add(some: Sequence[Unit], terms: Terms, jobs: int = 1, cluster: str = "") -> Outcome:
-    """Judge logs and append their jobs.
-
-    Args:
-        some: the logs.
-        terms: how.
-        jobs: processes.
-        cluster: the address of a Dask scheduler, whose workers reach the logs and the store by the same names.
-    """
+    """Judge logs and append their jobs."""
     store = Store(terms.store, make=True)
     reading.Judge(terms.options)  # what is wrong with the options is said before anything is read
     total = Outcome(Counter(), [], [], set())

@@ -54,10 +54,6 @@ class Batch(NamedTuple):
 class Store:
     """Reads and appends to a store.
 
-    Args:
-        url: a folder, or what fsspec opens: ``s3://bucket/fleet``.
-        make: whether it may be new.
-
     Raises:
         NcclInspectError: it is none, of another schema, or cannot be opened.
     """
@@ -103,16 +99,12 @@ class Store:
             except FileNotFoundError:
                 continue
             except Exception as error:
-                if type(error).__module__ != "_duckdb" or "No files found" not in str(error):
+                if (type(error).__module__, type(error).__name__) != ("_duckdb", "IOException"):
                     raise
         return read()
 
     def connection(self, since: timedelta | None = None) -> Any:
-        """A DuckDB connection with a view for each table.
-
-        Args:
-            since: how far before the newest day of the store jobs count; None for all.
-        """
+        """A DuckDB connection with a view for each table."""
         duckdb = library("duckdb")
         batches = self.batches()
         if since is not None and batches:
@@ -145,12 +137,7 @@ class Store:
     # --- what is added ---
 
     def append(self, day: str, jobs: Sequence[Tables]) -> None:
-        """Add jobs of one day; those that are killed meanwhile are not there at all.
-
-        Args:
-            day: on which they began.
-            jobs: their rows.
-        """
+        """Add jobs of one day; those that are killed meanwhile are not there at all."""
         tables = {table: pa.concat_tables([job[table] for job in jobs]) for table in TABLES}
         self._write(day, _NEW, tables)
 
@@ -169,12 +156,7 @@ class Store:
         return batch
 
     def tidy(self, days: Iterable[str], most: int = MOST_FILES) -> None:
-        """Merge the files of some days, where there are many, and delete what killed processes left.
-
-        Args:
-            days: that were added to.
-            most: files that a day may have.
-        """
+        """Merge the files of some days, where there are many, and delete what killed processes left."""
         by_day = defaultdict(list)
         for batch in self.batches():
             by_day[batch.day].append(batch)
@@ -198,6 +180,8 @@ class Store:
                     own = self._read(table, batch)
                     rows.append(own.filter(pc.is_in(own["job"], kept[batch])))
             tables[table] = pa.concat_tables(rows)
+        if not all(self._files.exists(self._path("job", batch)) for batch in there):
+            raise FileNotFoundError(day)  # another process merged them, and what was read may be a part
         merged = self._write(day, _MERGED, tables)
         gone = {batch.name for batch in there if batch != merged}
         young = datetime.now(UTC) - _ABANDONED

@@ -56,11 +56,7 @@ def wilson(bad: int, of: int) -> tuple[float, float]:
 
 
 class Logs:
-    """Logarithms of factorials, and of the probabilities that are made of them.
-
-    Args:
-        most: the largest number.
-    """
+    """Logarithms of factorials, and of the probabilities that are made of them."""
 
     def __init__(self, most: int) -> None:
         self._factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 2)))])
@@ -149,11 +145,7 @@ class _Pairs(NamedTuple):
 
 
 class Comparison:
-    """Compares the jobs of a store.
-
-    Args:
-        connection: with a view for each table.
-    """
+    """Compares the jobs of a store."""
 
     def __init__(self, connection: Any) -> None:
         self._run = run = connection.execute
@@ -182,13 +174,7 @@ class Comparison:
         return _Pairs(names, jobs, what, np.asarray(found["named"], bool))
 
     def counts(self, kind: str, pairs: _Pairs, left: Any) -> list[Count]:
-        """Return how often jobs were bad with each thing of a kind, where that is worth a look.
-
-        Args:
-            kind: its name.
-            pairs: which jobs have what.
-            left: whether each job is compared at all.
-        """
+        """Return how often jobs were bad with each thing of a kind, where that is worth a look."""
         kept = left[pairs.jobs]
         jobs, what = pairs.jobs[kept], pairs.what[kept]
         is_bad, number, strata = self._bad[jobs], len(pairs.names), int(self._strata.max(initial=0)) + 1

@@ -61,14 +61,7 @@ def schema(table: str) -> Any:
 
 
 def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
-    """The rows of a judged job.
-
-    Args:
-        job: as it was judged.
-        ident: what identifies it.
-        written: when its log was written, in seconds since 1970, if its lines have no times.
-        image: of its containers, if whoever adds it knows; otherwise files beside the log may tell.
-    """
+    """The rows of a judged job."""
     begin, end, clock = _times(job, written)
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)
