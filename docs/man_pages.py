@@ -28,7 +28,9 @@ def pages() -> Iterator[tuple[str, str]]:
 def contexts(above: click.Context, **settings: int) -> Iterator[click.Context]:
     """Yield the contexts of all commands below one, as if each were run."""
     group = above.command
-    for name in group.list_commands(above) if isinstance(group, click.Group) else ():
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(above):
         command = group.get_command(above, name)
         assert command is not None
         ctx = command.context_class(command, above, name, **settings)
