@@ -122,11 +122,12 @@ def _names(nic: nics.NicRow) -> tuple[str, str]:
 
 def _times(job: Job, written: float) -> tuple[datetime, datetime | None, str]:
     """Return when a job began and ended, and by what: the clock of its ``lines``, or the ``file``."""
-    texts = [stamp.time for progress in job.timeline for stamp in progress.stamps.values()]
-    texts += [line.time for line in job.last_lines if line.time]
-    texts += [
-        time for comm in job.communicators for stage in comm.lifetime for time in (stage.first, stage.last) if time
-    ]
+    stamps = [stamp for progress in job.timeline for stamp in progress.stamps.values()]
+    texts = [end(stamps).time for end in (min, max)] if stamps else []  # most logs: to read thousands takes its time
+    if not stamps:
+        texts += [line.time for line in job.last_lines if line.time]
+        stages = [stage for comm in job.communicators for stage in comm.lifetime]
+        texts += [time for stage in stages for time in (stage.first, stage.last) if time]
     moments = [found for text in dict.fromkeys(texts) if (found := moment(text)) and found.seconds > 0]
     if not moments:
         return _date(written), None, "file"
